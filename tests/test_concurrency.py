@@ -179,6 +179,44 @@ def histogram(clear: str = "bar.sync 0;", count: str = "bar.sync 0;", add: str =
     return f"""@%p2 st.shared.u32 [%r8], 0; {clear} and.b32 %r10, %r1, 7; mad.lo.u32 %r11, %r10, 4, %r5; {add} {count} ld.shared.u32 %r9, [%r8]; {RESULT}"""
 
 
+def flag_to_the_other(store: str, load: str, *, before: str = "", after: str = "") -> str:
+    """The same as `flagged` in a pair: CTA 0 writes and raises a flag, CTA 1 waits for it and reads, all in the memory of CTA 0."""
+    store, load = f"st.{store}.shared::cluster.u32 [%r12+1024], 1;", f"ld.{load}.shared::cluster.u32 %r15, [%r12+1024];"
+    return f"""@%p1 st.shared.u32 [sm+1024], 0; {MEET} mapa.shared::cluster.u32 %r11, %r8, 0; mapa.shared::cluster.u32 %r12, %r5, 0; setp.eq.u32 %p11, %r4, 0;
+    @%p11 bra GIVE; @!%p2 bra OUT; POLL: {load} setp.ne.u32 %p10, %r15, 1; @%p10 bra POLL; {after} ld.shared::cluster.u32 %r9, [%r11]; {RESULT} bra OUT;
+    GIVE: @!%p2 bra OUT; st.shared.u32 [%r8], %r3; bar.warp.sync -1; {before} @%p1 {store} OUT: {MEET}"""
+
+
+def arrived_from_afar(arrive: str = "", wait: str = "", *, before: str = "", after: str = "") -> str:
+    """CTA 1 writes into CTA 0's memory and arrives at its mbarrier, CTA 0 waits there and reads."""
+    return f"""{init(64)} {MEET} setp.eq.u32 %p11, %r4, 0; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r12, %r12, 0; mapa.shared::cluster.u32 %r11, %r6, 0; @%p11 bra A;
+    st.shared::cluster.u32 [%r11], %r1; {before} mbarrier.arrive{arrive}.shared::cluster.b64 _, [%r12]; bra B;
+    A: {waits(what=f"try_wait.parity{wait}")} {after} {READ} B: {MEET}"""
+
+
+def added_by_both(red: str) -> str:
+    return f"@%p1 st.shared.u32 [sm], 0; {MEET} mapa.shared::cluster.u32 %r12, %r5, 0; @%p1 {red}.shared::cluster.add.u32 [%r12], 1; {MEET}"
+
+
+def lanes(between: str = "", apart: int = 1) -> str:
+    """Each lane writes its word and reads that of another lane of its warp."""
+    return f"st.shared.u32 [%r6], %r1; {between} xor.b32 %r10, %r1, {apart}; mad.lo.u32 %r10, %r10, 4, %r5; ld.shared.u32 %r9, [%r10]; {RESULT}"
+
+
+def alone(between: str, by: str = "%p1") -> str:
+    """The lanes of warp 0 write their words, and one of them has all stored to global memory by a bulk copy."""
+    return f"""@!%p2 bra OUT; st.shared.u32 [%r6], %r1; fence.proxy.async.shared::cta; {between}
+    @{by} cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"""
+
+
+OVER = f"fence.proxy.async.shared::cta; {LOAD.replace('256', '128').replace('%rd2]', '%rd2+256]')}"
+HALVES = "and.b32 %r20, %r1, 16; setp.eq.u32 %p11, %r20, 0; "
+HALF = HALVES + "selp.b32 %r21, 0xFFFF, 0xFFFF0000, %p11; bar.warp.sync %r21;"
+SIDES = HALVES + "@%p11 bra X; bar.warp.sync {}; bra Y; X: bar.warp.sync {}; Y:"
+MULTICAST = """@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512; mov.u16 %h1, 3; {} @!%p1 bra L; mad.lo.u32 %r21, %r4, 256, %r5;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r21], [%rd2], 256, [bar], %h1; L:"""
+
+
 AFTER = " tcgen05.fence::after_thread_sync;"
 
 
@@ -362,6 +400,54 @@ KERNELS = (
     Kernel("tensor memory, met relaxed",               tensor(meet=SLOW), arch="sm_100a", block=128, remarks="X012"),
     Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
     Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),
+    Kernel("flag, a plain store over it",              f"@%p1 st.shared.u32 [sm+1024], 0; bar.sync 0; @%p2 bra GIVE; POLL: {ACQUIRE} setp.eq.u32 %p10, %r15, 0; @%p10 bra POLL; ld.shared.u32 %r9, [%r8]; {RESULT} bra OUT; "
+                                                       f"GIVE: st.shared.u32 [%r8], %r3; bar.warp.sync -1; @%p1 {RELEASE} @%p1 st.shared.u32 [sm+1024], 1; OUT:", "X008"),
+    Kernel("lock, a waiting cas that releases",        locked("atom.acq_rel.cta.shared.cas.b32 %r15, [sm], 0, 1;", "atom.relaxed.cta.shared.exch.b32 %r16, [sm], 0;"), "X008"),
+    Kernel("two add, one arrives",                     f"@%p1 st.shared.u32 [sm], 0; bar.sync 0; setp.eq.u32 %p5, %r2, 2; @%p5 bra T; @%p4 red.shared.add.u32 [sm], 1; @%p3 bar.arrive 1, 64; bra OUT; "
+                                                       f"T: bar.sync 1, 64; ld.shared.u32 %r9, [sm]; {RESULT} OUT:", "X008", 96),
+    Kernel("two add, both arrive",                     f"@%p1 st.shared.u32 [sm], 0; bar.sync 0; setp.eq.u32 %p5, %r2, 2; @%p5 bra T; @%p4 red.shared.add.u32 [sm], 1; bar.warp.sync -1; bar.arrive 1, 96; bra OUT; "
+                                                       f"T: bar.sync 1, 96; ld.shared.u32 %r9, [sm]; {RESULT} OUT:", block=96),
+    Kernel("flag to the other CTA",                    flag_to_the_other("release.cluster", "acquire.cluster"), cluster=2),
+    Kernel("flag to the other CTA, .gpu and .sys",     flag_to_the_other("release.gpu", "acquire.sys"), cluster=2),
+    Kernel("flag to the other CTA, released to .cta",  flag_to_the_other("release.cta", "acquire.cluster"), "X008", cluster=2),
+    Kernel("flag to the other CTA, acquired of .cta",  flag_to_the_other("release.cluster", "acquire.cta"), "X008", cluster=2),
+    Kernel("flag to the other CTA, fences",            flag_to_the_other("relaxed.cluster", "relaxed.cluster", before="fence.acq_rel.cluster;", after="fence.acq_rel.gpu;"), cluster=2),
+    Kernel("flag to the other CTA, volatile, membar",  flag_to_the_other("volatile", "volatile", before="membar.gl;", after="membar.sys;"), cluster=2),
+    Kernel("flag to the other CTA, a narrow fence",    flag_to_the_other("relaxed.cluster", "relaxed.cluster", before="fence.acq_rel.cta;", after="fence.acq_rel.gpu;"), "X008", cluster=2),
+    Kernel("flag to the other CTA, a narrow membar",   flag_to_the_other("relaxed.cluster", "relaxed.cluster", before="fence.acq_rel.cluster;", after="membar.cta;"), "X008", cluster=2),
+    Kernel("flag to the other CTA, a narrow store",    flag_to_the_other("relaxed.cta", "relaxed.cluster", before="membar.gl;", after="membar.gl;"), "X008", cluster=2),
+    Kernel("flag to the other CTA, meeting no fence",  flag_to_the_other("release.cluster", "relaxed.cluster", after="barrier.sync 1, 32;"), "X008", cluster=2),
+    Kernel("arrival from the other CTA",               arrived_from_afar(".release.cluster", ".acquire.cluster"), cluster=2),
+    Kernel("arrival from the other CTA, no scopes",    arrived_from_afar(), cluster=2),
+    Kernel("arrival from the other CTA, for .cta",     arrived_from_afar(".release.cta", ".acquire.cluster"), "X008", cluster=2),
+    Kernel("arrival from the other CTA, seen in .cta", arrived_from_afar(".release.cluster", ".acquire.cta"), "X008", cluster=2),
+    Kernel("arrival from the other CTA, fences",       arrived_from_afar(".relaxed.cluster", ".relaxed.cluster", before="fence.acq_rel.cluster;", after="fence.acq_rel.cluster;"), cluster=2),
+    Kernel("arrival from the other CTA, one of .cta",  arrived_from_afar(".relaxed.cluster", ".relaxed.cluster", before="fence.acq_rel.cta;", after="fence.acq_rel.cluster;"), "X008", cluster=2),
+    Kernel("atomics of two CTAs",                      added_by_both("red"), cluster=2),
+    Kernel("atomics of two CTAs, .cta",                added_by_both("red.relaxed.cta"), "X008", cluster=2),
+    Kernel("atomics of one CTA, .cta",                 histogram(add="red.relaxed.cta.shared.add.u32 [%r11], 1;")),
+    Kernel("lanes, bar.warp.sync",                     lanes("bar.warp.sync -1;")),
+    Kernel("lanes, nothing",                           lanes(), "X008"),
+    Kernel("lanes, a fence is no meeting",             lanes("membar.cta;"), "X008"),
+    Kernel("lanes, bar.sync",                          lanes("bar.sync 0;")),
+    Kernel("lanes, shfl.sync",                         lanes("shfl.sync.idx.b32 %r20, %r1, 0, 31, -1;")),
+    Kernel("lanes, halves meet",                       lanes(HALF)),
+    Kernel("lanes, halves meet, the other half read",  lanes(HALF, 16), "X008"),
+    Kernel("lanes, sides of a branch meet",            lanes(SIDES.format("-1", "-1"), 16)),
+    Kernel("lanes, each side alone",                   lanes(SIDES.format("0xFFFF0000", "0xFFFF"), 16), "X008"),
+    Kernel("lanes, each side within itself",           lanes(SIDES.format("0xFFFF0000", "0xFFFF"))),
+    Kernel("lanes, overwritten behind bar.warp.sync",  f"{lanes('bar.warp.sync -1;')} bar.warp.sync -1; st.shared.u32 [%r6], %r9;"),
+    Kernel("lanes, overwritten too early",             f"{lanes('bar.warp.sync -1;')} st.shared.u32 [%r6], %r9;", "X008"),
+    Kernel("lanes, by an mbarrier",                    f"{init(32)} bar.sync 0; @!%p2 bra OUT; {lanes('mbarrier.arrive.shared::cta.b64 _, [bar]; ' + waits())} OUT:"),
+    Kernel("lanes, each its own word",                 f"@%p4 st.shared.u32 [%r6], %r1; @%p4 ld.shared.u32 %r9, [%r6]; {RESULT}"),
+    Kernel("lanes, one stores for all",                alone("bar.warp.sync -1;")),
+    Kernel("lanes, one stores for all, unmet",         alone(""), "X008"),
+    Kernel("lanes, one is elected and stores",         alone("elect.sync %r20|%p8, -1;", "%p8")),
+    Kernel("lanes, one loads over what all read",      f"{lanes('bar.warp.sync -1;')} {init()} fence.proxy.async.shared::cta; bar.warp.sync -1; {OVER} {waits()}", block=32),
+    Kernel("lanes, one loads too early",               f"{init()} {lanes('bar.warp.sync -1;')} {OVER} {waits()}", "X008", 32),
+    Kernel("multicast, met behind mbarrier.init",      f"{init()} fence.mbarrier_init.release.cluster; {MULTICAST.format(MEET)} {waits()} {READ} {MEET}", cluster=2),
+    Kernel("multicast before any meeting",             f"{init()} fence.mbarrier_init.release.cluster; {MULTICAST.format('bar.sync 0;')} {waits()} {READ} {MEET}", "X008", cluster=2),
+    Kernel("pair, a store before any meeting",         f"{init()} bar.sync 0; xor.b32 %r10, %r4, 1; mapa.shared::cluster.u32 %r11, %r6, %r10; st.shared::cluster.u32 [%r11+512], %r1; {MEET}", "X008", cluster=2),
     Kernel("a CTA exits before the pair meets",        f"setp.eq.u32 %p10, %r4, 1; @!%p10 bra B; barrier.cluster.arrive.relaxed; barrier.cluster.wait; mapa.shared::cluster.u32 %r11, %r6, 0; st.shared::cluster.u32 [%r11], %r1; ret; "
                                                        f"B: {SLOW} {MEET} {READ}", cluster=2),
 )

@@ -348,6 +348,10 @@ class Launch:
     summed: list[np.ndarray] = dataclasses.field(
         default_factory=list
     )  # of a schedule: the addresses of floats that are added to atomically
+    watched: int = 0  # waves that began under the watch
+    released: tuple[dict[Any, Any], dict[Any, Any]] = dataclasses.field(
+        default_factory=lambda: ({}, {})
+    )  # at addresses of global memory, as `Order` has it
     judge: Judge | None = None
     out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it

@@ -326,6 +326,8 @@ class Wave:
         """
         everybody = members is None or (np.asarray(members) == FULL_MASK).all()
         if self.sel is ALL and everybody and not self.padded and self.stride % unit == 0:
+            if self.watch is not None:
+                self.watch.lanes.meet()
             return True
         threads = self.threads
         own = self.key == self.at + GATHERING
@@ -352,6 +354,9 @@ class Wave:
         go = np.flatnonzero(complete & own)
         self.key[go] = self.at
         self.select(ALL if len(go) == self.total else go)
+        if self.watch is not None and len(go):
+            for mask in (0,) if everybody else np.unique(self.members[complete]).tolist():
+                self.watch.lanes.meet(np.flatnonzero(complete if everybody else complete & (self.members == mask)))
         return len(go) > 0
 
     # ---- shared memory

@@ -18,6 +18,7 @@ from smemsim.program.registers import Read, Write
 from smemsim.program.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.program.threads.warps import bar_warp
 from smemsim.program.traps import misuse, thread_name
+from smemsim.program.watch.clocks import CLUSTER, CTA
 from smemsim.program.wave import EXITED, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import CTA_BARRIERS
@@ -174,7 +175,7 @@ class ClusterBarrier:
         for wait in waits:
             self.idle[wait.threads - self.first] = True
             if x.watch is not None:
-                x.watch.acquire(x, wait.threads, self.key, meets=True)
+                x.watch.acquire(x, wait.threads, self.key, meets=CLUSTER)
                 x.watch.lifetimes.waited(self.first // WARP, wait.threads)
             x.wake(wait)
 
@@ -238,7 +239,7 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
         done = own[~late]
         barrier.idle[done] = True
         if done.size and x.watch is not None:
-            x.watch.acquire(x, done + barrier.first, barrier.key, meets=True)
+            x.watch.acquire(x, done + barrier.first, barrier.key, meets=CLUSTER)
             x.watch.lifetimes.waited(barrier.first // WARP, done + barrier.first)
         if late.any():
             wait = x.park(own[late] + barrier.first, following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
@@ -465,7 +466,7 @@ def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
     kept = x.sel
     for wait, form in barrier.waits:
         if x.watch is not None:
-            x.watch.acquire(x, wait.threads, barrier.key, meets=True)
+            x.watch.acquire(x, wait.threads, barrier.key, meets=CTA)
         if form.write is not None:
             result = {"popc": np.uint32(barrier.holds), "and": barrier.holds == barrier.voted, "or": barrier.holds > 0}[form.red]
             x.select(wait.threads)

@@ -14,6 +14,7 @@ import numpy as np
 
 from smemsim.finding import Touched
 from smemsim.program.traps import misuse
+from smemsim.program.watch.clocks import GPU
 from smemsim.program.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES, MBARRIER_SIZE
@@ -372,8 +373,9 @@ class Mbarrier:
     # ---- what happens to it
 
     def arrive(
-        self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True, relaxed: bool = False
-    ) -> np.ndarray:
+        self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True, relaxed: bool = False,
+        scope: int = GPU,
+    ) -> np.ndarray:  # fmt: skip
         """Each of the threads arrives `count` times; a phase that is complete by that ends, and the next begins. Returns their tokens.
 
         `threads` are those of the wave that the watch is told of; the arrival of an asynchronous operation is one of the thread that issued it.
@@ -389,7 +391,7 @@ class Mbarrier:
             elif x.watch.lifetimes.is_needed:
                 x.watch.lifetimes.commits(i, self, self.cta.index, int(threads[0]) // WARP)
             if release:
-                x.watch.release(x, threads, self, relaxed=relaxed)
+                x.watch.release(x, threads, self, relaxed=relaxed, scope=scope)
         tokens = np.empty(len(threads), np.uint64)
         done, step = 0, count
         while done < len(threads):

@@ -17,6 +17,7 @@ from smemsim.program.memory.spaces import Locate, locate, space_modifier
 from smemsim.program.registers import Read, Write
 from smemsim.program.registry import End, Gate, Step, implements, unmodelled
 from smemsim.program.traps import misuse
+from smemsim.program.watch.clocks import CLUSTER, level
 from smemsim.program.wave import YIELDED, Cta
 from smemsim.ptx.module import Instruction, Sink
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
@@ -60,6 +61,11 @@ def _only(i: Instruction, rest: list[str], *words: str) -> str | None:
     if left or space not in _SHARED or "b64" not in rest:
         raise unmodelled(i)
     return space
+
+
+def _scope(rest: list[str]) -> int:
+    """The scope that is written, .cluster where none is (rule order.default_scope)."""
+    return next((level(m) for m in rest if m in SCOPES), CLUSTER)
 
 
 def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
@@ -112,7 +118,7 @@ def _check_bytes(x: Wave, i: Instruction, size: int) -> None:
 def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
     """`mbarrier.arrive` and `.arrive_drop`, with `.expect_tx` and `.noComplete`."""
     drops, expects, stays = i.modifiers[0] == "arrive_drop", "expect_tx" in rest, "noComplete" in rest
-    relaxed = "relaxed" in rest
+    relaxed, scope = "relaxed" in rest, _scope(rest)
     space = _only(i, rest, "expect_tx", "noComplete", "release", "relaxed")
     operands = list(i.operands)
     remote = space == "shared::cluster"
@@ -126,7 +132,7 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
         raise InputError("takes a token (or _, as it must be for another CTA's barrier), an address and maybe a count")
     find = locate(i, c, operands[0], space, 8, only_shared=True)
     amount = c.read(operands[1], "u32") if len(operands) == 2 else None
-    return _Arrive(i, find, amount, token, drops, expects, stays, relaxed).run
+    return _Arrive(i, find, amount, token, drops, expects, stays, relaxed, scope).run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +147,7 @@ class _Arrive:
     expects: bool
     stays: bool
     relaxed: bool
+    scope: int
 
     def run(self, x: Wave) -> None:
         amounts = None if self.amount is None else np.broadcast_to(self.amount(x), (x.n,))
@@ -154,7 +161,7 @@ class _Arrive:
                 x.watch.uses(self.i, barrier, here)
             counts = [1] * len(here) if amounts is None or self.expects else amounts[part].tolist()
             if is_plain and len(set(counts)) == 1 and 1 <= counts[0] <= MBARRIER_ARRIVALS:
-                tokens[part] = barrier.arrive(x, here, counts[0], i=self.i, relaxed=self.relaxed)
+                tokens[part] = barrier.arrive(x, here, counts[0], i=self.i, relaxed=self.relaxed, scope=self.scope)
                 continue
             sizes = amounts[part].tolist() if self.expects and amounts is not None else None
             for n, count in enumerate(counts):
@@ -173,7 +180,7 @@ class _Arrive:
         phase = barrier.phase
         if self.drops:
             barrier.drop(x, count, self.i)
-        barrier.arrive(x, thread, count, i=self.i, relaxed=self.relaxed)
+        barrier.arrive(x, thread, count, i=self.i, relaxed=self.relaxed, scope=self.scope)
         if self.stays and barrier.phase != phase:
             message = f"completes the phase of the mbarrier at {barrier.offset:#x}, which .noComplete rules out"
             misuse(x, self.i, message, "arrive without .noComplete")
@@ -182,13 +189,13 @@ class _Arrive:
 def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
     """`mbarrier.try_wait`, which waits for a limited time, and `.test_wait`, which answers at once."""
     tries, by_parity = i.modifiers[0] == "try_wait", "parity" in rest
-    relaxed, is_seen = "relaxed" in rest, is_read(i, c.inlined.body)
+    relaxed, scope, is_seen = "relaxed" in rest, _scope(rest), is_read(i, c.inlined.body)
     space = _only(i, rest, "parity", "acquire", "relaxed")
     if len(i.operands) not in (3, 3 + tries):
         raise InputError("takes a predicate, an address, a phase" + (" and maybe a time limit" if tries else ""))
     write = c.write(i.operands[0], "pred")
     find, phase = locate(i, c, i.operands[1], space, 8, only_shared=True), c.read(i.operands[2], "u32" if by_parity else "b64")
-    wait = _Wait(i, find, phase, write, by_parity, relaxed, is_seen)
+    wait = _Wait(i, find, phase, write, by_parity, relaxed, scope, is_seen)
     return Gate(wait.opens, wait.go_on) if tries else End(wait.test)
 
 
@@ -202,6 +209,7 @@ class _Wait:
     write: Write
     by_parity: bool
     relaxed: bool
+    scope: int
     is_seen: bool
 
     def test(self, x: Wave, following: int) -> None:
@@ -263,7 +271,7 @@ class _Wait:
         if x.watch is not None:
             x.watch.waited(threads, barrier, self.i)
             if self.is_seen:
-                x.watch.acquire(x, threads, barrier, relaxed=self.relaxed)
+                x.watch.acquire(x, threads, barrier, relaxed=self.relaxed, scope=self.scope)
 
     def _give_up(self, x: Wave, threads: np.ndarray) -> None:
         """Let waiting threads go on with False: their time is over."""

@@ -199,6 +199,8 @@ def _told(x: Wave, piece: Piece, lanes: int, note: Callable[[], None]) -> None:
         note()
     finally:
         x.select(kept)
+    if x.watch is not None:  # its lanes are all done with it before any goes on
+        x.watch.lanes.meet()
 
 
 @implements("movmatrix")

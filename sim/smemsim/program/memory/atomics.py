@@ -140,15 +140,15 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
         pieces = find(x)
         old = np.empty_like(new) if writes else None
         for piece in pieces:
-            if x.watch is not None and f.order.writes:
-                f.order.release(x, piece)
             part = slice(None) if piece.part is None else piece.part
             if x.launch.schedule is not None and f.op == "add" and f.element.lstrip("b").startswith("f"):
                 _note_sums(x, piece, f.size)
             before = combine(f, piece, None if compare is None else compare[part], new[part])
             if old is not None:
                 old[part] = before
-            note_write(x, i, piece, f.size, strong=True, changed=_changes(piece, before))
+            if x.watch is not None and f.order.writes:
+                f.order.release(x, piece, None if compare is None else (before == compare[part]).all(axis=1))
+            note_write(x, i, piece, f.size, strong=True, changed=_changes(piece, before), scope=f.order.level)
             if x.watch is not None and f.order.reads:
                 f.order.acquire(x, piece)
         if old is not None:

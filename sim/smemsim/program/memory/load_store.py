@@ -189,7 +189,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         x.polls += order.strong
         if x.watch is not None:
             for piece in pieces:
-                note_read(x, i, piece, size, strong=order.strong)
+                note_read(x, i, piece, size, strong=order.strong, scope=order.level)
                 if order.reads:
                     order.acquire(x, piece)
         write(x, values)
@@ -278,6 +278,6 @@ def build_st(i: Instruction, c: Linker) -> Step:
                 order.release(x, piece)
             written = None if order.strong else values_of(x, piece, size, lambda p=piece: own_values(p, dtype, values))  # type: ignore[misc]
             scattered(piece, dtype, values)
-            note_write(x, i, piece, size, strong=order.strong, written=written)
+            note_write(x, i, piece, size, strong=order.strong, written=written, scope=order.level)
 
     return store

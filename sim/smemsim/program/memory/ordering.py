@@ -2,6 +2,7 @@
 
 Values are never late here: every store is seen at once. What remains is who may rely on it: a release pattern on an address is what an acquire
 pattern on the same address synchronises with. A relaxed or volatile store is one with a fence in front of it, such a load with one behind it.
+Both must include each other in their scopes, which `watch/clocks.py` looks at.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from smemsim.errors import InputError
 from smemsim.program.memory.spaces import Piece
 from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.program.watch.clocks import GPU, level
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ _OF_OPERATION = {
 
 @dataclasses.dataclass(frozen=True)
 class Ordering:
-    """`strong`: of the accesses that make no race among themselves. `reads`, `writes`: others may synchronise with it, by what it is or by a fence."""
+    """`strong`: of the accesses that make no race among themselves, within the scope whose `level` this is. `reads`, `writes`: others may synchronise with
+    it, by what it is or by a fence."""
 
     strong: bool
     reads: bool
@@ -48,22 +51,27 @@ class Ordering:
     acquires: bool
     releases: bool
     is_atomic: bool
+    level: int = GPU
 
     def acquire(self, x: Wave, piece: Piece) -> None:
         """The threads of a piece have seen what was released at their addresses."""
         for threads, what in _by_address(x, piece):
-            x.watch.acquire(x, threads, what, relaxed=not self.acquires)
+            x.watch.loaded(threads, what, relaxed=not self.acquires, scope=self.level)
 
-    def release(self, x: Wave, piece: Piece) -> None:
-        """The threads of a piece release what they have seen at their addresses."""
-        for threads, what in _by_address(x, piece):
-            x.watch.stored(threads, what, relaxed=not self.releases, replaces=not self.is_atomic)
+    def release(self, x: Wave, piece: Piece, which: np.ndarray | None = None) -> None:
+        """The threads of a piece, or `which` of them have written, release what they have seen at their addresses."""
+        for threads, what in _by_address(x, piece, which):
+            x.watch.stored(threads, what, relaxed=not self.releases, replaces=not self.is_atomic, scope=self.level)
 
 
-def _by_address(x: Wave, piece: Piece) -> list[tuple[np.ndarray, tuple[str, int, int]]]:
-    threads = x.threads if piece.part is None else x.threads[piece.part]
+def _by_address(x: Wave, piece: Piece, which: np.ndarray | None = None) -> list[tuple[np.ndarray, tuple[str, int, int]]]:
+    if piece.space == "local":
+        return []
+    threads, at = x.threads if piece.part is None else x.threads[piece.part], piece.at
+    if which is not None:
+        threads, at = threads[which], at[which]
     memory = piece.memory.__array_interface__["data"][0]
-    return [(threads[piece.at == at], (piece.space, memory, at)) for at in np.unique(piece.at).tolist()]
+    return [(threads[at == place], (piece.space, memory, place)) for place in np.unique(at).tolist()]
 
 
 def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False) -> Ordering:
@@ -86,16 +94,15 @@ def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False
     strong = semantics != "weak"
     acquires, releases = semantics in ("acquire", "acq_rel"), semantics in ("release", "acq_rel")
     fenced = strong and _has_fence(c)
-    return Ordering(strong, acquires or fenced, releases or fenced or _replaces(i, c, strong), acquires, releases, atomic)
-
-
-def _replaces(i: Instruction, c: Linker, strong: bool) -> bool:
-    """May a store without .release end what others have released at its address?"""
-    return strong and i.op == "st" and any("release" in other.modifiers and other.op == "st" for other in c.inlined.body)
+    fenced |= strong and any(
+        "release" in other.modifiers and other.op in ("st", "atom", "red") for other in c.inlined.body
+    )  # hands on, or ends
+    wide = level(scopes[0]) if scopes else GPU
+    return Ordering(strong, acquires or fenced, releases or fenced, acquires, releases, atomic, wide)
 
 
 def _has_fence(c: Linker) -> bool:
-    """Has the program a fence at all, with which relaxed accesses order?"""
+    """Has the program a fence at all? Without one relaxed accesses order nothing, and need not be followed."""
     return any(i.op in ("fence", "membar") and i.modifiers[:1] != ("proxy",) for i in c.inlined.body)
 
 
@@ -128,7 +135,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     if len(set(rest) & set(SCOPES)) != 1:
         raise InputError("a fence needs one scope: .cta, .cluster, .gpu or .sys")
-    return _memory(acquires="release" not in rest, releases="acquire" not in rest)
+    return _memory(acquires="release" not in rest, releases="acquire" not in rest, scope=level(next(m for m in rest if m in SCOPES)))
 
 
 @implements("membar")
@@ -138,13 +145,13 @@ def build_membar(i: Instruction, c: Linker) -> Step:
         return build_fence(i, c)
     if len(i.modifiers) != 1 or i.modifiers[0] not in ("cta", "gl", "sys"):
         raise InputError("membar needs one level: .cta, .gl or .sys")
-    return _memory(acquires=True, releases=True)
+    return _memory(acquires=True, releases=True, scope=level(i.modifiers[0]))
 
 
-def _memory(*, acquires: bool, releases: bool) -> Step:
+def _memory(*, acquires: bool, releases: bool, scope: int) -> Step:
     def fence(x: Wave) -> None:
         if x.watch is not None:
-            x.watch.fence(x, acquires=acquires, releases=releases)
+            x.watch.fence(x, acquires=acquires, releases=releases, scope=scope)
 
     return fence
 

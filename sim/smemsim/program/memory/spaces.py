@@ -17,6 +17,7 @@ import numpy as np
 
 from smemsim.program.registry import unmodelled
 from smemsim.program.traps import misaligned, outside, reserved
+from smemsim.program.watch.clocks import GPU
 from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, THREADS
 from smemsim.ptx.module import Instruction, Operand
 from smemsim.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
@@ -332,7 +333,15 @@ def values_of(x: Wave, piece: Piece, size: int, own: Callable[[], np.ndarray] | 
 
 
 def note_write(
-    x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, changed: bool = True, written: Values | None = None
+    x: Wave,
+    i: Instruction,
+    piece: Piece,
+    size: int,
+    *,
+    strong: bool = False,
+    changed: bool = True,
+    written: Values | None = None,
+    scope: int = GPU,
 ) -> None:
     """Threads have written: who polls looks again, MMA operands find a writer, the watch knows. Local memory concerns nobody else.
 
@@ -345,7 +354,7 @@ def note_write(
     if piece.space != "shared":
         return
     if strong:
-        for_part(x, piece, lambda: x.watch.strong_write(x, i, piece.at, size, changed=changed))
+        for_part(x, piece, lambda: x.watch.strong_write(x, i, piece.at, size, changed=changed, scope=scope))
     else:
         for_part(x, piece, lambda: x.watch.write(x, i, piece.at, size, written))
 
@@ -364,12 +373,15 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
             x.owners.touch(chunks + 1, THREADS)
 
 
-def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False) -> None:
+def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, scope: int = GPU) -> None:
     """Threads have read: the watch knows."""
     if x.watch is None:
         return
     if piece.space == "shared":
-        for_part(x, piece, lambda: (x.watch.strong_read if strong else x.watch.read)(x, i, piece.at, size))
+        if strong:
+            for_part(x, piece, lambda: x.watch.strong_read(x, i, piece.at, size, scope))
+        else:
+            for_part(x, piece, lambda: x.watch.read(x, i, piece.at, size))
     elif piece.space == "local" and x.watch.unwritten.local is not None:
         marks = x.watch.unwritten.local.of(piece.at, size)
         x.watch.unwritten.loads(x.threads if piece.part is None else x.threads[piece.part], marks)

@@ -12,6 +12,7 @@ from smemsim.program.memory.spaces import locate
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements
 from smemsim.program.tcgen05.allocation import cta_group, refusals, tensor_of
+from smemsim.program.watch.clocks import CLUSTER
 from smemsim.ptx.module import Instruction
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
@@ -77,6 +78,6 @@ def build_fence(i: Instruction, c: Linker) -> Step:
 
     def fence(x: Wave) -> None:
         if x.watch is not None:
-            x.watch.fence(x, acquires=not before, releases=before)
+            x.watch.fence(x, acquires=not before, releases=before, scope=CLUSTER)
 
     return fence

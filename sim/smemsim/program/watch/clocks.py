@@ -6,7 +6,9 @@ writes happen before what w does next; row w of `fenced` the same for asynchrono
 knowledge.
 
 Relaxed accesses order by the fences around them (PTX ISA 8.7, release and acquire patterns): a relaxed arrival or store hands on what its warp knew at its
-last fence, and what a relaxed wait or load has seen counts from the warp's next fence on.
+last fence, and what a relaxed wait or load has seen counts from the warp's next fence on. Both sides of a pattern, and the write and the read that carry
+it, must include each other in their scopes (8.4, morally strong): what is released is kept by the CTA it comes from and the scope it is for.
+docs/memory-model.md has the rules by name.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from smemsim.ptx.module import Instruction
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Operation", "Operations", "Order", "Tell"]
+__all__ = ["CLUSTER", "CTA", "GENERIC", "GPU", "GROUP", "NOBODY", "OPERATIONS", "Operation", "Operations", "Order", "Tell", "level"]
 
 
 # ---- The asynchronous operations that a wave still remembers, by number; a number is used again when nothing refers to its operation any
@@ -54,7 +56,7 @@ class Follower(Protocol):
 
 @dataclasses.dataclass(eq=False)
 class Operation:
-    """An asynchronous operation: its number, what and where it is, the warps that issued it, the registers that it holds until it is waited for, and the
+    """An asynchronous operation: its number, what and where it is, the warps (of one the lane) that issued it, the registers that it holds until it is waited for, and the
     products that it makes. Of the registers, `results` are those of D, `copies` those to which D was moved before that.
 
     `since` is the wave's count of blocks when it was issued, `when` the clock of its first warp, `barriers` the mbarriers that count a copy: by the
@@ -67,6 +69,7 @@ class Operation:
     warps: np.ndarray
     since: int = 0
     when: int = 0
+    lane: int = 0
     slots: set[int] = dataclasses.field(default_factory=set)
     holds_registers: bool = False
     barriers: dict[int, tuple[Cta, int]] = dataclasses.field(default_factory=dict)
@@ -131,7 +134,7 @@ class Operations:
         if len(self.operations) == self.room:
             self._forget()
         warps = np.arange(first, first + (GROUP if kind == "wgmma" else 1))
-        operation = Operation(len(self.operations), kind, i, warps, self.x.steps, int(self.clock[first]))
+        operation = Operation(len(self.operations), kind, i, warps, self.x.steps, int(self.clock[first]), thread % WARP)
         self.operations.append(operation)
         self._note(operation)
         return operation
@@ -176,20 +179,63 @@ class Operations:
 # ---- What each warp has seen: vector clocks over warps, and which asynchronous operations it knows to be complete
 
 
+CTA, CLUSTER, GPU = range(3)  # scopes, the narrowest first; to the threads of one launch .sys is .gpu
+EVERYWHERE = -1  # in place of the CTA that something comes from: whoever can see it at all, sees it
 Rows: TypeAlias = tuple[np.ndarray, ...]  # one of each of the five matrices
+Foreign: TypeAlias = dict[int, np.ndarray]  # by the number of another wave: the clocks of its warps
 P = ParamSpec("P")
 
 
+def level(scope: str) -> int:
+    """The level of a scope by its name.
+
+    >>> level("cta"), level("cluster"), level("gpu"), level("sys")
+    (0, 1, 2, 2)
+    """
+    return {"cta": CTA, "cluster": CLUSTER}.get(scope, GPU)
+
+
+@dataclasses.dataclass(eq=False)
+class _Released:
+    """What was released: of each wave (its number), from each CTA of it and for each scope, what the releasing warps knew."""
+
+    known: dict[tuple[int, int, int], Rows] = dataclasses.field(default_factory=dict)
+    foreign: dict[tuple[int, int, int], Foreign] = dataclasses.field(default_factory=dict)
+
+    def add(self, key: tuple[int, int, int], known: Rows, foreign: Foreign | None = None) -> None:
+        """Something more is released."""
+        before = self.known.get(key)
+        self.known[key] = known if before is None else tuple(map(np.maximum, before, known))
+        if foreign:
+            _merge(self.foreign.setdefault(key, {}), foreign)
+
+    def update(self, other: _Released) -> None:
+        """All that was released there is released here too."""
+        for key, known in other.known.items():
+            self.add(key, known, other.foreign.get(key))
+
+
+def _merge(into: Foreign, more: Foreign) -> None:
+    for wave, clocks in more.items():
+        into[wave] = np.maximum(into[wave], clocks) if wave in into else clocks.copy()
+
+
 class _Phase:
-    """What has been released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before."""
+    """What has been released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before.
+
+    Of an address: the `carrier` is where the write comes from that lies there (wave, CTA, its scope), `writer` the warp; `own` is what each warp has
+    released there by itself, which its later writes there hand on.
+    """
 
     def __init__(self) -> None:
-        self.open: Rows | None = None
+        self.open = _Released()
         self.operations: list[Operation] = []
-        self.closed: Rows | None = None
-        self.told: set[int] = set()  # the warps that know what is closed
-        self.heard: set[int] = set()  # those that will with their next fence
-        self.writer = -1  # the warp that stored last at an address
+        self.closed: _Released | None = None
+        self.told: dict[
+            tuple[int, int, bool], set[int]
+        ] = {}  # by wave, scope, relaxed: the warps that know what is closed, or will behind a fence
+        self.carrier: tuple[int, int, int] | None = None
+        self.own: dict[tuple[int, int], _Released] = {}
 
 
 def _both(method: Callable[Concatenate[Order, P], None]) -> Callable[Concatenate[Order, P], None]:
@@ -205,17 +251,28 @@ def _both(method: Callable[Concatenate[Order, P], None]) -> Callable[Concatenate
 
 
 class Order:
-    """Happens-before of `warps` warps. `might_be` is what it were if relaxed arrivals at barriers of the cluster released, where there are any."""
+    """Happens-before of the warps of a wave. `might_be` is what it were if relaxed arrivals at barriers of the cluster released, where there are any.
 
-    def __init__(self, warps: int, *, might_be: Order | None = None) -> None:
-        self.might_be = might_be
+    `per_cta` warps are a CTA, `cluster_size` CTAs a cluster; `places` is what is released at addresses of global memory, which all waves of a launch share.
+    """
+
+    def __init__(
+        self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, wave: int = 0, places: dict[Any, _Phase] | None = None,
+        might_be: Order | None = None,
+    ) -> None:  # fmt: skip
+        self.might_be, self.wave, self.cluster_size = might_be, wave, cluster_size
+        self.cta_of = np.arange(warps) // (per_cta or warps)
         self.clock = np.ones(warps, np.int32)
         self.seen = np.zeros((warps, warps), np.int32)
         self.fenced = np.zeros((warps, warps), np.int32)
         self.done, self.read_done, self.done_fenced = (np.zeros((warps, ROOM), bool) for _ in range(3))
-        self._at_fence: Rows | None = None  # what warps knew at their last fence
-        self._at_next_fence: Rows | None = None  # what they will know behind their next one
+        self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
+        self._at_fence: dict[int, Rows] = {}  # by level: what warps knew at their last fence of that scope or a wider one
+        self._others_at_fence: dict[int, dict[int, Foreign]] = {}
+        self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know behind their next one of that scope
+        self._others_at_next: dict[int, dict[int, Foreign]] = {}
         self._phases: dict[Any, _Phase] = {}
+        self._places: dict[Any, _Phase] = {} if places is None else places
         np.fill_diagonal(self.seen, self.clock)
 
     @property
@@ -236,13 +293,16 @@ class Order:
             renumbered[..., : len(kept)] = flags[..., kept]
             return renumbered
 
-        def all_moved(rows: Rows | None) -> Rows | None:
-            return rows and (*rows[:2], *map(moved, rows[2:]))
+        def all_moved(rows: Rows) -> Rows:
+            return (*rows[:2], *map(moved, rows[2:]))
 
         self.done, self.read_done, self.done_fenced = (moved(m) for m in self.rows[2:])
-        self._at_fence, self._at_next_fence = all_moved(self._at_fence), all_moved(self._at_next_fence)
-        for phase in self._phases.values():
-            phase.open, phase.closed = all_moved(phase.open), all_moved(phase.closed)
+        for held in (self._at_fence, self._at_next_fence):
+            held.update({scope: all_moved(rows) for scope, rows in held.items()})
+        for phase in (*self._phases.values(), *self._places.values()):
+            for released in (phase.open, phase.closed, *phase.own.values()):
+                if released is not None:
+                    released.known = {key: all_moved(rows) if key[0] == self.wave else rows for key, rows in released.known.items()}
 
     def missing(self, test: Callable[[Order], np.ndarray]) -> tuple[np.ndarray, bool]:
         """Where what is known fails a test, and whether it does so only because barriers of the cluster were arrived at relaxed."""
@@ -255,6 +315,41 @@ class Order:
             return late, False
         wrong = late & test(self.might_be)
         return (wrong, False) if wrong.any() else (late, True)
+
+    # ---- scopes
+
+    def need(self, warps: np.ndarray, cta: int, wave: int | None = None) -> np.ndarray:
+        """The narrowest scope (its level) in which warps and a thread of a CTA, of this wave or another, include each other."""
+        if wave not in (None, self.wave):
+            return np.full(len(warps), GPU)
+        own = self.cta_of[warps]
+        near = np.where(own // self.cluster_size == cta // self.cluster_size, CLUSTER, GPU)
+        return np.where((own == cta) | (cta == EVERYWHERE), CTA, near)
+
+    def foreign(self, warp: int, wave: int) -> np.ndarray | None:
+        """The clocks of the warps of another wave up to which a warp has seen what these did; None: nothing."""
+        return self._others.get(warp, {}).get(wave)
+
+    def _from(self, warps: np.ndarray, what: Any) -> list[tuple[int, np.ndarray]]:
+        """Warps by the CTA that what they release comes from: all of one place where nobody outside of their CTA can be there."""
+        if not self._is_far(what):
+            return [(EVERYWHERE, warps)]
+        ctas = self.cta_of[warps]
+        first = int(ctas[0])
+        return [(first, warps)] if (ctas == first).all() else [(cta, warps[ctas == cta]) for cta in np.unique(ctas).tolist()]
+
+    def _is_far(self, what: Any) -> bool:
+        return self.cluster_size > 1 or (isinstance(what, tuple) and what[0] == "global")
+
+    def _at(self, what: Any) -> _Phase:
+        """The phase of a barrier, or what lies at an address."""
+        phases = self._places if isinstance(what, tuple) and what[0] == "global" else self._phases
+        phase = phases.get(what)
+        if phase is None:
+            phase = phases[what] = _Phase()
+        return phase
+
+    # ---- fences
 
     def _tick(self, warps: np.ndarray) -> None:
         """What these warps do from now on is not yet seen by anybody who has seen what they did before."""
@@ -269,63 +364,118 @@ class Order:
         self._tick(warps)
 
     @_both
-    def fence(self, warps: np.ndarray, *, acquires: bool, releases: bool) -> None:
-        """A memory fence: relaxed accesses in front of it have acquired, those behind it release."""
-        if acquires and self._at_next_fence is not None:
-            for matrix, heard in zip(self.rows, self._at_next_fence, strict=True):
-                matrix[warps] = np.maximum(matrix[warps], heard[warps])
+    def fence(self, warps: np.ndarray, *, acquires: bool, releases: bool, scope: int = GPU) -> None:
+        """A memory fence: relaxed accesses in front of it have acquired, those behind it release, where its scope is wide enough."""
+        if acquires:
+            for need, heard in self._at_next_fence.items():
+                if need <= scope:
+                    self._learn(warps, tuple(m[warps] for m in heard))
+            for need, others in self._others_at_next.items():
+                if need <= scope:
+                    self._learn_foreign({warp: others[warp] for warp in warps.tolist() if warp in others})
         if releases:
-            if self._at_fence is None:
-                self._at_fence = tuple(np.zeros_like(m) for m in self.rows)
-            for held, matrix in zip(self._at_fence, self.rows, strict=True):
-                held[warps] = matrix[warps]
+            for wide in range(scope + 1):
+                held = self._at_fence.get(wide)
+                if held is None:
+                    held = self._at_fence[wide] = tuple(np.zeros_like(m) for m in self.rows)
+                for matrix, now in zip(held, self.rows, strict=True):
+                    matrix[warps] = now[warps]
+                for warp in warps.tolist() if self._others else ():
+                    self._others_at_fence.setdefault(wide, {})[warp] = dict(self._others.get(warp, {}))
             self._tick(warps)
 
-    def _into(self, phase: _Phase, warps: np.ndarray, known: Rows | None = None) -> None:
-        """What warps know goes into the open phase."""
-        self._join(phase, tuple(m[warps].max(axis=0) for m in known or self.rows))
+    def _learn(self, warps: np.ndarray, known: Rows) -> None:
+        for matrix, more in zip(self.rows, known, strict=True):
+            matrix[warps] = np.maximum(matrix[warps], more)
 
-    @staticmethod
-    def _join(phase: _Phase, known: Rows) -> None:
-        phase.open = tuple(np.maximum(a, b) for a, b in zip(phase.open, known, strict=True)) if phase.open else known
+    def _learn_foreign(self, others: dict[int, Foreign]) -> None:
+        for warp, foreign in others.items():
+            _merge(self._others.setdefault(warp, {}), foreign)
+
+    # ---- releases
+
+    def _joined(self, warps: np.ndarray, held: Rows | None = None, others: dict[int, Foreign] | None = None) -> tuple[Rows, Foreign]:
+        """What some of the warps know, or `held` when they fenced."""
+        others = self._others if held is None else others or {}
+        foreign: Foreign = {}
+        for warp in warps.tolist() if others else ():
+            _merge(foreign, others.get(warp, {}))
+        return tuple(m[warps].max(axis=0) for m in held or self.rows), foreign
 
     @_both
-    def release(self, warps: np.ndarray, what: Any, *, relaxed: bool = False) -> None:
+    def release(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
         """What warps know goes into the open phase of `what`; `relaxed`: what they knew at their last fence."""
-        self._release(warps, self._phases.setdefault(what, _Phase()), relaxed)
+        self._release(warps, self._at(what).open, what, scope, relaxed=relaxed)
+        self._tick(warps)
 
     def release_if(self, warps: np.ndarray, what: Any) -> None:
         """A relaxed arrival at a barrier of the cluster: a release in the order that might be."""
         for order, relaxed in ((self, True), (self.might_be, False)):
             if order is not None:
-                order._release(warps, order._phases.setdefault(what, _Phase()), relaxed)
+                order._release(warps, order._at(what).open, what, CLUSTER, relaxed=relaxed)
+                order._tick(warps)
 
-    def _release(self, warps: np.ndarray, phase: _Phase, relaxed: bool) -> None:
-        if not relaxed:
-            self._into(phase, warps)
-        elif self._at_fence is not None:
-            self._into(phase, warps, self._at_fence)
-        self._tick(warps)
+    def _release(self, warps: np.ndarray, into: _Released, what: Any, scope: int, *, relaxed: bool) -> None:
+        for cta, own in self._from(warps, what):
+            if not relaxed:
+                into.add((self.wave, cta, scope), *self._joined(own))
+                continue
+            for wide, held in self._at_fence.items():
+                if wide <= scope:
+                    into.add((self.wave, cta, wide), *self._joined(own, held, self._others_at_fence.get(wide)))
 
     @_both
     def left(self, warps: np.ndarray, what: Any) -> None:
         """Warps have exited, which counts as an arrival (rule order.exit)."""
-        self._into(self._phases.setdefault(what, _Phase()), warps)
+        self._at(what).open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
 
     @_both
-    def stored(self, warps: np.ndarray, what: Any, *, relaxed: bool, replaces: bool) -> None:
+    def stored(self, warps: np.ndarray, what: Any, *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
         """Warps write at an address `what` by operations that release, or, relaxed, by what they knew at their last fence.
 
-        Who reads there reads the last store: what others released there before counts no more, unless it is an atomic (not `replaces`).
+        Who reads there reads the last store. What was released there before counts on behind an atomic that includes the write before it, and is
+        included by it; behind a store (`replaces`) only what the same thread has released there.
         """
-        phase = self._phases.setdefault(what, _Phase())
-        own = int(warps[0]) if len(warps) == 1 else -1
-        if replaces and (own < 0 or phase.writer != own):
-            phase.closed = None
-        if replaces:
-            phase.writer = own
-        self._release(warps, phase, relaxed)
-        self._complete(phase)
+        phase = self._at(what)
+        for cta, some in self._from(warps, what):
+            for warp in some.tolist():
+                own = np.array([warp])
+                if replaces or (phase.carrier is not None and not self._includes(own, phase, scope)[0]):
+                    mine = phase.own.get((self.wave, warp))
+                    phase.closed = None
+                    if mine is not None:
+                        phase.closed = _Released()
+                        phase.closed.update(mine)
+                if phase.closed is None:
+                    phase.closed = _Released()
+                self._release(own, phase.closed, what, scope, relaxed=relaxed)
+                if not relaxed:
+                    self._release(own, phase.own.setdefault((self.wave, warp), _Released()), what, scope, relaxed=False)
+                phase.carrier = self.wave, cta, scope
+        phase.told.clear()
+        self._tick(warps)
+
+    @_both
+    def weakly_stored(self, what: Any) -> None:
+        """A plain store lies at an address: who reads it synchronises with nobody."""
+        phase = self._at(what)
+        phase.closed, phase.carrier = None, None
+
+    def is_carrier(self, what: Any) -> bool:
+        """Has anybody released anything at an address?"""
+        return what in (self._places if what[0] == "global" else self._phases)
+
+    @property
+    def carries_global(self) -> bool:
+        """Has anybody released anything in global memory?"""
+        return bool(self._places)
+
+    def _includes(self, warps: np.ndarray, phase: _Phase, scope: int) -> np.ndarray:
+        """Do warps that access what lies at an address, and who wrote it, include each other in their scopes?"""
+        if phase.carrier is None:
+            return np.ones(len(warps), bool)
+        wave, cta, wide = phase.carrier
+        return self.need(warps, cta, wave) <= min(wide, scope)
 
     @_both
     def meet(self, warps: np.ndarray, here: np.ndarray, gone: np.ndarray) -> None:
@@ -339,57 +489,82 @@ class Order:
         for matrix, known in zip(self.rows, joined, strict=True):
             mine = matrix[warps]
             matrix[warps] = np.where(here[:, :, None], np.maximum(mine, known[:, None, :]), mine)
+        for row, is_here in zip(warps, here, strict=True) if self._others else ():
+            foreign: Foreign = {}
+            for warp in row.tolist():
+                _merge(foreign, self._others.get(warp, {}))
+            self._learn_foreign(dict.fromkeys(row[is_here].tolist(), foreign))
 
     @_both
     def brings(self, operation: Operation, warps: np.ndarray, what: Any) -> None:
         """The open phase of `what` waits for an operation of these warps; who sees the phase complete knows what they knew, and nothing they do from now on."""
-        phase = self._phases.setdefault(what, _Phase())
+        phase = self._at(what)
         phase.operations.append(operation)
-        self._into(phase, warps)
+        phase.open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
         self._tick(warps)
 
     @_both
     def brings_all(self, operations: np.ndarray, warp: int, what: Any) -> None:
         """The open phase of `what` waits for all these operations (a flag for each there is) of a warp."""
-        phase = self._phases.setdefault(what, _Phase())
-        seen, fenced, done, read_done, done_fenced = (m[warp].copy() for m in self.rows)
-        self._join(phase, (seen, fenced, done | operations, read_done | operations, done_fenced))
-        self._tick(np.array([warp]))
+        own = np.array([warp])
+        (seen, fenced, done, read_done, done_fenced), foreign = self._joined(own)
+        known = seen, fenced, done | operations, read_done | operations, done_fenced
+        self._at(what).open.add((self.wave, EVERYWHERE, GPU), known, foreign)
+        self._tick(own)
 
     @_both
     def complete(self, what: Any) -> None:
         """The open phase is complete."""
-        self._complete(self._phases.setdefault(what, _Phase()))
-
-    def _complete(self, phase: _Phase) -> None:
-        if phase.open is None or phase.closed is None:
-            joined = phase.open or phase.closed or tuple(np.zeros_like(m[0]) for m in self.rows)
-        else:
-            joined = tuple(np.maximum(a, b) for a, b in zip(phase.open, phase.closed, strict=True))
-        numbers = [operation.number for operation in phase.operations]
-        for row in joined[2:4]:
-            row[numbers] = True
-        phase.open, phase.operations, phase.closed = None, [], joined
+        phase = self._at(what)
+        if phase.operations:
+            here = (self.wave, EVERYWHERE, GPU)
+            numbers = [operation.number for operation in phase.operations]
+            rows = tuple(m.copy() for m in phase.open.known[here])
+            for row in rows[2:4]:
+                row[numbers] = True
+            phase.open.known[here] = rows
+        if phase.closed is not None:
+            phase.open.update(phase.closed)
+        phase.open, phase.operations, phase.closed = _Released(), [], phase.open
         phase.told.clear()
-        phase.heard.clear()
+
+    # ---- acquires
 
     @_both
-    def acquire(self, warps: np.ndarray, what: Any, *, relaxed: bool = False) -> None:
+    def acquire(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
         """Warps know what the complete phases of `what` hold; `relaxed`: behind their next fence."""
-        phase = self._phases.get(what)
+        phase = (self._places if isinstance(what, tuple) and what[0] == "global" else self._phases).get(what)
         if phase is None or phase.closed is None:
             return
-        new, told = set(warps.tolist()), phase.heard if relaxed else phase.told
+        new, told = set(warps.tolist()), phase.told.setdefault((self.wave, scope, relaxed), set())
         if new <= told:  # who polls asks again and again
             return
         told |= new
-        known: Rows = self.rows
-        if relaxed:
-            if self._at_next_fence is None:
-                self._at_next_fence = tuple(np.zeros_like(m) for m in self.rows)
-            known = self._at_next_fence
-        for matrix, row in zip(known, phase.closed, strict=True):
+        if phase.carrier is not None:
+            warps = warps[self._includes(warps, phase, scope)]
+        for (wave, cta, wide), known in phase.closed.known.items():
+            foreign = phase.closed.foreign.get((wave, cta, wide), {})
+            if wave != self.wave:
+                foreign = foreign | {wave: known[0]}
+            need = self.need(warps, cta, wave)
+            for narrowest in np.unique(need[need <= min(wide, scope)]).tolist():
+                self._hear(warps[need == narrowest], known if wave == self.wave else None, foreign, narrowest if relaxed else None)
+
+    def _hear(self, warps: np.ndarray, known: Rows | None, foreign: Foreign, fence: int | None) -> None:
+        """Warps know what was released, at once or behind their next fence of that scope."""
+        others = dict.fromkeys(warps.tolist(), foreign) if foreign else {}
+        if fence is None:
+            if known is not None:
+                self._learn(warps, known)
+            self._learn_foreign(others)
+            return
+        heard = self._at_next_fence.get(fence)
+        if heard is None:
+            heard = self._at_next_fence[fence] = tuple(np.zeros_like(m) for m in self.rows)
+        for matrix, row in zip(heard, known or (), strict=False):
             matrix[warps] = np.maximum(matrix[warps], row)
+        for warp, more in others.items():
+            _merge(self._others_at_next.setdefault(fence, {}).setdefault(warp, {}), more)
 
     @_both
     def knows(self, warps: np.ndarray, operations: list[Operation], *, only_read: bool = False) -> None:

@@ -9,13 +9,18 @@ import numpy as np
 from smemsim.layout.loops import compiled
 from smemsim.program.watch.clocks import NOBODY as _NOBODY
 from smemsim.program.watch.clocks import OPERATIONS as _OPERATIONS
+from smemsim.program.watch.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
+
+_LANE_BITS, _MANY, _SEVERAL = LANE_BITS, MANY, SEVERAL
+_LANES, _TIME = (1 << LANE_BITS) - 1, LANE_BITS + PART_BITS
 
 __all__ = ["Known", "Tables", "operation_reads", "operation_writes", "read", "write"]
 
 
 class Tables(NamedTuple):
     """What is kept of each word: who wrote it last, with the clock and the line, and whether by a strong operation; the clocks of the threads that read
-    it, by their warp in the cluster, and the line of the last; the same of strong loads, `has_polled` where there are any; and operations that read it."""
+    it, by their warp in the cluster, and the line of the last; the same of strong loads and of strong writes, `has_strong` where there are any; operations
+    that read it; and the marks (`lanes.py`) of the last write and the last reads."""
 
     who: np.ndarray
     when: np.ndarray
@@ -25,12 +30,17 @@ class Tables(NamedTuple):
     read_line: np.ndarray
     polled_when: np.ndarray
     polled_line: np.ndarray
-    has_polled: bool
+    changed_when: np.ndarray
+    changed_line: np.ndarray
+    has_strong: bool
     read_by: np.ndarray
+    mark: np.ndarray
+    read_mark: np.ndarray
 
 
 class Known(NamedTuple):
-    """What warps know, as in `clocks.Order`, of which these are the tables; and of operations whether they are of the generic proxy, and their stream."""
+    """What warps know, as in `clocks.Order`, of which these are the tables; of operations whether they are of the generic proxy, and their stream; and when
+    the lanes of each warp last met."""
 
     clock: np.ndarray
     seen: np.ndarray
@@ -39,6 +49,7 @@ class Known(NamedTuple):
     read_done: np.ndarray
     generic: np.ndarray
     stream: np.ndarray
+    now: np.ndarray
 
 
 @compiled
@@ -54,12 +65,21 @@ def _readers_are_done(word, warp, known, when, line):  # type: ignore[no-untyped
 
 
 @compiled
+def _are_apart(mark, mine):  # type: ignore[no-untyped-def]
+    """Have two lanes of one warp, by the marks of their accesses, not all met since the first?"""
+    return (mark ^ mine) >> _TIME == 0 and (mark ^ mine) & _LANES != 0 and mark & _LANES != _MANY
+
+
+@compiled
 def _may_overwrite(word, warp, tables, known):  # type: ignore[no-untyped-def]
     """Has a warp seen all readers of a word done?"""
     if not _readers_are_done(word, warp, known, tables.read_when, tables.read_line):
         return False
-    if tables.has_polled and not _readers_are_done(word, warp, known, tables.polled_when, tables.polled_line):
-        return False
+    if tables.has_strong:
+        if not _readers_are_done(word, warp, known, tables.polled_when, tables.polled_line):
+            return False
+        if not _readers_are_done(word, warp, known, tables.changed_when, tables.changed_line):
+            return False
     done = True
     for k in range(tables.read_by.shape[0]):
         by = tables.read_by[k, word]
@@ -73,9 +93,14 @@ def read(flat, count, threads, line, stops_at_operations, tables, known):  # typ
     if that is to be told (`stops_at_operations`)."""
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
+        mine = known.now[warp] << _LANE_BITS | (threads[n] & 31)
         for word in range(first, first + count):
             by = tables.who[word]
+            if tables.has_strong and not _readers_are_done(word, warp, known, tables.changed_when, tables.changed_line):
+                return False
             if by == warp:
+                if _are_apart(tables.mark[word], mine):
+                    return False
                 continue
             if by >= _OPERATIONS:
                 if stops_at_operations or not known.done[warp, by - _OPERATIONS]:
@@ -85,20 +110,26 @@ def read(flat, count, threads, line, stops_at_operations, tables, known):  # typ
     warps = tables.read_when.shape[1]
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
+        mine = known.now[warp] << _LANE_BITS | (threads[n] & 31)
         for word in range(first, first + count):
             tables.read_when[word, warp % warps] = known.clock[warp]
             tables.read_line[word] = line
+            before = tables.read_mark[word] ^ mine
+            tables.read_mark[word] = mine if before == 0 or before >> _LANE_BITS != 0 else mine & ~_LANES | _SEVERAL
     return True
 
 
 @compiled
 def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped-def]
-    """Threads write so. 0 where something is suspicious; 2 where threads of several warps have written one word, else 1."""
+    """Threads write so. 0 where something is suspicious; 2 where several threads have written one word, else 1."""
     who, when = tables.who, tables.when
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
+        mine = known.now[warp] << _LANE_BITS | (threads[n] & 31)
         for word in range(first, first + count):
             by = who[word]
+            if (by == warp and _are_apart(tables.mark[word], mine)) or _are_apart(tables.read_mark[word], mine):
+                return 0
             if by >= _OPERATIONS:
                 if not known.done[warp, by - _OPERATIONS]:
                     return 0
@@ -108,18 +139,23 @@ def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped
                 return 0
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
+        mine = known.now[warp] << _LANE_BITS | (threads[n] & 31)
         for word in range(first, first + count):
             who[word], when[word], tables.line[word], tables.strong[word] = warp, known.clock[warp], line, False
+            tables.mark[word] = mine
+    done = 1
     for n in range(len(flat)):
+        mine = known.now[threads[n] >> 5] << _LANE_BITS | (threads[n] & 31)
         for word in range(flat[n] >> 2, (flat[n] >> 2) + count):
-            if who[word] != threads[n] >> 5:
-                return 2
-    return 1
+            if tables.mark[word] != mine:
+                tables.mark[word] |= _MANY
+                done = 2
+    return done
 
 
 @compiled
-def operation_reads(words, first, warps, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
-    """Operation `own` of `warps` warps from `first` on reads words. False where one is unwritten, not seen, or not fenced, and as in `read`; else it is
+def operation_reads(words, first, warps, mine, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
+    """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads words. False where one is unwritten, not seen, or not fenced, and as in `read`; else it is
     noted in a row of `read_by`."""
     stream = known.stream[own]
     for n in range(len(words)):
@@ -137,6 +173,8 @@ def operation_reads(words, first, warps, own, row, is_generic, stops_at_operatio
                     if not known.done[warp, number]:
                         return False
         elif by >= 0:
+            if by == first and _are_apart(tables.mark[words[n]], mine):
+                return False
             is_fenced = is_generic
             for warp in range(first, first + warps):
                 if known.seen[warp, by] < tables.when[words[n]]:
@@ -150,8 +188,8 @@ def operation_reads(words, first, warps, own, row, is_generic, stops_at_operatio
 
 
 @compiled
-def operation_writes(words, warp, own, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
-    """Operation `own` of a warp writes words. False where something is suspicious."""
+def operation_writes(words, warp, mine, own, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
+    """Operation `own` of a warp, by a lane whose mark is `mine`, writes words. False where something is suspicious."""
     stream = known.stream[own]
     for n in range(len(words)):
         word = words[n]
@@ -163,11 +201,11 @@ def operation_writes(words, warp, own, is_generic, line, tables, known):  # type
             if number != own and (stream == 0 or known.stream[number] != stream) and not known.done[warp, number]:
                 return False
         elif by >= 0:
-            if by != warp and known.seen[warp, by] < when:
+            if (by != warp and known.seen[warp, by] < when) or (by == warp and _are_apart(tables.mark[word], mine)):
                 return False
             if not is_generic and known.fenced[warp, by] < when <= known.seen[warp, by]:
                 return False
-        if not _may_overwrite(word, warp, tables, known):
+        if _are_apart(tables.read_mark[word], mine) or not _may_overwrite(word, warp, tables, known):
             return False
     for n in range(len(words)):
         tables.who[words[n]], tables.line[words[n]], tables.strong[words[n]] = own + _OPERATIONS, line, False

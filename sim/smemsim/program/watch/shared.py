@@ -15,7 +15,8 @@ import numpy as np
 
 from smemsim.program.watch import loops
 from smemsim.program.watch.bytes import Parts
-from smemsim.program.watch.clocks import GENERIC, GROUP, NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.clocks import CTA, GENERIC, GPU, GROUP, NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.lanes import LANE_BITS, MANY, SEVERAL, Lanes
 from smemsim.program.watch.telling import WORD, Telling
 from smemsim.program.wave import ALL, WARP
 from smemsim.ptx.module import Instruction
@@ -28,14 +29,15 @@ __all__ = ["SharedShadow"]
 
 
 ATOMIC = -2  # in `who`: atomic and other strong operations of anybody, and what is done to mbarriers
+_STRONG = "an atomic or a strong store"
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
 
 
 class SharedShadow:
     """What the accesses of one wave leave behind, and whether the next one is ordered behind them."""
 
-    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling) -> None:
-        self.x, self.order, self.operations, self.telling = x, order, operations, telling
+    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, lanes: Lanes) -> None:
+        self.x, self.order, self.operations, self.telling, self.lanes = x, order, operations, telling, lanes
         self.words = words = len(x.shared) // WORD
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
@@ -43,10 +45,15 @@ class SharedShadow:
         counts = [np.zeros(words, np.int32) for _ in range(3)]
         read_when = np.zeros((words, self.per_cluster), np.int32)
         self.tables = loops.Tables(
-            np.full(words, NOBODY, np.int32), counts[0], counts[1], np.zeros(words, bool), read_when, counts[2], read_when, counts[2],
-            has_polled=False, read_by=np.full((READERS, words), NOBODY, np.int32),
+            np.full(words, NOBODY, np.int32), counts[0], counts[1], np.zeros(words, bool), read_when, counts[2], *(read_when, counts[2]) * 2,
+            has_strong=False, read_by=np.full((READERS, words), NOBODY, np.int32), mark=np.full(words, -1, np.int64), read_mark=np.full(words, -1, np.int64),
         )  # fmt: skip
-        self.who, self.when, self.line, self.strong, self.read_when, self.read_line, *_, self.read_by = self.tables
+        self.who, self.when, self.line, self.strong, self.read_when, self.read_line, *_, self.read_by, self.mark, self.read_mark = (
+            self.tables
+        )
+        self._narrow: tuple[np.ndarray, np.ndarray] | None = (
+            None  # clocks of strong reads and writes of scope .cta, where a cluster has several CTAs
+        )
 
     def remembered(self) -> np.ndarray:
         """The operations that words have, by their numbers."""
@@ -63,7 +70,9 @@ class SharedShadow:
     @property
     def _known(self) -> loops.Known:
         order, operations = self.order, self.operations
-        return loops.Known(order.clock, order.seen, order.fenced, order.done, order.read_done, operations.generic, operations.stream)
+        return loops.Known(
+            order.clock, order.seen, order.fenced, order.done, order.read_done, operations.generic, operations.stream, self.lanes.now
+        )
 
     # ---- words
 
@@ -119,22 +128,25 @@ class SharedShadow:
         else:
             self.parts.read_whole(at)
             self._seen(i, at, warps, who, "read")
+            self._lanes_met(i, at, warps, self._lanes_of(size), "read", who == warps)
+            marks = self.lanes.marks(warps, self._lanes_of(size))
+            before = self.read_mark[at] ^ marks
+            self.read_mark[at] = np.where((before == 0) | (before >> LANE_BITS != 0), marks, marks | SEVERAL)
+        if self.tables.has_strong:
+            self._threads_have_changed(i, at, warps)
         self.read_when[at, warps % self.per_cluster] = self.order.clock[warps]
         self.read_line[at] = i.line
         return who
 
-    def strong_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int) -> None:
-        """Warps read words by relaxed, acquire or volatile loads."""
+    def strong_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int, scope: int = GPU) -> None:
+        """Warps read words by relaxed, acquire or volatile loads of a scope."""
         who = self.who[at]
         of_threads = NOBODY if size < WORD else np.where(self.strong[at], NOBODY, who)
         self._seen(i, at, warps, np.where(who >= OPERATIONS, who, of_threads), "read")
         if size < WORD:
             return
-        if not self.tables.has_polled:  # only then there are tables of its own
-            when, line = np.zeros_like(self.read_when), np.zeros_like(self.read_line)
-            self.tables = self.tables._replace(polled_when=when, polled_line=line, has_polled=True)
-        self.tables.polled_when[at, warps % self.per_cluster] = self.order.clock[warps]
-        self.tables.polled_line[at] = i.line
+        self._is_strong(i, at, warps, changed=False)
+        self._in_scope(i, at, warps, scope, writes=False)
 
     def is_written(self, i: Instruction, flat: np.ndarray, size: int, values: Values | None) -> bool:
         """The running threads write whole words. False, and nothing is noted, where a closer look is needed (`write`)."""
@@ -152,11 +164,16 @@ class SharedShadow:
         if size < WORD:
             self._write_part(i, at, warps, flat, size, values)
             return
+        lanes = self._lanes_of(size)
         self._seen(i, at, warps, self.who[at], "overwritten", values)
+        self._lanes_met(i, at, warps, lanes, "overwritten", self.who[at] == warps, values)
+        self._lanes_have_read(i, at, warps, lanes, values)
         self._readers_done(i, at, warps, values)
         self.parts.written_whole(at)
         self._written(i, at, warps)
-        if (self.who[at] != warps).any():
+        self.mark[at] = marks = self.lanes.marks(warps, lanes)
+        if (self.mark[at] != marks).any():
+            self.mark[at[self.mark[at] != marks]] |= MANY
             self._one_stays(i, at, at, warps, values)
 
     def _write_part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
@@ -172,19 +189,103 @@ class SharedShadow:
         if (self.who[at] != warps).any():
             self._one_stays(i, flat, at, warps, values)
 
-    def strong_write(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int, *, changed: bool) -> None:
-        """Warps write words by operations that make no race among themselves; those that left all as it was (not `changed`) have only looked."""
+    def strong_write(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int, *, changed: bool, scope: int = GPU) -> None:
+        """Warps write words by operations that make no race among themselves within a scope; those that left all as it was (not `changed`) have only looked."""
         if size < WORD:
             self.parts.written_whole(at)
-            self.who[at], self.line[at] = ATOMIC, i.line
+            self.who[at], self.line[at], self.strong[at] = ATOMIC, i.line, True
             return
         self._seen(i, at, warps, np.where(self.strong[at], NOBODY, self.who[at]), "overwritten")
         self._threads_have_read(i, at, warps, self.read_when, self.read_line)
         self._operations_have_read(i, at, warps)
+        self._is_strong(i, at, warps, changed=changed)
+        self._in_scope(i, at, warps, scope, writes=True)
         if changed:
             self.parts.written_whole(at)
             self._written(i, at, warps)
             self.strong[at] = True
+            lanes = self._lanes_of(size)
+            marks = self.lanes.marks(warps, lanes)
+            self.mark[at] = marks
+            self.mark[at[self.mark[at] != marks]] |= SEVERAL
+
+    def _is_strong(self, i: Instruction, at: np.ndarray, warps: np.ndarray, *, changed: bool) -> None:
+        """Note strong operations."""
+        if not self.tables.has_strong:  # only then there are tables of their own
+            polled, seen_at, written, changed_at = (np.zeros_like(t) for t in (self.read_when, self.read_line) * 2)
+            self.tables = self.tables._replace(
+                polled_when=polled, polled_line=seen_at, changed_when=written, changed_line=changed_at, has_strong=True
+            )
+        tables = self.tables
+        when, line = (tables.changed_when, tables.changed_line) if changed else (tables.polled_when, tables.polled_line)
+        when[at, warps % self.per_cluster] = self.order.clock[warps]
+        line[at] = i.line
+
+    def _in_scope(self, i: Instruction, at: np.ndarray, warps: np.ndarray, scope: int, *, writes: bool) -> None:
+        """X008 where strong operations of two CTAs of a cluster meet, and the scope of one is .cta: these race like plain ones (PTX ISA 8.4)."""
+        if self.per_cluster == self.per_cta:
+            return
+        tables = self.tables
+        polled, changed = tables.polled_when, tables.changed_when
+        if scope == CTA:
+            if self._narrow is None:
+                self._narrow = np.zeros_like(self.read_when), np.zeros_like(self.read_when)
+            self._narrow[writes][at, warps % self.per_cluster] = self.order.clock[warps]
+        elif self._narrow is None:
+            return
+        else:
+            polled, changed = self._narrow
+        readers = warps // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
+        far = readers // self.per_cta != warps // self.per_cta
+        for when, line in ((changed, tables.changed_line), (polled, tables.polled_line))[: 1 + writes]:
+            late, formal = self.order.missing(lambda order, clocks=when[at].T: far & (order.seen[warps, readers] < clocks))  # type: ignore[misc]
+            if late.any():
+                places = at[np.nonzero(late)[1]]
+                self.telling.find(
+                    "X008", i, places, f"{{i}} touches {{where}}, which line {line[places[0]]} of another CTA touches too: the scope .cta of one of them "
+                    "does not include the other, and nothing orders the two", ".cluster in place of .cta in both", formal=formal,
+                )  # fmt: skip
+
+    def _lanes_of(self, size: int) -> np.ndarray:
+        """The lanes of the running threads, an entry for each word that they access."""
+        lanes: np.ndarray = self.x.threads & (WARP - 1)
+        return lanes if size <= WORD else np.repeat(lanes, size // WORD)
+
+    def _lanes_met(
+        self,
+        i: Instruction,
+        at: np.ndarray,
+        warps: np.ndarray,
+        lanes: np.ndarray,
+        done: str,
+        mine: np.ndarray,
+        values: Values | None = None,
+    ) -> None:
+        """X008 where a lane touches words that another one of its warp has written (`mine`: the warp has), and they have not met since."""
+        late = mine & self.lanes.apart(self.mark[at], warps, lanes)
+        if values is not None and late.any():
+            late &= ~values.lay_there
+        if late.any():
+            first = int(np.argmax(late))
+            other = int(self.mark[at[first]]) & MANY
+            who = f"lane {other} of the same warp" if other != SEVERAL else "other lanes of the same warp"
+            self.telling.find(
+                "X008", i, at[late], f"{{where}} is {done} by {{i}} of lane {int(lanes[first])} of warp {self.telling.warp(int(warps[first]))}, and written by "
+                f"{who} at line {int(self.line[at[first]])}: the lanes do not meet between the two", "bar.warp.sync (__syncwarp) between them",
+            )  # fmt: skip
+
+    def _lanes_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, lanes: np.ndarray, values: Values | None) -> None:
+        """X008 where a lane overwrites words that another one of its warp has read, and they have not met since."""
+        late = self.lanes.apart(self.read_mark[at], warps, lanes)
+        if values is not None and late.any():
+            late &= ~values.lay_there
+        if late.any():
+            first = int(np.argmax(late))
+            self.telling.find(
+                "X008", i, at[late], f"{{i}} of lane {int(lanes[first])} of warp {self.telling.warp(int(warps[first]))} overwrites {{where}}, which another lane "
+                f"of the same warp reads at line {int(self.read_line[at[first]])}: the lanes do not meet between the two",
+                "bar.warp.sync (__syncwarp) between them",
+            )  # fmt: skip
 
     def initialised(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """Warps have made mbarrier objects; what is done with these is no access of threads."""
@@ -212,7 +313,16 @@ class SharedShadow:
         is_generic, row = op.kind in GENERIC, self._reader(op)
         return bool(
             loops.operation_reads(
-                at, int(op.warps[0]), len(op.warps), op.number, row, is_generic, stops_at_operations, self.tables, self._known
+                at,
+                int(op.warps[0]),
+                len(op.warps),
+                self._mark_of(op),
+                op.number,
+                row,
+                is_generic,
+                stops_at_operations,
+                self.tables,
+                self._known,
             )
         )
 
@@ -229,10 +339,17 @@ class SharedShadow:
         by_warp = (who >= 0) & (who < OPERATIONS)
         if by_warp.any():
             self._op_reads_of_warps(op, at[by_warp], who[by_warp])
+            if len(op.warps) == 1:
+                warps = np.broadcast_to(op.warps, at.shape)
+                self._lanes_met(op.instruction, at, warps, np.full(len(at), op.lane), "read", who == warps)
         if by_op.any():
             self._op_reads_of_others(op, at[by_op], who[by_op] - OPERATIONS)
         self.read_by[self._reader(op), at] = op.number
         return who
+
+    def _mark_of(self, op: Operation) -> int:
+        """The mark of the lane that issues an operation; -1 of one that whole warps issue together."""
+        return int(self.lanes.now[op.warps[0]]) << LANE_BITS | op.lane if len(op.warps) == 1 else -1
 
     def _reader(self, op: Operation) -> int:
         """The row of `read_by` in which an operation stands."""
@@ -291,7 +408,7 @@ class SharedShadow:
     def is_written_by(self, op: Operation, at: np.ndarray) -> bool:
         """An operation writes words. False, and nothing is noted, where a closer look is needed (`written_by_operation`)."""
         is_generic, line = op.kind in GENERIC, op.instruction.line
-        done = loops.operation_writes(at, int(op.warps[0]), op.number, is_generic, line, self.tables, self._known)
+        done = loops.operation_writes(at, int(op.warps[0]), self._mark_of(op), op.number, is_generic, line, self.tables, self._known)
         if done:
             self.parts.written_whole(at)
         return bool(done)
@@ -305,6 +422,9 @@ class SharedShadow:
         if lay_there is not None:
             who = np.where(lay_there & self._brought_so(op, who), NOBODY, who)
         self._seen(op.instruction, at, warps, who, "overwritten")
+        lanes, same = np.full(len(at), op.lane), np.zeros(len(at), bool) if lay_there is None else lay_there
+        self._lanes_met(op.instruction, at, warps, lanes, "overwritten", (who == warps) & ~same)
+        self._lanes_have_read(op.instruction, at[~same], warps[~same], lanes[~same], None)
         held = self.who[at] != NOBODY  # who has read the others came too early, which is told
         self._readers_done(op.instruction, at[held], warps[held])
         by_warp = (who >= 0) & (who < OPERATIONS)
@@ -334,9 +454,10 @@ class SharedShadow:
 
     def _written(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         self.who[at], self.when[at], self.line[at], self.strong[at] = warps, self.order.clock[warps], i.line, False
+        self.mark[at] |= MANY
 
     def _one_stays(self, i: Instruction, flat: np.ndarray, at: np.ndarray, warps: np.ndarray, values: Values | None) -> None:
-        """Warps have written at the same places `flat` (of words `at`) with one instruction: wrong where their values differ."""
+        """Threads have written at the same places `flat` (of words `at`) with one instruction: wrong where their values differ."""
         lost = np.zeros(len(at), bool) if values is None else ~values.stay
         if not lost.any():
             return
@@ -344,7 +465,7 @@ class SharedShadow:
         last = np.zeros(len(places), np.int64)
         last[which] = warps
         last = last[which]
-        lost &= last != warps
+        lost &= last != warps  # of lanes of one warp one stays (CUDA guide, 7.1)
         if lost.any():
             mine, other = (self.telling.warp(w[lost][0]) for w in (warps, last))
             self.telling.find(
@@ -404,13 +525,15 @@ class SharedShadow:
     def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
         """May what lies at `at` be overwritten: has each warp that writes seen all its readers done?"""
         self._threads_have_read(i, at, warps, self.read_when, self.read_line, values)
-        if self.tables.has_polled:
+        if self.tables.has_strong:
             self._threads_have_read(i, at, warps, self.tables.polled_when, self.tables.polled_line, values)
+            self._threads_have_changed(i, at, warps, values)
         self._operations_have_read(i, at, warps)
 
     def _threads_have_read(
-        self, i: Instruction, at: np.ndarray, warps: np.ndarray, table: np.ndarray, lines: np.ndarray, values: Values | None = None
-    ) -> None:
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, table: np.ndarray, lines: np.ndarray, values: Values | None = None,
+        sentence: str = "{i} overwrites {where}, which line {line} may still read: nothing orders the two",
+    ) -> None:  # fmt: skip
         """`_readers_done` for readers that are threads, whose clocks are in `table`."""
         read = np.flatnonzero(lines[at])
         if not read.size:
@@ -422,9 +545,16 @@ class SharedShadow:
         if late.any():
             places = at[read[np.nonzero(late)[1]]]
             self.telling.find(
-                "X008", i, places, f"{{i}} overwrites {{where}}, which line {lines[places[0]]} may still read: nothing orders the two",
+                "X008", i, places, sentence.replace("{line}", str(lines[places[0]])),
                 "put a barrier between them (bar.sync, mbarrier)", formal=formal,
             )  # fmt: skip
+
+    def _threads_have_changed(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
+        """X008 where words are touched that any warp has changed by a strong operation, and not only the last one, and nothing orders the two."""
+        self._threads_have_read(
+            i, at, warps, self.tables.changed_when, self.tables.changed_line, values,
+            f"{{i}} touches {{where}}, which line {{line}} changes by {_STRONG}: nothing orders the two",
+        )  # fmt: skip
 
     def _operations_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """`_readers_done` for readers that are asynchronous operations."""

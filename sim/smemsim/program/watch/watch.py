@@ -8,6 +8,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
 
     order, operations    clocks.py            what every warp has seen, and the asynchronous operations
     groups, barriers     synchronisation.py   commit groups, and mbarrier.init
+    lanes                lanes.py             when the lanes of each warp last met
     shared               shared.py            the last writer and the readers of each word of shared memory
     early                early.py             reads of it before anybody had written
     tensor               tensor.py            the same of the cells of tensor memory
@@ -24,9 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.program.watch.clocks import NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.clocks import CTA, GPU, NOBODY, OPERATIONS, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
+from smemsim.program.watch.lanes import Lanes
 from smemsim.program.watch.lifetimes import Lifetimes
 from smemsim.program.watch.registers import RegistersInFlight
 from smemsim.program.watch.shared import SharedShadow
@@ -55,11 +57,19 @@ class Watch:
         self.x = x
         warps = x.total // WARP
         is_relaxed = any(i.op in ("bar", "barrier") and {"cluster", "arrive", "relaxed"} <= {*i.modifiers} for i in x.program.inlined.body)
-        self.order = Order(warps, might_be=Order(warps) if is_relaxed else None)
+        x.launch.watched += 1
+        formal, might = (
+            functools.partial(
+                Order, warps, per_cta=x.stride // WARP, cluster_size=x.launch.cluster_size, wave=x.launch.watched, places=places
+            )
+            for places in x.launch.released
+        )
+        self.order = formal(might_be=might() if is_relaxed else None)
         self.operations = Operations(x, self.order.clock)
         self.telling = Telling(x, self.order, self.operations)
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
-        self.shared = SharedShadow(x, self.order, self.operations, self.telling)
+        self.lanes = Lanes(x)
+        self.shared = SharedShadow(x, self.order, self.operations, self.telling, self.lanes)
         self.early = EarlyReads(x, self.telling, self.shared.words)
         self.unwritten = Unwritten(x, self.shared.nobody_wrote, self.early.is_used)
         self.tensor = TensorShadow(x, self.order, self.operations, self.telling, self.unwritten)
@@ -107,10 +117,10 @@ class Watch:
             self._doubtful(x, i, at, flat, size)
         self._elsewhere(who)
 
-    def strong_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
+    def strong_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, scope: int = GPU) -> None:
         """The running threads read by relaxed, acquire or volatile loads: no race with strong stores and atomics, but with plain stores and operations in flight."""
         self._reach(x, i, flat)
-        self.shared.strong_read(i, *self.shared.places(flat, size), size)
+        self.shared.strong_read(i, *self.shared.places(flat, size), size, scope)
 
     def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values | None = None) -> None:
         """The running threads have written `size` bytes at places `flat` (n,) of `x.shared`.
@@ -123,7 +133,7 @@ class Watch:
         if not self.shared.is_written(i, flat, size, values):
             self.shared.write(i, *self.shared.places(flat, size), flat, size, values)
 
-    def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, *, changed: bool = True) -> None:
+    def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, *, changed: bool = True, scope: int = GPU) -> None:
         """The running threads write by atomic, relaxed, release or volatile operations, which make no race among themselves.
 
         Atomics that left everything as it was (`changed` False) have only looked.
@@ -131,7 +141,7 @@ class Watch:
         self._reach(x, i, flat)
         if self.unwritten.shared is not None and i.op == "st":
             self.unwritten.shared.clear(flat, size)
-        self.shared.strong_write(i, *self.shared.places(flat, size), size, changed=changed)
+        self.shared.strong_write(i, *self.shared.places(flat, size), size, changed=changed, scope=scope)
 
     def initialised(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
         """The running threads have made mbarrier objects at places `flat` of `x.shared`; what is done with these is no access of threads."""
@@ -297,18 +307,31 @@ class Watch:
 
     # ---- order
 
-    def release(self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False) -> None:
+    def release(self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
         """Threads arrive at something (a barrier object): what they have seen, or had at their last fence, goes into its current phase."""
-        self.order.release(np.unique(threads >> 5), what, relaxed=relaxed)
+        self.order.release(np.unique(threads >> 5), what, relaxed=relaxed, scope=scope)
 
     def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
         """Threads arrive at a barrier of the cluster by barrier.cluster.arrive.relaxed: what rests on that alone is told milder."""
         self.order.release_if(np.unique(threads >> 5), what)
         self.telling.relaxed = i
 
-    def stored(self, threads: np.ndarray, what: Any, *, relaxed: bool, replaces: bool) -> None:
+    def stored(self, threads: np.ndarray, what: Any, *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
         """Threads write at an address by operations that others may synchronise with; `replaces` says that it was no atomic."""
-        self.order.stored(np.unique(threads >> 5), what, relaxed=relaxed, replaces=replaces)
+        if not self._is_strong(what):
+            self.order.weakly_stored(what)
+        self.order.stored(np.unique(threads >> 5), what, relaxed=relaxed, replaces=replaces, scope=scope)
+
+    def loaded(self, threads: np.ndarray, what: Any, *, relaxed: bool, scope: int) -> None:
+        """Threads have read at an address by operations that synchronise with who wrote there, unless that was a plain store."""
+        if self._is_strong(what):
+            self.order.acquire(np.unique(threads >> 5), what, relaxed=relaxed, scope=scope)
+            self.lanes.learn(threads)
+
+    def _is_strong(self, what: Any) -> bool:
+        """Does what a strong operation has written lie at an address?"""
+        space, _, at = what
+        return space != "shared" or bool(self.shared.strong[at >> 2])
 
     def left(self, x: Wave, threads: slice, what: Any) -> None:
         """Those of the threads whose whole warp has exited count as arrived, and release (rule order.exit)."""
@@ -321,25 +344,32 @@ class Watch:
         self.order.complete(what)
         self.lifetimes.complete(what)
 
-    def acquire(self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False, meets: bool = False) -> None:
-        """Threads have seen the last complete phase; where that was relaxed it counts from their next fence on, or until they meet others."""
+    def acquire(
+        self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU, meets: int | None = None
+    ) -> None:
+        """Threads have seen the last complete phase; where that was relaxed it counts from their next fence on.
+
+        Those that have met at a barrier of this scope (`meets`) have fenced (rule order.barrier_fences).
+        """
         warps = np.unique(threads >> 5)
-        self.order.acquire(warps, what, relaxed=relaxed)
+        self.order.acquire(warps, what, relaxed=relaxed, scope=scope)
+        self.lanes.learn(threads)
         self.lifetimes.acquire(what, warps)
-        if meets:
-            self.order.fence(warps, acquires=True, releases=False)
+        if meets is not None:
+            self.order.fence(warps, acquires=True, releases=False, scope=meets)
 
     def meet(self, x: Wave, ctas: np.ndarray, *, is_for_all: bool) -> None:
         """The running threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one.
 
         Where it is for all threads, those that have exited count as arrived.
         """
+        self.lanes.meet(x.threads[np.isin(x.cta_of[x.sel], ctas)] if len(ctas) < len(x.ctas) else None)
         per_cta = x.stride // WARP
         here = np.zeros(x.total // WARP, bool)
         here[x.threads >> 5] = True
         warps = ctas[:, None] * per_cta + np.arange(per_cta)
         gone = np.asarray((x.key >= EXITED).reshape(-1, WARP).all(axis=1)) & is_for_all
-        self.order.fence(warps[here[warps]], acquires=True, releases=False)
+        self.order.fence(warps[here[warps]], acquires=True, releases=False, scope=CTA)
         self.order.meet(warps, here[warps], gone[warps])
 
     def met(self, first: int, count: int) -> None:
@@ -351,6 +381,6 @@ class Watch:
         """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""
         self.order.fence_proxy(self._running(x))
 
-    def fence(self, x: Wave, *, acquires: bool, releases: bool) -> None:
+    def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> None:
         """A memory fence of the running threads, with which their relaxed accesses order."""
-        self.order.fence(self._running(x), acquires=acquires, releases=releases)
+        self.order.fence(self._running(x), acquires=acquires, releases=releases, scope=scope)

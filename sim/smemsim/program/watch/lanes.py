@@ -1,0 +1,91 @@
+"""Lanes of one warp: they are threads like others (PTX ISA 3.1, 8.1), and order between them comes only where they meet: at bar.warp.sync, at another
+instruction that they execute together (.sync, .aligned), or as any two threads do.
+
+The order that `clocks.py` keeps is of warps. Here stands when the lanes of each warp last met: what one lane wrote since then the others have not seen.
+A warp's time is a number that no other warp has; its lowest bits count meetings of a part of the lanes since all of them met.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.program.wave import ALL, EXITED, WARP
+
+if TYPE_CHECKING:
+    from smemsim.program.wave import Wave
+
+__all__ = ["LANE_BITS", "MANY", "PART_BITS", "SEVERAL", "Lanes"]
+
+
+LANE_BITS, PART_BITS = 6, 20  # of a mark: the warp's time, the meetings of a part of it since, the lane
+SEVERAL, MANY = 62, 63  # in place of a lane: several of them; lanes of which nothing is to be said
+_PARTS = (1 << PART_BITS) - 1
+
+
+class Lanes:
+    """When the lanes of each warp last met: `now` by warp. A mark of an access is the time of its warp and its lane."""
+
+    def __init__(self, x: Wave) -> None:
+        self.x, self.count = x, x.total // WARP
+        self.now = np.arange(self.count, dtype=np.int64) << PART_BITS
+        self._met: dict[int, np.ndarray] = {}  # by warp: up to which of its meetings each lane (row) has seen each other
+
+    def meet(self, threads: np.ndarray | None = None) -> None:
+        """The running threads, or these, execute an instruction that lanes of a warp execute together."""
+        if threads is None and self.x.sel is ALL:
+            self._all_of(slice(None))
+            self._met.clear()
+            return
+        self._some(self.x.threads if threads is None else threads, learns_only=False)
+
+    def learn(self, threads: np.ndarray) -> None:
+        """Threads have synchronised with somebody, who may have been a lane of their warp."""
+        self._some(threads, learns_only=True)
+
+    def _all_of(self, warps: np.ndarray | slice) -> None:
+        self.now[warps] = (self.now[warps] & ~_PARTS) + (self.count << PART_BITS)
+
+    def _some(self, threads: np.ndarray, *, learns_only: bool) -> None:
+        chosen = np.zeros(self.x.total, bool)
+        chosen[threads] = True
+        here = chosen.reshape(-1, WARP)
+        some = np.asarray(here.any(axis=1))
+        part = some & np.asarray(((self.x.key < EXITED).reshape(-1, WARP) & ~here).any(axis=1))
+        whole = some & ~part
+        self._all_of(whole)
+        if self._met:
+            for warp in np.flatnonzero(whole).tolist():
+                self._met.pop(warp, None)
+        for warp in np.flatnonzero(part).tolist():
+            self._part(warp, np.flatnonzero(here[warp]), learns_only=learns_only)
+
+    def _part(self, warp: int, lanes: np.ndarray, *, learns_only: bool) -> None:
+        met = self._met.setdefault(warp, np.zeros((WARP, WARP), np.int64))
+        self.now[warp] += 1
+        count = int(self.now[warp]) & _PARTS
+        if learns_only:
+            met[lanes] = count
+            return
+        met[lanes] = met[lanes].max(axis=0)
+        met[np.ix_(lanes, lanes)] = count
+
+    def marks(self, warps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        """The marks of accesses that lanes of warps make now."""
+        found: np.ndarray = self.now[warps] << LANE_BITS | lanes
+        return found
+
+    def apart(self, marks: np.ndarray, warps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        """Have these lanes of warps not met those that made accesses with these marks, of the same warp?"""
+        other = marks & (1 << LANE_BITS) - 1
+        same = marks >> LANE_BITS + PART_BITS == self.now[warps] >> PART_BITS
+        late: np.ndarray = same & (other != lanes) & (other != MANY)
+        for n in np.flatnonzero(late).tolist() if self._met else ():
+            met = self._met.get(int(warps[n]))
+            if met is None:
+                continue
+            since, by = int(marks[n]) >> LANE_BITS & _PARTS, int(other[n])
+            seen = np.delete(met[lanes[n]], lanes[n]).min() if by == SEVERAL else met[lanes[n], by]
+            late[n] = seen <= since
+        return late
