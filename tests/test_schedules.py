@@ -38,7 +38,7 @@ def launched(ptx: str, schedule: int | str | None, **options: object) -> tuple[s
 
 
 def test_a_race_of_relaxed_accesses_is_told_with_the_seeds_that_show_it():
-    run, usual = launched(RACE, "all:12")
+    run, usual = launched(RACE, "all:6")
     assert [f.code for f in run.findings] == ["X030"]
     assert not run.ok
     assert run.schedules is not None
@@ -55,7 +55,7 @@ def test_every_interleaving_is_reached_and_no_other():
 
 
 def test_a_kernel_that_is_right_is_silent():
-    run, out = launched(PASSED, "all:12")
+    run, out = launched(PASSED, "all:6")
     assert run.ok
     assert out == (7, 0)
     assert not run.schedules.differing
@@ -63,7 +63,7 @@ def test_a_kernel_that_is_right_is_silent():
 
 
 def test_sums_of_floats_in_another_order_are_a_remark():
-    run, _ = launched(SUMS, "all:12")
+    run, _ = launched(SUMS, "all:6")
     assert run.ok
     assert [f.code for f in run.remarks] == ["X030"]
     assert "round" in run.remarks[0].because
