@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 import smemsim
+from smemsim import InputError
 from smemsim.cli import main
-from smemsim.errors import InputError
 
 HEAD = ".version 8.0 .target sm_90a .address_size 64\n"
 
