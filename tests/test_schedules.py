@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 import smemsim
+from smemsim import InputError
 from smemsim.cli import main
-from smemsim.errors import InputError
 
 HEAD = ".version 8.0 .target sm_90a .address_size 64\n"
 
@@ -38,7 +38,7 @@ def launched(ptx: str, schedule: int | str | None, **options: object) -> tuple[s
 
 
 def test_a_race_of_relaxed_accesses_is_told_with_the_seeds_that_show_it():
-    run, usual = launched(RACE, "all:12")
+    run, usual = launched(RACE, "all:6")
     assert [f.code for f in run.findings] == ["X030"]
     assert not run.ok
     assert run.schedules is not None
@@ -55,7 +55,7 @@ def test_every_interleaving_is_reached_and_no_other():
 
 
 def test_a_kernel_that_is_right_is_silent():
-    run, out = launched(PASSED, "all:12")
+    run, out = launched(PASSED, "all:6")
     assert run.ok
     assert out == (7, 0)
     assert not run.schedules.differing
@@ -63,7 +63,7 @@ def test_a_kernel_that_is_right_is_silent():
 
 
 def test_sums_of_floats_in_another_order_are_a_remark():
-    run, _ = launched(SUMS, "all:12")
+    run, _ = launched(SUMS, "all:6")
     assert run.ok
     assert [f.code for f in run.remarks] == ["X030"]
     assert "round" in run.remarks[0].because
@@ -84,3 +84,40 @@ def test_the_command_line_takes_a_seed_and_all(tmp_path):
     assert done.exit_code == 1
     assert told["tried"] == ["earliest", "latest", 0, 1, 2, 3, 4, 5]
     assert told["differences"][0]["schedules"]
+
+
+COPIED = f"""{HEAD}
+.visible .entry k(.param .u64 m, .param .u64 o) {{ .reg .b32 %t, %s, %a; .reg .b64 %m, %o, %w; .reg .pred %p; .shared .align 16 .b8 buf[272]; .reg .b32 %bar;
+ ld.param.u64 %m, [m]; ld.param.u64 %o, [o]; mov.u32 %t, %tid.x; mul.wide.u32 %w, %t, 4; mov.u32 %s, buf; mov.u32 %bar, buf; add.u32 %bar, %bar, 256;
+"""
+ASYNC = COPIED + """ cvt.u32.u64 %a, %w; add.u32 %s, %s, %a; add.u64 %m, %m, %w; add.u64 %o, %o, %w;
+ cp.async.ca.shared.global [%s], [%m], 4; cp.async.commit_group; cp.async.wait_group 0;
+ ld.shared.u32 %a, [%s]; st.global.u32 [%o], %a; ret; }"""  # fmt: skip
+BULK = COPIED + """ setp.ne.u32 %p, %t, 0; @%p bra READY;
+ mbarrier.init.shared.b64 [%bar], 1; fence.mbarrier_init.release.cluster; fence.proxy.async;
+READY: bar.sync 0; @%p bra WAIT; mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 256;
+ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%m], 256, [%bar];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p, [%bar], 0; @!%p bra WAIT;
+ cvt.u32.u64 %a, %w; add.u32 %s, %s, %a; add.u64 %o, %o, %w; ld.shared.u32 %a, [%s]; st.global.u32 [%o], %a; bar.sync 0;
+ setp.ne.u32 %p, %t, 0; @%p ret; fence.proxy.async; cp.async.bulk.global.shared::cta.bulk_group [%m], [buf], 256;
+ cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret; }"""  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ptx", "wait"), [(ASYNC, "cp.async.wait_group 0;"), (BULK, "mbarrier.try_wait.parity.shared.b64 %p, [%bar], 0; @!%p bra WAIT;")]
+)
+def test_copies_land_when_they_are_waited_for_and_not_before(ptx: str, wait: str):
+    data = np.arange(1, 65, dtype=np.uint32)
+
+    def run(text: str, schedule: int | str | None) -> tuple[smemsim.Run, np.ndarray]:
+        gpu = smemsim.Gpu("sm_90a")
+        o = gpu.zeros(64, np.uint32, name="o")
+        return gpu.launch(text, block=64, args=[gpu.array(data, name="m"), o], schedule=schedule, progress=False), o.numpy()
+
+    done, out = run(ptx, "all:3")
+    assert done.ok
+    assert (out == data).all()
+    assert (run(ptx, "latest")[1] == data).all()
+    early, _ = run(ptx.replace(wait, ""), "all:3")
+    assert not early.ok
+    assert (run(ptx.replace(wait, ""), "latest")[1] != data).any()

@@ -12,7 +12,8 @@ import numpy as np
 from smemsim.errors import HardwareTrap, OutsideError
 from smemsim.machine.cluster import ClusterAddress
 from smemsim.machine.cluster_memory import Cluster
-from smemsim.program.barriers.mbarrier import Delivery, mbarrier_of
+from smemsim.program.barriers.mbarrier import Delivery, current, mbarrier_of
+from smemsim.program.late import Hidden, lands
 from smemsim.program.registry import unmodelled
 from smemsim.program.traps import warp_name
 from smemsim.program.wave import RANK_SHIFT, WARP
@@ -33,6 +34,7 @@ __all__ = [
     "credit",
     "each",
     "judge",
+    "leaves",
     "member",
     "own_address",
     "record",
@@ -83,14 +85,47 @@ def member(x: Wave, cta: Cta, rank: int) -> Cta:
     return x.ctas[cta.index - cta.rank + rank]
 
 
-def credit(x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any, by: Delivery | None = None) -> None:
-    """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster; `by` says which copy brought them where."""
+def credit(
+    x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any, by: Delivery | None = None, *, hidden: Hidden | None = None,
+    places: np.ndarray | None = None,
+) -> None:  # fmt: skip
+    """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster; `by` says which copy brought them where.
+
+    Under a schedule they may arrive later: `hidden` knows what lay at `places` of `x.shared` before.
+    """
     far = by is not None and len(by.reached) > 1 and rank != cta.rank
     because = f", which the mask {by.mask:#x} of CTA {cta.number} reaches" if by is not None and far else ""
     barrier = mbarrier_of(x, member(x, cta, rank), address, because=because)
     if op is not None:
         x.watch.completes_on(op, barrier)
-    barrier.complete_tx(x, count, by=by)
+    if x.late is None:
+        barrier.complete_tx(x, count, by=by)
+        return
+    i, bring = current(x), hidden.take_back(places) if hidden is not None and places is not None and len(places) else None
+
+    def arrive() -> None:
+        if bring is not None:
+            bring()
+        mbarrier_of(x, member(x, cta, rank), address, i, because=because).complete_tx(x, count, i=i, by=by)
+
+    lands(x, arrive, words=None if bring is None or places is None else places >> 2)
+
+
+def leaves(x: Wave, make: Callable[[], Any], span: Callable[[], tuple[int, int]], thread: int) -> Any:
+    """A transfer out of shared memory by a thread: `make` executes it, `span` says which addresses it writes. Under a schedule it may happen later."""
+    if x.late is None:
+        return make()
+    low, high = span()
+    region = x.launch.memory.holding(low, high) if low < high <= low + MOST_KEPT else None
+    before = None if region is None else x.launch.memory.span(low, high - low).copy()
+    transfer = make()
+    if before is not None:
+        x.launch.memory.span(low, high - low)[:] = before
+        lands(x, make, kind="bulk", threads=np.array([thread]))
+    return transfer
+
+
+MOST_KEPT = 1 << 24  # bytes from the first to the last that a transfer writes, which are kept as they were until it lands
 
 
 def own_address(i: Instruction, cta: Cta, address: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap, SmemsimError
 from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
+from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Turns
@@ -339,6 +340,8 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
             continue
         wave.sel = ALL if here.all() else np.flatnonzero(here)
         wave.at = at
+        if wave.late is not None:
+            wave.late.begins(wave, blocks[at])
         _run_block(wave, blocks[at])
         wave.steps += 1
         if wave.steps % LOOK == 0 and wave.launch.is_over:
@@ -612,6 +615,7 @@ def _begun(launch: Launch, clusters: Sequence[int], *, watch: bool) -> Wave:
         wave.watch = Watch(wave)
     if launch.schedule is not None:
         wave.turns = Turns.of(launch.schedule, wave)
+        wave.late = Late(launch.schedule, wave, delays=depends(launch))
     launch.waves.append(wave)
     return wave
 

@@ -27,7 +27,7 @@ SEEDS = 16  # that "all" tries, unless it says how many
 MOST_SEEDS = 1 << 16
 PAUSES = (0.0, 1 / 512, 1 / 32)  # how often a wave lets others go first
 LANDS = (0.0, 1 / 64, 1 / 8, 1 / 2)  # how often something that is under way lands though nobody needs it
-CHANGES = (2, 8, 32, 128)  # blocks of instructions from one change of ranks to the next, on average
+CHANGES = (1, 2, 4, 16, 64, 256)  # blocks of instructions from one change of ranks to the next, on average
 WAVES = 4  # that go on at once, before others begin
 PIECES = 16  # waves that a grid is cut into, at most
 _ALL = re.compile(rf"{ALL}(?:[ :=]*(\d+))?")

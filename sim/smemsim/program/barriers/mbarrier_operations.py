@@ -228,6 +228,13 @@ class _Wait:
             threads = x.threads
             waiting = [(b, t[~given_up[t]]) for b, t in waiting]
             done = done | given_up[threads]
+        if x.turns is not None and waiting and x.turns.schedule.chance(x.turns.schedule.gives_up):
+            # It may give up at once; others go on before it asks again.
+            for _, threads in waiting:
+                self._give_up(x, threads)
+                done[np.isin(x.threads, threads)] = True
+            x.polls += 1
+            waiting = []
         for barrier, threads in waiting:
             if len(threads):
                 barrier.park(x, threads, self.i, lambda t=threads: self._give_up(x, t))  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,13 +10,15 @@ import numpy as np
 from smemsim.errors import HardwareTrap
 from smemsim.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch
 from smemsim.machine.cluster import ClusterAddress
-from smemsim.program.asynchronous import check_ranks, cluster_of, credit, each, member, own_address, record, stops
+from smemsim.program.asynchronous import check_ranks, cluster_of, credit, each, leaves, member, own_address, record, stops
 from smemsim.program.barriers.mbarrier import Delivery
 from smemsim.program.events import Bulk
+from smemsim.program.late import Hidden
 from smemsim.program.memory.spaces import shared_operand
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.program.watch.doubts import Follows
+from smemsim.program.wave import OFFSET_MASK
 from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.reductions import REDUCTION_TYPES, ReductionOp
@@ -62,14 +65,17 @@ def build_in(i: Instruction, c: Linker) -> Step:
             if to_space == "shared::cta":
                 own_address(i, cta, dst)
             _note_size(x, i, count)
+            if x.late is not None:
+                x.late.clears(x, _words(dst & OFFSET_MASK, count) - x.window_begin + cta.index * x.pitch >> 2)
             before = None if x.watch is None else _lies_at(x, cta, dst, count, masks[0] if mask else None)
+            hidden = None if x.late is None else Hidden(x, cta)
             with stops(x, i, _reason):
                 if between:
                     transfers: tuple[BulkTransfer, ...] = (cluster.bulk_copy(dst, src, count, mbar=barrier, cta_rank=cta.rank),)
                 else:
                     given: dict[str, Any] = {"mbar": barrier, "source": x.launch.memory, "cta_rank": cta.rank}
                     transfers = cluster.bulk_load(dst, src, count, cta_mask=masks[0] if mask else None, **given)
-            _arrived(x, i, cta, thread, transfers, before)
+            _arrived(x, i, cta, thread, transfers, before, hidden)
         x.changes += 1
 
     return run
@@ -105,10 +111,12 @@ def build_out(i: Instruction, c: Linker) -> Step:
             own = own_address(i, cta, src)
             _note_size(x, i, count)
             with stops(x, i, _reason):
-                if masks:
-                    transfer = _masked(x, cta, dst, own, count, masks[0])
-                else:
-                    transfer = cta.shared.bulk_store(own, dst, count, to=x.launch.memory)
+                make: Any = (
+                    functools.partial(_masked, x, cta, dst, own, count, masks[0])
+                    if masks
+                    else functools.partial(cta.shared.bulk_store, own, dst, count, to=x.launch.memory)
+                )
+                transfer = leaves(x, make, functools.partial(_to, dst, count), thread)
             _left(x, i, cta, thread, transfer)
         x.changes += 1
 
@@ -150,7 +158,9 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
             check_ranks(x, i, *((src,) if is_global else (src, dst)), mbar=barrier[0] if barrier else None)
             with stops(x, i, _reason):
                 if is_global:
-                    transfer = cta.shared.bulk_reduce(operation, dtype, own_address(i, cta, src), dst, count, to=x.launch.memory)
+                    given: dict[str, Any] = {"to": x.launch.memory}
+                    reduce = functools.partial(cta.shared.bulk_reduce, operation, dtype, own_address(i, cta, src), dst, count, **given)
+                    transfer = leaves(x, reduce, functools.partial(_to, dst, count), thread)
                 else:
                     transfer = cluster_of(x, cta).bulk_reduce(operation, dtype, dst, src, count, mbar=barrier[0], cta_rank=cta.rank)
             if is_global:
@@ -187,6 +197,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     Modifiers(i, "async", "bulk", "commit_group").end()
 
     def run(x: Wave) -> None:
+        if x.late is not None:
+            x.late.commit(x, "bulk")
         if x.watch is not None:
             x.watch.commit(x, i, "bulk")
 
@@ -206,6 +218,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     count = left.value
 
     def run(x: Wave) -> None:
+        if x.late is not None:
+            x.late.wait(x, "bulk", count)
         if x.watch is not None:
             x.watch.wait(x, i, "bulk", count, only_read=only_read)
 
@@ -213,9 +227,15 @@ def build_wait(i: Instruction, c: Linker) -> Step:
 
 
 def _arrived(
-    x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[BulkTransfer, ...], before: dict[int, np.ndarray] | None = None
+    x: Wave,
+    i: Instruction,
+    cta: Cta,
+    thread: int,
+    transfers: tuple[BulkTransfer, ...],
+    before: dict[int, np.ndarray] | None = None,
+    hidden: Hidden | None = None,
 ) -> None:
-    """Tell the watch and the barriers of what has come into shared memory; `before` lay there, by the rank of the CTA."""
+    """Tell the watch and the barriers of what has come into shared memory; `before` lay there, by the rank of the CTA. What is `hidden` comes later."""
     op = x.watch.begin(x, i, thread, "bulk") if x.watch is not None else None
     reached = tuple(t.dst_cta or 0 for t in transfers)
     for t in transfers:
@@ -236,7 +256,9 @@ def _arrived(
                 carried.put(_words(at, t.size) >> 2)
         if t.mbar is not None:
             by = Delivery(i, cta, member(x, cta, t.dst_cta or 0), t.dst, t.transaction_bytes, reached)
-            credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by)
+            to = member(x, cta, t.dst_cta or 0)
+            places = _words(t.dst - cta.shared.begin + to.index * x.pitch, t.size)
+            credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by, hidden=hidden, places=places)
     record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers))
 
 
@@ -265,6 +287,11 @@ def _left(x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer
         x.watch.op_reads(op, cta, _words(transfer.src - cta.shared.begin, transfer.size))
         x.watch.joins(op, thread, "bulk")
     record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
+
+
+def _to(dst: int, size: int) -> tuple[int, int]:
+    """The global addresses that a copy of so many bytes writes."""
+    return dst, dst + size // BULK_LIMITS.unit * BULK_LIMITS.unit
 
 
 def _words(begin: int, size: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from smemsim.errors import InputError, Unmodelled
 from smemsim.program.barriers.mbarrier import mbarrier_of
 from smemsim.program.barriers.mbarrier_operations import barriers
+from smemsim.program.late import lands
 from smemsim.program.memory.load_store import gathered, merged, own_values, scattered
 from smemsim.program.memory.spaces import Locate, Piece, locate, own, values_of
 from smemsim.program.registry import Step, implements, unmodelled
@@ -17,7 +19,7 @@ from smemsim.ptx.module import Immediate, Instruction, Register
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
-    from smemsim.program.wave import Wave
+    from smemsim.program.wave import Cta, Wave
 
 
 _WORD = np.dtype(np.uint32)
@@ -65,13 +67,36 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
                     x.select(kept)
                 for whole, some in zip(values, loaded, strict=True):
                     whole[part] = some
-        written = values_of(x, piece, size, lambda: own_values(piece, _WORD, values))
-        scattered(piece, _WORD, values)
-        own(x, piece, size)
-        if x.watch is not None:
-            x.watch.copy(x, i, piece.at, size, written)
+        _put(x, i, piece, size, values)
 
     return copy
+
+
+def _put(x: Wave, i: Instruction, piece: Piece, size: int, values: list[Any]) -> None:
+    """The threads' values go to shared memory: now, or when they land."""
+    back = None if x.late is None else _taken_back(x, piece, size)
+    written = values_of(x, piece, size, lambda: own_values(piece, _WORD, values))
+    scattered(piece, _WORD, values)
+    own(x, piece, size)
+    if x.watch is not None:
+        x.watch.copy(x, i, piece.at, size, written)
+    if back is not None:
+        back()
+
+
+def _taken_back(x: Wave, piece: Piece, size: int) -> Callable[[], None]:
+    """Called before a copy: what to call behind it, so that its bytes are there only when it lands."""
+    words: np.ndarray = ((piece.at[:, None] >> 2) + np.arange(size // 4)).reshape(-1)
+    view, threads = x.shared.view(np.uint32), x.threads.copy()
+    x.late.clears(x, words)
+    before = view[words].copy()
+
+    def take() -> None:
+        new = view[words].copy()
+        view[words] = before
+        lands(x, lambda: view.__setitem__(words, new), stream=GROUP, kind=GROUP, threads=threads, words=words)
+
+    return take
 
 
 def _amount(c: Linker, operand: Any, size: int) -> Callable[[Wave], np.ndarray]:
@@ -102,20 +127,33 @@ def build_groups(i: Instruction, c: Linker) -> Step:
     if len(i.modifiers) != 2:
         raise unmodelled(i)
     if i.modifiers[1] == "commit_group":
-        return lambda x: None if x.watch is None else x.watch.commit(x, i, GROUP)
+        return lambda x: _commit(x, i)
     if i.modifiers[1] == "wait_group":
         left = i.operands[0]
         if not isinstance(left, Immediate):
             raise InputError("takes a number")
         count = left.value
-        return lambda x: None if x.watch is None else x.watch.wait(x, i, GROUP, count)
+        return lambda x: _wait(x, i, count)
 
     def wait_all(x: Wave) -> None:
-        if x.watch is not None:
-            x.watch.commit(x, i, GROUP)
-            x.watch.wait(x, i, GROUP, 0)
+        _commit(x, i)
+        _wait(x, i, 0)
 
     return wait_all
+
+
+def _commit(x: Wave, i: Instruction) -> None:
+    if x.late is not None:
+        x.late.commit(x, GROUP)
+    if x.watch is not None:
+        x.watch.commit(x, i, GROUP)
+
+
+def _wait(x: Wave, i: Instruction, left: int) -> None:
+    if x.late is not None:
+        x.late.wait(x, GROUP, left)
+    if x.watch is not None:
+        x.watch.wait(x, i, GROUP, left)
 
 
 @implements("cp.async.mbarrier.arrive")
@@ -137,6 +175,10 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
                 x.watch.commit(x, i, GROUP, barrier)
                 x.select(kept)
             if counts:
-                barrier.arrive(x, threads[part], 1, i=i)
+                lands(x, functools.partial(_arrives, x, i, cta, offset, threads[part]), stream=GROUP)
 
     return arrive
+
+
+def _arrives(x: Wave, i: Instruction, cta: Cta, offset: int, threads: np.ndarray) -> None:
+    mbarrier_of(x, cta, offset, i).arrive(x, threads, 1, i=i)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap, OutsideError
-from smemsim.machine.tma import tma_prefetch
+from smemsim.machine.tma import tma_prefetch, tma_store
 from smemsim.program.asynchronous import (
     Issuer,
     check_alone,
@@ -16,6 +16,7 @@ from smemsim.program.asynchronous import (
     cluster_of,
     credit,
     each,
+    leaves,
     member,
     own_address,
     record,
@@ -25,6 +26,7 @@ from smemsim.program.asynchronous import (
 )
 from smemsim.program.barriers.mbarrier import Delivery
 from smemsim.program.events import Load, Store
+from smemsim.program.late import Hidden
 from smemsim.program.memory.spaces import shared_operand
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
@@ -42,6 +44,7 @@ from smemsim.words.tensor_map.traps import map_traps
 
 if TYPE_CHECKING:
     from smemsim.machine.cluster import Delivery as Received
+    from smemsim.machine.memory import SharedMemory
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
     from smemsim.program.wave import Cta, Wave
@@ -220,18 +223,19 @@ def build_load(i: Instruction, c: Linker) -> Step:
             check_ranks(x, i, dst, mbar=barrier)
             if own:
                 own_address(i, cta, dst)
+            hidden = None if x.late is None else Hidden(x, cta)
             given: dict[str, Any] = {"smem_address": dst, "mbar": barrier, "source": x.launch.memory, "im2col_offsets": moved, "mode": mode}
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
                 deliveries = cluster.tma_load(tm, where, cta_rank=cta.rank, cta_mask=values[3] if mask else None, cta_group=group, **given)
-            _deliver(x, i, cta, thread, deliveries)
+            _deliver(x, i, cta, thread, deliveries, hidden)
             record(x, Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries))
         x.changes += 1
 
     return run
 
 
-def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[Received, ...]) -> None:
-    """Credit the mbarriers of a load's destinations, and tell the watch which bytes of their windows it writes."""
+def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[Received, ...], hidden: Hidden | None) -> None:
+    """Credit the mbarriers of a load's destinations, and tell the watch which bytes of their windows it writes; what is `hidden` comes later."""
     op = x.watch.begin(x, i, thread, "tma_load") if x.watch is not None else None
     reached = tuple(d.cta_rank for d in deliveries)
     for d in deliveries:
@@ -239,8 +243,9 @@ def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[R
         if op is not None:
             op.barriers[to.index] = member(x, cta, mbar.cta_rank), mbar.smem_address
             x.watch.op_writes(op, to, touched(to.shared.writers[-1], to.shared.begin))
+        places = None if hidden is None else touched(to.shared.writers[-1], to.shared.begin) + to.index * x.pitch
         by = Delivery(i, cta, to, d.smem_address, d.transaction_bytes, reached)
-        credit(x, cta, mbar.cta_rank, mbar.smem_address, d.transaction_bytes, op, by)
+        credit(x, cta, mbar.cta_rank, mbar.smem_address, d.transaction_bytes, op, by, hidden=hidden, places=places)
 
 
 def build_store(i: Instruction, c: Linker, operation: str) -> Step:
@@ -267,10 +272,12 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
             check_ranks(x, i, src)
             place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), tm):  # noqa: B023 (called at once)
-                if operation:
-                    transfer = shared.tma_reduce(operation, tm, where, **place)
-                else:
-                    transfer = shared.tma_store(tm, where, **place)
+                make: Any = (
+                    functools.partial(shared.tma_reduce, operation, tm, where, **place)
+                    if operation
+                    else functools.partial(shared.tma_store, tm, where, **place)
+                )
+                transfer = leaves(x, make, functools.partial(_span, shared, tm, where, place), thread)
             if x.watch is not None:
                 op = x.watch.begin(x, i, thread, kind)
                 x.watch.op_reads(op, cta, touched(transfer, shared.begin))
@@ -279,6 +286,11 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         x.changes += 1
 
     return run
+
+
+def _span(shared: SharedMemory, tm: TensorMap, where: tuple[int, ...], place: dict[str, Any]) -> tuple[int, int]:
+    """The global addresses that a store writes."""
+    return tma_store(tm, where, smem_address=place["smem_address"], mode=place["mode"], arch=shared.arch, shared_end=shared.end).global_span
 
 
 @implements("cp.async.bulk.prefetch.tensor")

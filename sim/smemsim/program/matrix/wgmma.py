@@ -13,6 +13,7 @@ from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_registers, types_of
 from smemsim.program.asynchronous import judge, stops
 from smemsim.program.events import Mma
+from smemsim.program.late import lands
 from smemsim.program.linking.inline import slots_of
 from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
@@ -71,6 +72,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     Modifiers(i, "commit_group", "sync", "aligned").end()
 
     def run(x: Wave) -> None:
+        if x.late is not None:
+            x.late.commit(x, "wgmma")
         if x.watch is not None:
             x.watch.commit(x, i, "wgmma")
 
@@ -87,6 +90,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     count = left.value
 
     def run(x: Wave) -> None:
+        if x.late is not None:
+            x.late.wait(x, "wgmma", count)
         if x.watch is not None:
             x.watch.wait(x, i, "wgmma", count)
 
@@ -146,14 +151,30 @@ class _Mma:
             judge(x, event)  # before it is executed: it may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read([cta.shared for cta in ctas], a, b, metadata)
-            c = to_matrix(held, of.n, of.d_type)
-            if not all(scale):
-                c[~np.asarray(scale)] = 0
-            out = to_registers(of.execute(operands, c), of.d_type)
+            out = None if x.late is not None else self._product(operands, held, scale)
         for event, missing in zip(events, operands.unwritten.tolist(), strict=True):
             self._note(x, event, is_unwritten=missing)
         if x.watch is not None:
             self._tell(x, ctas, firsts, a, b, scale)
+        if out is not None:
+            self._write(x, out)
+            return
+
+        def act() -> None:
+            regs: Any = self._registers(x, self.read_a) if self.in_registers else a
+            late = of.read([cta.shared for cta in ctas], regs, b, metadata)
+            self._write(x, self._product(late, self._registers(x, self.read_d), scale))
+
+        lands(x, act, stream="wgmma", kind="wgmma", threads=x.threads.copy())
+
+    def _product(self, operands: Any, held: np.ndarray, scale: list[bool]) -> np.ndarray:
+        """The registers of D, from the operands and what was in them."""
+        c = to_matrix(held, self.of.n, self.of.d_type)
+        if not all(scale):
+            c[~np.asarray(scale)] = 0
+        return to_registers(self.of.execute(operands, c), self.of.d_type)
+
+    def _write(self, x: Wave, out: np.ndarray) -> None:
         for n, write in enumerate(self.write_d):
             write(x, out[n].reshape(-1))
 

@@ -141,6 +141,8 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
         old = np.empty_like(new) if writes else None
         for piece in pieces:
             part = slice(None) if piece.part is None else piece.part
+            if x.late is not None and piece.space == "global":
+                x.late.meets(x, piece.memory, piece.at, f.size)
             if x.launch.schedule is not None and f.op == "add" and f.element.lstrip("b").startswith("f"):
                 _note_sums(x, piece, f.size)
             before = combine(f, piece, None if compare is None else compare[part], new[part])

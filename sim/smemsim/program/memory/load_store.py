@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
+from smemsim.program.late import comes_behind
 from smemsim.program.memory.ordering import Ordering, ordering
 from smemsim.program.memory.spaces import (
     AT_ONCE,
@@ -185,6 +187,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
 
     def load(x: Wave) -> None:
         pieces = find(x)
+        comes_behind(x, pieces, size)
         values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
         x.polls += order.strong
         if x.watch is not None:
@@ -277,7 +280,10 @@ def build_st(i: Instruction, c: Linker) -> Step:
             if order.writes and x.watch is not None:
                 order.release(x, piece)
             written = None if order.strong else values_of(x, piece, size, lambda p=piece: own_values(p, dtype, values))  # type: ignore[misc]
-            scattered(piece, dtype, values)
+            if x.late is not None and piece.space == "global" and not order.releases:
+                x.late.store(x, piece.memory, piece.at, size, functools.partial(scattered, piece, dtype, [np.array(v) for v in values]))
+            else:
+                scattered(piece, dtype, values)
             note_write(x, i, piece, size, strong=order.strong, written=written, scope=order.level)
 
     return store

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.program.asynchronous import member, stop
 from smemsim.program.barriers.mbarrier import mbarrier_of
+from smemsim.program.late import lands
 from smemsim.program.memory.spaces import locate
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements
@@ -61,7 +63,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
                 if x.watch is not None:
                     x.watch.tensor.commit(int(thread[0]), barriers)
                 for barrier in barriers:
-                    barrier.arrive(x, thread, 1, i=i, release=False)
+                    stream = "tcgen05", cta.index - cta.rank % group
+                    lands(x, functools.partial(barrier.arrive, x, thread, 1, i=i, release=False), stream=stream)
 
     return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.layout import ATmemLayout, Copies, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
 from smemsim.program.asynchronous import check_alone, judge, record
 from smemsim.program.events import Mma
+from smemsim.program.late import lands
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
@@ -108,7 +110,12 @@ class _Mma:
         with refusals(x, self.i):
             operations = [self._issued(x, thread, values, lanes) for thread, values, lanes in given]
             try:
-                unwritten = execute([operation.issue for operation in operations])
+                if x.late is None:
+                    unwritten = execute([operation.issue for operation in operations])
+                else:
+                    unwritten = [False] * len(operations)
+                    for operation in operations:
+                        lands(x, functools.partial(execute, [operation.issue]), stream=("tcgen05", operation.members[0].index))
             except HardwareTrap:  # what it was meant to read may say why
                 for operation in operations:
                     judge(x, self._event(x, operation, is_unwritten=False))
