@@ -8,7 +8,6 @@ from click.testing import CliRunner
 
 import smemsim
 from smemsim.cli import main
-from smemsim.errors import InputError
 
 HEAD = ".version 8.0 .target sm_90a .address_size 64\n"
 
@@ -71,7 +70,7 @@ def test_sums_of_floats_in_another_order_are_a_remark():
 
 @pytest.mark.parametrize("value", ["al", -1, "all:0", True, 1.5, "1x"])
 def test_what_is_no_schedule_is_refused(value: object):
-    with pytest.raises(InputError, match=r"schedule = .*: needs a seed"):
+    with pytest.raises(smemsim.InputError, match=r"schedule = .*: needs a seed"):
         launched(RACE, value)
 
 

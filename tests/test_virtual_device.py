@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from smemsim.errors import InputError
+from smemsim import InputError
 from smemsim.spec.cards import CARDS
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.virtual import CudaError, Event, FindingsError, Graph, GraphExec, Node, Policy, Stream, VirtualDevice, chosen, images, linked
