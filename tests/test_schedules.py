@@ -71,7 +71,7 @@ def test_sums_of_floats_in_another_order_are_a_remark():
 
 @pytest.mark.parametrize("value", ["al", -1, "all:0", True, 1.5, "1x"])
 def test_what_is_no_schedule_is_refused(value: object):
-    with pytest.raises(InputError, match=r"schedule = .*: needs a seed"):
+    with pytest.raises(smemsim.InputError, match=r"schedule = .*: needs a seed"):
         launched(RACE, value)
 
 

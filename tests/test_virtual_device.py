@@ -10,8 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from smemsim.errors import InputError
+from smemsim import InputError
 from smemsim.spec.cards import CARDS
+from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.virtual import CudaError, Event, FindingsError, Graph, GraphExec, Node, Policy, Stream, VirtualDevice, chosen, images, linked
 
 PTX = """.version 8.0
@@ -36,6 +37,19 @@ PTX = """.version 8.0
 """
 
 
+SHARED = """.version 8.4
+.target sm_90a
+.address_size 64
+.shared .align 128 .b8 big[32768];
+.shared .align 4 .b8 little[64];
+%s.func helper() { .reg .b32 %%r<2>; mov.u32 %%r1, 1; st.shared.u32 [little], %%r1; ret; }
+.visible .entry names_it() { .reg .b64 %%rd<2>; mov.u64 %%rd1, big; ret; }
+.visible .entry names_none() { .reg .b32 %%r<2>; mov.u32 %%r1, 1024; st.shared.u32 [%%r1], %%r1; ret; }
+.visible .entry calls() { .shared .align 4 .b8 own[16]; .reg .b32 %%r<2>; st.shared.u32 [own], %%r1; call helper; ret; }
+.visible .entry never_uses_its_own() { .shared .align 4 .b8 own[256]; ret; }
+"""
+
+
 def word(value, size=8):
     return int(value).to_bytes(size, "little")
 
@@ -54,6 +68,21 @@ def code_of(call, *given, **options):
     with pytest.raises(CudaError) as error:
         call(*given, **options)
     return error.value.code
+
+
+@pytest.mark.parametrize(
+    ("array", "sizes"),  # as ptxas 13.0.88 reports them
+    [("", [32768, 0, 80, 256]), (".extern .shared .align 128 .b8 tail[];\n", [32768, 0, 128, 256])],
+)
+def test_a_kernel_has_the_shared_variables_that_it_names(device, array, sizes):
+    module = device.load(SHARED % array)
+    assert [module.function(name).static_shared for name in ("names_it", "names_none", "calls", "never_uses_its_own")] == sizes
+
+
+def test_the_windows_of_generic_addresses_lie_where_no_memory_of_a_process_is():
+    mapped = [int(line.split("-")[0], 16) for line in pathlib.Path("/proc/self/maps").read_text(encoding="ascii").splitlines()]
+    lowest = min(address for address in mapped if address > 1 << 46)  # Linux maps memory from 2^47 downwards, programs below 2^47 * 2 / 3
+    assert max(SHARED_WINDOW, LOCAL_WINDOW) + (1 << 32) < lowest - (1 << 45)
 
 
 def test_an_allocation_is_aligned_and_holds_what_is_copied(device):

@@ -49,8 +49,9 @@ class Residency:
 
 
 # Where the windows of generic addresses begin; each has 2^32 bytes, so that .shared addresses with a rank fit. Made up: hardware has other numbers,
-# which the driver chooses, and no program may rely on them (PTX ISA 5.1).
-SHARED_WINDOW, LOCAL_WINDOW = 0x7E00_0000_0000, 0x7D00_0000_0000
+# which the driver chooses, and no program may rely on them (PTX ISA 5.1). They lie below all memory that an array can have: Linux gives a process addresses
+# from 2^47 downwards, and memory of the host that is bound to a GPU stays where it is.
+SHARED_WINDOW, LOCAL_WINDOW = 0x1E00_0000_0000, 0x1D00_0000_0000
 
 # %reserved_smem_offset_* of a kernel, in bytes of the shared window: seen on an H200 with driver 580.159.04, no trace of it is kept.
 # From "1" to "end" lies what cooperative groups use for tiles of several warps (inferred: 32 bytes, and 8 for each of 32 warps in its headers).

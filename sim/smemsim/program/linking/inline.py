@@ -51,6 +51,7 @@ __all__ = [
     "routines",
     "slots_in",
     "slots_of",
+    "symbols_of",
 ]
 
 
@@ -71,6 +72,21 @@ def mentions(i: Instruction) -> Iterator[tuple[int, bool]]:
     for n, x in enumerate(i.operands):
         for slot, in_address in _registers_of(x):
             yield slot, n == 0 and gives and not in_address
+
+
+def symbols_of(i: Instruction) -> Iterator[str]:
+    """The names of the variables and functions that an instruction names."""
+    left = list(i.operands)
+    while left:
+        match left.pop():
+            case Symbol() as symbol:
+                yield symbol.name
+            case Address() as address:
+                left += [address.base, *(address.coordinates or ())]
+            case Vector() | Arguments() as several:
+                left += several.items
+            case Pair() as pair:
+                left += [pair.first, pair.second]
 
 
 def slots_of(i: Instruction) -> set[int]:

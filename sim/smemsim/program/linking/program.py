@@ -17,7 +17,7 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.program.linking.fused import Fused, fuse
-from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, slots_of
+from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, slots_of, symbols_of
 from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, unmodelled
 from smemsim.program.special import special
@@ -48,7 +48,10 @@ class Place:
 
 
 class Places:
-    """Where variables lie: static shared ones from the begin of the CTA's window, behind them the dynamic part; local ones from offset 0."""
+    """Where variables lie: static shared ones from the begin of the CTA's window, behind them the dynamic part; local ones from offset 0.
+
+    Of the file's shared variables an entry has those that it or a function it calls names; the dynamic part is aligned for all of them (`shared.static`).
+    """
 
     def __init__(self, module: Module, entry: Function, inlined: Inlined, arch: str) -> None:
         machine = architecture(arch)
@@ -57,7 +60,8 @@ class Places:
         self.parameter_bytes = self._lay_out("param", [(p.name, p.align, p.size) for p in entry.parameters], 0)
         used = {**{v.name: v for v in module.variables.values()}, **{v.name: v for v in inlined.variables}}
         shared = [v for v in used.values() if v.space == "shared"]
-        static = [(v.name, v.align, v.size) for v in shared if v.size]
+        named = {name for i in inlined.body for name in symbols_of(i)} | {v.name for v in inlined.variables}
+        static = [(v.name, v.align, v.size) for v in shared if v.size and v.name in named]
         self.static_end = self._lay_out("shared", static, machine.shared_begin)
         dynamic = [v for v in shared if not v.size]
         align = max((v.align for v in dynamic), default=16)

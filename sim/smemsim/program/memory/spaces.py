@@ -69,7 +69,7 @@ def shared_address(address: Any) -> Any:
 
     Anything else stays what it is, so that whoever uses it finds nothing there. Compiled: `smemsim.RULES["shared.generic"]`.
 
-    >>> [hex(int(at)) for at in shared_address(np.array([0x400, 0x7E00_0100_0400, 0x7F00_0000_0400]))]
+    >>> [hex(int(at)) for at in shared_address(np.array([0x400, 0x1E00_0100_0400, 0x7F00_0000_0400]))]
     ['0x400', '0x1000400', '0x7f0000000400']
     """
     at = np.asarray(address, np.int64)
