@@ -1,4 +1,4 @@
-"""The table of speeds: what it says of times that are known, that wrong answers get no time, and that the README shows rows that there are."""
+"""The table of speeds: what it says of times that are known, that wrong answers get no time, and that the documentation shows rows that there are."""
 
 import json
 import pathlib
@@ -146,9 +146,9 @@ def test_what_is_kept_are_rows_of_the_bench():
     assert KEPT["machine"].keys() == table.machine().keys()
 
 
-def test_the_readme_shows_what_is_kept():
+def test_the_documentation_shows_what_is_kept():
     of, results = table.of_json(KEPT)
-    shown = re.search(r"<!-- speeds -->\n(.*?)<!-- /speeds -->", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    shown = re.search(r"<!-- speeds -->\n(.*?)<!-- /speeds -->", (ROOT / "docs" / "speed.md").read_text(), re.DOTALL)[1]
     assert shown.strip() == table.markdown(of, results).strip()
     named = {line.split(" | ")[0].removeprefix("| ") for line in shown.splitlines() if line.startswith("| ")} - {"what"}
     assert named == {r.what for r in results if r.speed}

@@ -408,9 +408,13 @@ def test_scratch_maps_and_structures_of_a_launch_file(tmp_path):
     assert found[3:] == [b"\1\2", (address + 8).to_bytes(8, "little"), bytes(8)]
 
 
-def test_the_readmes_launch_file_is_one(tmp_path):
+def test_the_documented_launch_file_is_one(tmp_path):
     """Its map is one that the driver takes, over the array that it names."""
-    [text] = re.findall(r"```text\n(grid = .*?)```", (pathlib.Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
+    [text] = re.findall(
+        r"```toml launch.toml\n(grid = .*?)```",
+        (pathlib.Path(__file__).parents[1] / "docs" / "reference" / "launch-files.md").read_text(),
+        re.DOTALL,
+    )
     (tmp_path / "launch.toml").write_text(text)
     (tmp_path / "kernel.ptx").write_text(SCALE)
     file = read_launch_file(tmp_path)

@@ -1,4 +1,4 @@
-"""The house itself: layers, types, lint, and a README that says what the code says."""
+"""The house itself: layers, types, lint, what lies where."""
 
 import ast
 import graphlib
@@ -18,7 +18,6 @@ CHECKS = {
     "format": ["ruff", "format", "--check", "."],
     "types": ["mypy"],
     "layers": ["lint-imports"],
-    "readme": [sys.executable, "-m", "tools.readme", "--check", "--but", "replay"],
 }
 
 

@@ -1,7 +1,7 @@
 """Files of tables, scenarios and launches: which keys a table has, what each holds and means, and where in the file a mistake stands.
 
 A table is a frozen dataclass whose fields say all of that once, with `key`. Reading (`read_table`), writing (`plain`), changing one value (`with_value`), the
-JSON schema (`schema_of`), the tables of the README and the sentence about every mistake come from these fields.
+JSON schema (`schema_of`), the tables of the documentation and the sentence about every mistake come from these fields.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def key(holds: str, says: str, *, name: str = "", required: bool = False) -> Any
 
 
 def keys_of(table: type) -> Mapping[str, Key]:
-    """The keys of a table, in the order in which files and the README have them."""
+    """The keys of a table, in the order in which files and the documentation have them."""
     if table not in _KEYS:
         fields = [field for field in dataclasses.fields(table) if "key" in field.metadata]
         names = [field.metadata["name"] or field.name for field in fields]

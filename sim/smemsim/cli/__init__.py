@@ -1,4 +1,4 @@
-"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `campaign`, `run`.
+"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `campaign`, `run`, `exec`, `explain`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled, 130 after Ctrl-C.
 """
@@ -33,6 +33,7 @@ COMMANDS = {
     "dot": "dot.dot",
     "replay": "replay.replay",
     "campaign": "campaign.campaign",
+    "explain": "explain.explain",
 }
 TRACEBACK = "SMEMSIM_TRACEBACK"  # set, an error that nobody expected is raised as it is
 
@@ -107,6 +108,7 @@ def main() -> None:
                                                         what should I write?
     smemsim check kernel.toml                           does my kernel read what I meant? which field is wrong?
     smemsim show kernel.toml --html report.html         where does every element lie, and which are wrong?
+    smemsim explain D308                                what does this code mean, and how is it mended?
     smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
                                                         which descriptors read this operand from that memory?
     smemsim decode 0x4000404000010040 --arch sm_100a

@@ -7,6 +7,7 @@ import pathlib
 
 import click
 
+from smemsim.cli.explain import hint
 from smemsim.cli.options import json_option
 from smemsim.errors import InputError, Unmodelled
 
@@ -52,6 +53,7 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_
             if len(paths) > 1:
                 click.echo(f"{path}: {report.title}".rstrip(": "))
             click.echo(report.text())
+            hint(report.codes)
     if as_json:
         found = [{"path": str(path), **report.as_dict()} for path, report in reports]
         click.echo(json.dumps(found[0] if single else found, indent=1))

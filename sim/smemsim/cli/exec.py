@@ -57,7 +57,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     The exit code is the program's own; where that is 0, 1 for findings and 3 for kernels that are not modelled.
 
     \b
-    nvcc -arch=sm_90a -cudart shared -lineinfo gemm.cu -o gemm
+    nvcc -gencode arch=compute_90a,code=compute_90a -cudart shared -lineinfo gemm.cu -o gemm
     smemsim exec --arch sm_90a -- ./gemm
     smemsim exec --arch sm_100a --on-finding raise --report report -- python test_gemm.py
     """

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smemsim.arguments import shown, suggestion
+from smemsim.cli.explain import hint
 from smemsim.cli.options import json_option
 from smemsim.errors import InputError, Unmodelled
 
@@ -265,6 +266,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
         click.echo(json.dumps({**done.as_dict(), "outputs": told}, indent=1))
     else:
         _print(done, outputs, compared, explanations)
+        hint(f.code for f in done.findings)
     is_ok = done.is_strictly_ok if o["strict"] else done.ok
     ctx.exit(130 if done.interrupted else 1 if not is_ok or any(differs.values()) else 2 if done.out_of_time else 0)
 

@@ -1,0 +1,88 @@
+"""`smemsim explain`: what a finding's code means, and how it is mended."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.resources
+import json
+import re
+import sys
+from collections.abc import Iterable
+
+import click
+
+from smemsim.cli.options import json_option
+from smemsim.errors import InputError
+from smemsim.spec.findings import CODES
+
+__all__ = ["explain", "hint", "page"]
+
+
+def page(code: str) -> str:
+    """The page of a code, as Markdown.
+
+    >>> page("X003").splitlines()[0]
+    '# X003 missing-proxy-fence'
+    """
+    return importlib.resources.files("smemsim").joinpath("explanations", f"{code}.md").read_text(encoding="utf-8")
+
+
+def hint(codes: Iterable[str]) -> None:
+    """Says on stderr which command explains what was found; nothing where nothing was."""
+    if known := [code for code in dict.fromkeys(codes) if code in CODES]:
+        click.echo(
+            f"smemsim explain {' '.join(known)}: {'what these are, and how they are' if known[1:] else 'what that is, and how it is'} mended",
+            err=True,
+        )
+
+
+@click.command(short_help="Explain a finding's code: cause, bad example, repair, evidence.")
+@click.argument("codes", nargs=-1, metavar="CODE...")
+@json_option
+def explain(codes: tuple[str, ...], as_json: bool) -> None:
+    """What a finding's code means: the cause, the smallest bad example with what is printed, the repaired example, what the rule rests on.
+
+    CODE is a number, as X003, or a name, as missing-proxy-fence. Without one all codes are listed.
+
+    \b
+    smemsim explain X003
+    smemsim explain missing-proxy-fence
+    """
+    asked = [_number(code) for code in codes] or list(CODES)
+    if as_json:
+        said = [
+            {"code": number, "name": CODES[number].slug, "severity": str(CODES[number].severity), "says": CODES[number].says} | ({"page": page(number)} if codes else {})
+            for number in asked
+        ]  # fmt: skip
+        click.echo(json.dumps(said[0] if len(codes) == 1 else said, indent=1))
+    elif not codes:
+        click.echo("\n".join(f"{code.number}  {code.severity:<5}  {code.slug:<26}  {code.says}" for code in CODES.values()))
+    else:
+        click.echo("\n\n".join(_plain(page(number)) for number in asked))
+
+
+def _number(text: str) -> str:
+    """The number of a code that is given by number or by name."""
+    names = {code.slug: code.number for code in CODES.values()}
+    found = text.upper() if text.upper() in CODES else names.get(text.lower())
+    if found is None:
+        near = difflib.get_close_matches(text.upper(), CODES, 1, 0.7) or difflib.get_close_matches(text.lower(), names, 1, 0.5)
+        raise InputError(f"{text!r} is no finding code{f'; did you mean {near[0]}?' if near else ''}; smemsim explain lists them all")
+    return found
+
+
+def _plain(text: str) -> str:
+    """A page for the terminal: without markers and links, blocks indented, bold on a terminal alone."""
+    lines, inside = [], False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            inside = not inside
+            words = line.strip("`").split()
+            if inside and len(words) > 1 and "." in words[1]:
+                lines.append(f"    {words[1]}{f', which is {words[3]} with' if words[0] == 'diff' else ''}:")
+        elif inside:
+            lines.append(f"    {line}".rstrip())
+        elif not line.startswith("<!--"):
+            plain = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", line).replace("**", "")
+            lines.append(click.style(plain.lstrip("# "), bold=True) if line.startswith("#") and sys.stdout.isatty() else plain.lstrip("# ") if line.startswith("#") else plain)  # fmt: skip
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()

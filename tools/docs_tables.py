@@ -1,0 +1,217 @@
+"""The tables of the documentation, each made from what the code says: a function of the page and the marker's arguments."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pathlib
+from collections.abc import Callable
+
+import click
+
+import smemsim
+from smemsim.cli import main as cli
+from smemsim.evidence.launches import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
+from smemsim.judge.scenario import STEPS, Operand
+from smemsim.judge.scenario import TABLES as SCENARIO_TABLES
+from smemsim.show.tile import atoms_svg
+from smemsim.spec.disputes import DISPUTES
+from smemsim.spec.errata import ERRATA
+from smemsim.spec.evidence import RULES
+from smemsim.spec.findings import CODES
+from smemsim.tables import keys_of
+from tools.speeds import table as speed_table
+
+__all__ = ["COMMANDS", "DRAWN", "TABLES"]
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+Page = pathlib.Path
+COMMANDS = {name: found for name in cli.list_commands(click.Context(cli)) if (found := cli.get_command(click.Context(cli), name))}
+DRAWN: dict[str, str] = {}  # pictures that tables have made, by file name
+
+
+def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(cell.replace("\n", " ") or " " for cell in row) + " |" for row in rows])
+
+
+def launch_keys(_: Page) -> str:
+    """Every key of launch files."""
+    arguments = {name: of for kind, of_kind in ARGUMENTS.items() for name, of in {kind: of_kind, **BESIDE.get(kind, {})}.items()}
+    places = {"top": KEYS, "args": arguments, "arrays": ARRAY_KEYS}
+    rows = [(place, f"`{name}`", of.says.replace("|", "\\|")) for place, keys in places.items() for name, of in keys.items()]
+    return table(("table", "key", "says"), rows)
+
+
+def keys(_: Page) -> str:
+    """Every key of scenario files; in bold those that must be there."""
+    rows = []
+    for name, of_table in (SCENARIO_TABLES | STEPS | {"operand": Operand}).items():
+        where = {"scenario": "top", "operand": "[step.a] [step.b] ...", "layout": "layout", "meant": "meant", "expect": "[expect]"}
+        place = where.get(name) or (f"[{name}.NAME]" if name in SCENARIO_TABLES else f"[[step]] {name}")
+        rows += [(place, f"**`{key}`**" if of.required else f"`{key}`", of.says) for key, of in keys_of(of_table).items()]
+    return table(("table", "key", "says"), rows)
+
+
+def findings(page: Page) -> str:
+    """Every code, with a link to its page."""
+    folder = "" if page.parent.name == "findings" else "findings/"
+    rows = [(f"[{c.number}]({folder}{c.number}.md)", c.slug, str(c.severity), c.says) for c in CODES.values()]
+    return table(("code", "name", "severity", "says"), rows)
+
+
+def finding(_: Page, number: str) -> str:
+    """The head of a code's page."""
+    c = CODES[number]
+    grave = {
+        "trap": "refused, or it faults",
+        "wrong": "silently wrong data",
+        "luck": "right today, not guaranteed",
+        "note": "worth knowing",
+    }
+    return f"**{c.severity}** ({grave[str(c.severity)]}): {c.says}."
+
+
+def evidence(_: Page) -> str:
+    rows = []
+    for r in RULES.values():
+        grades = [str(r.grades.get(arch, "")) for arch in ("sm_90a", "sm_100a", "sm_103a")]
+        rows.append((f"`{r.name}`", r.statement.replace("|", "/"), *grades, ", ".join([*(f"`{t}`" for t in r.traces), r.source])))
+    return table(("name", "rule", "sm_90a", "sm_100a", "sm_103a", "traces and sources"), rows)
+
+
+def errata(_: Page) -> str:
+    rows = [(e.topic, e.document, e.says, e.but, f"`{e.trace}`" if e.trace else "not measured") for e in ERRATA]
+    return table(("topic", "document", "says", "but", "trace"), rows)
+
+
+def disputes(_: Page) -> str:
+    rows = [(topic, d.takes, d.source, d.other) for topic, d in DISPUTES.items()]
+    return table(("Blackwell only", "the model", "after", "but"), rows)
+
+
+def speeds(_: Page) -> str:
+    """What `python tools/bench.py --peers --json` printed when it was last kept; nothing is timed here."""
+    return speed_table.markdown(*speed_table.of_json(json.loads((ROOT / "tools" / "speeds" / "measured.json").read_text())))
+
+
+def suites(_: Page) -> str:
+    """The rows of golden/README.md."""
+    rows = []
+    for path in sorted((ROOT / "golden" / "sm_90a").rglob("manifest.json")):
+        manifest = json.loads(path.read_text())
+        rows.append((f"`{manifest['suite']}`", f"{manifest['cases']:,}", manifest["title"]))
+    return table(("suite (`sm_90a/`)", "cases", "what was recorded"), rows)
+
+
+def atoms(_: Page) -> str:
+    """A picture of a whole tile in its swizzle atoms."""
+    word, k_add = 0x4000404000010040, [panel + step for panel in (0, 16384) for step in range(0, 128, 32)]
+    tile = smemsim.TilePicture.of(word, arch="sm_100a", dtype="bf16", major="K", rows=64, k=16, k_add=k_add, mn_add=[0, 8192])
+    DRAWN["atoms.svg"] = atoms_svg(tile) + "\n"
+    says = (
+        "The tile of a descriptor, 128 x 128 bf16 in 8 x 128 B atoms stacked along M first, with the subtiles that each instruction reads"
+    )
+    return f"![{says}](../pictures/atoms.svg)"
+
+
+# ---- commands
+
+
+def commands(_: Page) -> str:
+    rows = [(f"[`smemsim {name}`]({name}.md)", command.get_short_help_str(200)) for name, command in COMMANDS.items()]
+    return table(("command", "what it does"), rows)
+
+
+def options(_: Page, name: str) -> str:
+    """Usage and options of a command, as `--help` has them."""
+    command = COMMANDS[name]
+    context = click.Context(command, info_name=f"smemsim {name}")
+    usage = "```text\n" + " ".join(["smemsim", name, *command.collect_usage_pieces(context)]) + "\n```"
+    rows = []
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None:
+            rows.append((f"`{record[0].replace('|', '&#124;')}`" if "|" not in record[0] else f"<code>{record[0].replace('|', '&#124;').replace('<', '&lt;')}</code>", record[1].replace("|", "\\|")))  # fmt: skip
+    return f"{usage}\n\n{table(('option', 'what it does'), rows)}"
+
+
+# ---- Python
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Words": ("SmemDescriptor", "InstrDescriptor", "TensorMap", "LboMode", "Swizzle", "build_sequence", "tensormap_replace", "INSTR_RULES", "TENSOR_MAP_RULES", "BULK_TRAPS"),
+    "Layouts": ("operand_addresses", "CuteLayout", "find_descriptors", "Answer", "FoundDescriptor"),
+    "Shared memory and TMA": ("SharedMemory", "GlobalMemory", "Operand", "Transfer", "tma_load", "tma_store", "tma_reduce", "tma_prefetch", "tma_load_bytes", "tma_store_bytes", "BulkTransfer", "bulk_copy", "bulk_bytes", "bulk_prefetch", "bulk_reduce", "Cluster", "ClusterAddress", "Delivery", "mapa", "multicast"),
+    "Tensor memory": ("TensorMemory", "TmemAccess", "TmemAddress", "AccumulatorLayout", "ATmemLayout", "MetadataLayout", "ScaleLayout", "tmem_put", "tmem_take", "tcgen05_cp", "tcgen05_shift"),
+    "Matrix instructions and arithmetic": ("mma", "wgmma", "wgmma_registers", "tcgen05_mma", "MmaResult", "dot_product", "DotProduct", "DotTerm", "element_value", "from_float64", "to_float64"),
+    "Plans": ("plan", "plans", "Plan", "Choice", "IllegalPlan"),
+    "Scenarios and findings": ("check", "Scenario", "Report", "Finding", "CheckFinding", "RunFinding", "Severity", "TilePicture", "tile_svg", "show_html", "explain_difference", "Diagnosis", "explain_product", "ProductExplanation"),
+    "Running kernels": ("Gpu", "DeviceArray", "Run", "launch_triton"),
+    "Evidence": ("RULES", "Grade", "ERRATA", "DISPUTES", "sweep", "CampaignReport"),
+    "Errors": ("SmemsimError", "InputError", "TensorMapError", "HardwareTrap", "Unmodelled", "TraceError", "InternalError"),
+}  # fmt: skip
+
+
+def python(_: Page) -> str:
+    """The public names by topic, each with its signature and docstring."""
+    missing = set(smemsim.__all__) - {name for names in GROUPS.values() for name in names}
+    if missing:
+        raise ValueError(f"give these public names a place in GROUPS of tools/docs_tables.py: {', '.join(sorted(missing))}")
+    made = []
+    for title, names in GROUPS.items():
+        made += [f"## {title}"] + [_name(name) for name in names]
+    return "\n\n".join(made)
+
+
+def _name(name: str) -> str:
+    value = getattr(smemsim, name)
+    if isinstance(value, type) or callable(value):
+        return "\n\n".join([f"### {name}", f"```text\n{_signature(name, value)}\n```", *_told(value), *_members(value)])
+    return f"### {name}\n\n`{type(value).__name__}` of {len(value)}: " + ", ".join(f"`{key}`" for key in list(value)[:4] if isinstance(key, str)) + " ..."  # fmt: skip
+
+
+def _signature(name: str, value: object) -> str:
+    try:
+        text = str(inspect.signature(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return name
+    text = text.replace("smemsim.", "").replace("'", "")
+    if len(name + text) <= 110:
+        return name + text
+    return f"{name}(\n" + "\n".join(f"    {p},".replace("'", "") for p in inspect.signature(value).parameters.values()) + "\n)"  # type: ignore[arg-type]
+
+
+def _told(value: object) -> list[str]:
+    """A docstring: paragraphs as they are, examples and tables as text."""
+    doc = inspect.getdoc(value) or ""
+    paragraphs = []
+    for paragraph in doc.split("\n\n"):
+        lines = paragraph.splitlines()
+        if lines and (
+            lines[0].startswith(">>>") or all(line.startswith("    ") for line in lines) or any("    " in line.strip() for line in lines)
+        ):
+            paragraphs.append(f"```text\n{paragraph}\n```")
+        else:
+            paragraphs.append(paragraph.replace("<", "&lt;").replace("*", "\\*").replace("|", "\\|"))
+    return paragraphs
+
+
+def _members(value: object) -> list[str]:
+    """Public methods and properties of a class, a line each."""
+    if not isinstance(value, type):
+        return []
+    rows = []
+    for name, member in sorted(vars(value).items()):
+        of = member.__func__ if isinstance(member, classmethod | staticmethod) else member.fget if isinstance(member, property) else member
+        if not name.startswith("_") and (callable(of) or isinstance(member, property)) and inspect.getdoc(of):
+            first = (
+                (inspect.getdoc(of) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+            )
+            rows.append((f"`{name}{'' if isinstance(member, property) else '()'}`", first))
+    return [table(("member", "what it is"), rows)] if rows else []
+
+
+TABLES: dict[str, Callable[..., str]] = {
+    of.__name__: of
+    for of in (atoms, launch_keys, keys, findings, finding, evidence, errata, disputes, speeds, suites, commands, options, python)
+}
