@@ -308,8 +308,8 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
                 if wave.late is not None and wave.late.land(wave):
                     continue
                 return True
-            if wave.late is not None and wave.late.land(wave) and int(key.min()) < YIELDED:
-                continue
+            if wave.late is not None and wave.late.land(wave) and not ((key >= YIELDED) & (key < GATHERING)).any():
+                continue  # who waits may go on, or something else lands
             yielded = (key >= YIELDED) & (key < GATHERING)
             if not yielded.any():
                 if wave.expire():
@@ -364,6 +364,8 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
                 endless.forget()
                 wave.rounds.forget()
             trips += 1
+            if loops % GLANCES == 0 and wave.late is not None and wave.late.land(wave):
+                continue  # it may be what the loop looks for
             reason = endless.turn(wave, after) or ("" if gives_way else circle.turn(wave, after)) or _quiet(wave)
             if trips % TRIPS == 0:
                 reason = reason or _no_way_out(wave)
@@ -565,7 +567,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
         while queue or launch.waves:
             changes = past + sum(w.changes for w in launch.waves)
             room = most - sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
-            ready = [w for w in launch.waves if stuck.get(w) != changes and not w.never_ends]
+            ready = [w for w in launch.waves if (stuck.get(w) != changes and not w.never_ends) or (w.late is not None and w.late.pending)]
             wave: Any = ready[0] if ready else None
             if launch.schedule is not None:
                 wave = launch.schedule.wave(ready, can_begin=bool(queue) and room > 0)
