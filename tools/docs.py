@@ -62,7 +62,8 @@ class Stale(Exception):
 def pages() -> list[pathlib.Path]:
     """Every page, the README first."""
     made = DOCS / "_build"
-    found = [page for page in sorted(DOCS.rglob("*.md")) if made not in page.parents]
+    copies = {DOCS / "findings" / page.name for page in EXPLANATIONS.glob("*.md")}  # which the site makes for itself
+    found = [page for page in sorted(DOCS.rglob("*.md")) if made not in page.parents and page not in copies]
     return [ROOT / "README.md", ROOT / "golden" / "README.md", *found, *sorted(EXPLANATIONS.glob("*.md"))]
 
 
