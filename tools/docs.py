@@ -62,7 +62,8 @@ class Stale(Exception):
 def pages() -> list[pathlib.Path]:
     """Every page, the README first."""
     made = DOCS / "_build"
-    found = [page for page in sorted(DOCS.rglob("*.md")) if made not in page.parents]
+    copies = {DOCS / "findings" / page.name for page in EXPLANATIONS.glob("*.md")}  # which the site makes for itself
+    found = [page for page in sorted(DOCS.rglob("*.md")) if made not in page.parents and page not in copies]
     return [ROOT / "README.md", ROOT / "golden" / "README.md", *found, *sorted(EXPLANATIONS.glob("*.md"))]
 
 
@@ -145,19 +146,27 @@ class Session:
         return "\n".join(made) + "\n"
 
     def command(self, command: str) -> tuple[int, str]:
-        """(exit code, what it printed) of one command in the page's folder."""
-        plain = not re.search(r"[|;&<>`]|\$\(", re.sub(r"'[^']*'", "", command))
-        if command.startswith("smemsim ") and plain and not command.startswith("smemsim exec"):
+        """(exit code, what it printed) of one command in the page's folder; `smemsim` runs here, also in front of a filter."""
+        first, _, filters = command.partition(" | ")
+        if first.startswith("smemsim ") and not first.startswith("smemsim exec") and is_plain(first):
             with contextlib.chdir(self.folder), warnings.catch_warnings():
                 done = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(
-                    cli, shlex.split(command)[1:], catch_exceptions=False, prog_name="smemsim"
+                    cli, shlex.split(first)[1:], catch_exceptions=False, prog_name="smemsim"
                 )
-            return done.exit_code, self.same(done.output)
+            if not filters:
+                return done.exit_code, self.same(done.output)
+            code, said = self.bash(filters, done.stdout)
+            return code, self.same(done.stderr + said)
+        code, said = self.bash(command)
+        return code, self.same(said)
+
+    def bash(self, command: str, given: str = "") -> tuple[int, str]:
+        """The same of bash, with a text on standard input."""
         path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
         sources = os.pathsep.join([str(ROOT / "sim"), str(ROOT)])
         environment = os.environ | {"PATH": path, "PYTHONPATH": sources, "COLUMNS": str(WIDTH), "PYTHONWARNINGS": "ignore"}
-        ran = subprocess.run(["bash", "-c", command], cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)  # fmt: skip
-        return ran.returncode, self.same(ran.stdout)
+        ran = subprocess.run(["bash", "-c", command], cwd=self.folder, env=environment, input=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)  # fmt: skip
+        return ran.returncode, ran.stdout
 
     def same(self, said: str) -> str:
         """What is the same in every run."""
@@ -201,6 +210,11 @@ def commands(body: str) -> Iterator[str]:
             while command.endswith("\\") or command.count("'") % 2:
                 command += "\n" + next(lines)
             yield command
+
+
+def is_plain(command: str) -> bool:
+    """No redirection, no second command."""
+    return not re.search(r"[|;&<>`]|\$\(", re.sub(r"'[^']*'", "", command))
 
 
 def wrapped(line: str) -> list[str]:
