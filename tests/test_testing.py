@@ -638,3 +638,13 @@ def test_collecting_imports_neither_numpy_nor_numba(tmp_path):
     assert "2 tests collected" in done.stdout, done.stdout + done.stderr
     assert done.stdout.rstrip().endswith("0 []") or "ExitCode.OK" in done.stdout.splitlines()[-1]
     assert done.stdout.rstrip().endswith("[]")
+
+
+def test_launch_folders_below_the_golden_path_are_tests(pytester):
+    pytester.makeini("[pytest]\nsmemsim_golden = golden")
+    pytester.mkdir("golden")
+    assert "holds neither a trace" in "".join(pytester.runpytest("--collect-only", "-q", "-p", "no:cacheprovider").errlines)
+    folder = pytester.path / "golden" / "k"
+    folder.mkdir()
+    (folder / "launch.toml").write_text("args = []\n")
+    pytester.runpytest("--collect-only", "-q").stdout.fnmatch_lines(["*golden/k/launch.toml::run"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from smemsim.arguments import shown
 from smemsim.cli.options import arch_option, check_options, instruction_options, json_option, operand_options, parse_word, strangers
 from smemsim.errors import InputError
 from smemsim.files import read_bytes
@@ -64,7 +65,7 @@ def read_input(words: tuple[str, ...], arch: str | None) -> Read:
             f"{' '.join(words[1:])!r} is one argument too many: the first is a whole map (numbers of an option go in one piece: --at 0,64)"
         )
     # One short word without a separator is a descriptor: no map is that short.
-    if data is None and len(text) <= LONGEST_WORD and not set(text.strip()) & set(" ({,:"):
+    if data is None and len(text) <= LONGEST_WORD and not set(text.strip()) & set(" ({,:="):
         return Read((), text)
     if data is not None and len(data) == SIZE:
         return Read((_from_bytes(data),), "")
@@ -77,12 +78,43 @@ def _read_text(data: bytes, name: str, arch: str | None) -> Read:
     pasted = data.decode("utf-8", "replace")
     if calls := find_calls(pasted):
         return Read(tuple(_from_call(called, arch) for called in calls), "")
+    if (printed := _printed(pasted)) is not None:
+        return printed
     if (dump := parse_dump(pasted)) is not None:
         return Read((_from_bytes(dump.raw),), "", dump.note)
     if len(pasted.strip()) <= LONGEST_WORD and re.fullmatch(r"-?(?:0[xXbB])?[0-9a-fA-F_']+[uUlL]*", pasted.strip()):
         return Read((), pasted.strip())
     _explain(pasted, name, len(data))
     return Read((), pasted)
+
+
+_PRINTED = re.compile(r"""\s*(\w+)\s*[=:]\s*(["']?)((?:0[xX])?[0-9a-fA-F_']+?[uUlL]*)\2[,;]?\s*(?:\#.*)?""")
+_PLACES = ("address", "base", "start", "global_address", "object_address")  # keys of a scenario whose numbers are no words
+
+
+def _printed(text: str) -> Read | None:
+    """Lines `name = number`, as a kernel prints them for a scenario: `word` is a descriptor, `raw` a tensor map; None for any other text.
+
+    >>> _printed('address = 0x400\\nword = 0x4000002000010040\\n').text
+    '0x4000002000010040'
+    """
+    lines = [_PRINTED.fullmatch(line) for line in text.splitlines() if line.strip()]
+    named = [(line[1], line[3]) for line in lines if line is not None]
+    if not named or len(named) != len(lines):
+        return None
+    for name, value in named:
+        if name == "raw" and not _is_map(value):
+            raise InputError(
+                f"raw = {shown(value)}: {len(value.removeprefix('0x'))} hex digits; a tensor map is {SIZE} bytes, {2 * SIZE} digits"
+            )
+    maps = tuple(_from_bytes(bytes.fromhex(value.removeprefix("0x"))) for _, value in named if _is_map(value))
+    words = [(name, value) for name, value in named if name not in _PLACES and not _is_map(value)]
+    if len(words) > 1 or (words and maps):
+        names = ", ".join(name for name, value in named if name not in _PLACES)
+        raise InputError(f"{names}: one word or one tensor map at a time; give the line that is meant")
+    if not words and not maps:
+        raise InputError(f"{named[0][0]} = {named[0][1]}: an address, no descriptor; give the word, as word = 0x4000002000010040")
+    return Read(maps, words[0][1] if words else "")
 
 
 def _is_map(word: str) -> bool:

@@ -242,7 +242,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     launch, name = _launch(path, o)
     about, module = launch.about, module_of(launch.ptx, name)
     gpu = Gpu(_arch(launch, module, name))
-    launch.check_types(module.functions[entry_of(module, about["entry"] or None)].parameters)
+    _check_arguments(launch, module, o)
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
     arrays, args = launch.placed(gpu, random=o["random"])
     expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
@@ -269,6 +269,16 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
         hint(f.code for f in done.findings)
     is_ok = done.is_strictly_ok if o["strict"] else done.ok
     ctx.exit(130 if done.interrupted else 1 if not is_ok or any(differs.values()) else 2 if done.out_of_time else 0)
+
+
+def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> None:
+    """InputError where the arguments are not those of the kernel: how many, in a launch file with the lines to write, and of which types."""
+    from smemsim.program.device import entry_of
+
+    parameters = module.functions[entry_of(module, launch.about["entry"] or None)].parameters
+    if launch.path != COMMAND_LINE and not o["given"]:
+        launch.check_count(parameters)
+    launch.check_types(parameters)
 
 
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:

@@ -413,7 +413,17 @@ class LaunchFile:
         for n, (arg, parameter) in enumerate(zip(self.about["args"], parameters, strict=False)):
             given, wanted = str(arg.get("type", "b"))[0], parameter.type[0]
             if given != wanted and "f" in (given, wanted) and "b" not in (given, wanted):
-                raise InputError(f"{self.called}: args[{n}]: type = {arg['type']}, parameter {parameter.name} is .{parameter.type}")
+                raise InputError(
+                    f"{self.called}: args[{n}]: type = {arg['type']}, parameter {parameter.name} is .{parameter.type}; write {_line_for(parameter)}"
+                )
+
+    def check_count(self, parameters: Sequence[Parameter]) -> None:
+        """InputError, with the lines to write, where the file has not one argument for each parameter."""
+        args = self.about["args"]
+        if len(args) != len(parameters):
+            lines = "".join(f"\n    {_line_for(p)},  # {p.name}" for p in parameters[len(args) :])
+            told = f"; add to args:{lines}" if lines else f"; take {len(args) - len(parameters)} away"
+            raise InputError(f"{self.called}: args: {len(args)} stand there, the kernel has {len(parameters)} parameters{told}")
 
     def placed(self, device: Device, *, random: bool = False) -> tuple[dict[str, DeviceArray], list[bytes]]:
         """(its arrays in a device's memory by name, the arguments of a launch there)."""
@@ -428,6 +438,20 @@ class LaunchFile:
                 device.put(device.kernel(self.ptx, self.about["entry"] or None).variable(recipe["variable"]), self._array(recipe, random))
         addresses = {name: x.address for name, x in arrays.items()}
         return arrays, self.parameters(addresses, place=lambda data: device.array(data).address)
+
+
+def _line_for(parameter: Parameter) -> str:
+    """The entry of `args` for a parameter, as a launch file has it.
+
+    >>> _line_for(Parameter("n", "u32", align=4, size=4))
+    '{value = 0, type = "u32"}'
+    """
+    if parameter.size == MAP_BYTES and parameter.align >= MAP_BYTES // 2:
+        return _toml({"map": {"global_address": "ARRAY", **_MAP}})
+    kind = f"u{8 * parameter.size}" if parameter.type[0] == "b" else parameter.type
+    if kind == "u64":
+        return '{array = "NAME"}, or {value = 0, type = "u64"} where it is no pointer'
+    return _toml({"value": 0, "type": kind} if VALUES.get(kind) == parameter.size else {"bytes": "00" * parameter.size})
 
 
 def _why(e: Exception) -> str:
@@ -449,8 +473,10 @@ def read_launch_file(
         path = file
     source = Source.of_text(path, read_text(path, MOST_LAUNCH))
     try:
-        about = checked(source.parsed(), source)
-    except TableError:
+        raw = source.parsed()
+        _not_a_launch(raw, path)
+        about = checked(raw, source)
+    except (InputError, TableError):
         raise
     except RecursionError:
         raise InputError(f"{path}: not TOML or JSON (nested too deeply)") from None
@@ -465,6 +491,17 @@ def read_launch_file(
     kernel = pathlib.Path(ptx) if ptx is not None else path.parent / about.get("ptx", KERNEL)
     name = path.parent.name if path.name in NAMES else path.stem
     return LaunchFile(name, read_text(kernel), about, path.parent, str(path))
+
+
+def _not_a_launch(raw: object, path: pathlib.Path) -> None:
+    """InputError for a file that says nothing, and for a scenario."""
+    if isinstance(raw, dict) and not raw:
+        raise InputError(
+            f"{path}: holds nothing; write grid, block, args and arrays, or let `smemsim run kernel.ptx --init > {path.name}` write a launch file "
+            "that fits the kernel"
+        )
+    if isinstance(raw, dict) and {"step", "tensor", "buffer", "map"} & set(raw):
+        raise InputError(f"{path}: is a scenario, not a launch file: smemsim check {path}")
 
 
 def _files(about: Mapping[str, Any], *, named_ptx: bool) -> Iterator[tuple[str, str]]:

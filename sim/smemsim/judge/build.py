@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from smemsim.arguments import shown
+from smemsim.arguments import shown, whole
 from smemsim.errors import InputError
 from smemsim.judge import scenario as scenarios
 from smemsim.judge.scenario import plain_tables, read_scenario
@@ -56,10 +56,11 @@ class Scenario:
         strides: Mapping[str, int] | None = None,
         address: int | None = None,
         walks: Mapping[str, Any] | None = None,
-        **extent: int,
+        **extent: Any,
     ) -> Scenario:
         """A tensor: elements by axis, slowest first; byte strides, dense where none are given. `walks` are axes through several dimensions of memory."""
         fmt = element_format(dtype)
+        extent, strides = _as_in_the_file(name, extent, strides)
         if not extent:
             raise InputError(f"tensor {name}: needs its axes and their elements, slowest first, as m=256, k=512")
         if strides is None:
@@ -129,6 +130,18 @@ class Scenario:
         if "expect" in tables:
             lines += ["", "[expect]", f"findings = {_value('', tables['expect']['findings'])}"]
         return "\n".join(lines) + "\n"
+
+
+def _as_in_the_file(name: str, extent: dict[str, Any], strides: Any) -> tuple[dict[str, int], Any]:
+    """Axes and strides, also as the keys `extent` and `stride` of a file; InputError for sizes that are none."""
+    if isinstance(extent.get("extent"), Mapping):
+        strides = extent.pop("stride", strides)
+        extent = {**extent.pop("extent"), **extent}
+    for axis, elements in extent.items():
+        whole(f"tensor {name}: {axis}", elements, minimum=1, wanted="the elements of an axis, as m=256")
+    if strides is not None and not isinstance(strides, Mapping):
+        raise InputError(f"tensor {name}: strides = {shown(strides)}: needs bytes for each axis, as {{'m': 1024, 'k': 2}}")
+    return extent, strides
 
 
 def _plain(value: Any) -> Any:

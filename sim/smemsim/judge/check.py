@@ -193,10 +193,11 @@ def _layouts(machine: Machine) -> None:
     """Finds buffers whose layout gives two elements one byte, and bank conflicts."""
     for name, buffer in machine.buffers.items():
         alias = buffer.layout and buffer.layout.first_alias()
-        if alias:
-            (mn, k), (mn2, k2) = alias
+        if buffer.layout and alias:
+            one, other = (f"(mn {mn}, k {k})" for mn, k in alias)
+            counted = f"; {buffer.layout.contiguous} counts bytes here" if buffer.layout.contiguous else ""
             machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
-                                f"the layout is not one-to-one: (mn {mn}, k {k}) and (mn {mn2}, k {k2}) are the same byte"))  # fmt: skip
+                                f"the layout is not one-to-one: {one} and {other} are the same byte{counted}"))  # fmt: skip
         for note in bank_notes(name, buffer):
             machine.say(note)
 

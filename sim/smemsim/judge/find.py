@@ -519,6 +519,7 @@ class Answer:
     witnesses: tuple[Witness, ...]
     ambiguous: str
     unmodelled: tuple[str, ...]
+    shared: str = ""  # two elements that lie at the same address: the layout is not one-to-one, "" where it is
 
     @property
     def complete(self) -> bool:
@@ -527,7 +528,7 @@ class Answer:
 
     def __str__(self) -> str:
         if self.descriptors:
-            return f"{len(self.descriptors)} layouts read it; the first is {self.descriptors[0].descriptor!r}"
+            return f"{len(self.descriptors)} layouts read it; the first is {self.descriptors[0].descriptor!r}{self.shared and f'; {self.shared}'}"
         return self.why
 
     def as_dict(self) -> dict[str, Any]:
@@ -541,6 +542,7 @@ class Answer:
             "witnesses": [w.as_dict() for w in self.witnesses],
             "nearest": None if self.nearest is None else self.nearest.as_dict(),
             "unmodelled": list(self.unmodelled),
+            "shared": self.shared,
             "measured": architecture(self.arch).measured,
         }
 
@@ -953,7 +955,7 @@ def _cut(name: str, value: Any, rows: int | None, k: int | None) -> np.ndarray:
 def _of_places(shape: Shape, places: np.ndarray) -> Answer:
     found, refuted = inverted(shape, places)
     if found:
-        return _answer(shape, found, refuted)
+        return dataclasses.replace(_answer(shape, found, refuted), shared=_shared(shape, places))
     chunks, _ = chunk_places(shape, places)
     answer = _answer(shape, [], refuted, nearest(shape, chunks, lambda reads: reads == places))
     other = dataclasses.replace(shape, major="MN" if shape.major == "K" else "K")
@@ -962,6 +964,22 @@ def _of_places(shape: Shape, places: np.ndarray) -> Answer:
         hint = f"but {other.major}-major {int(transposed[0].words[0, 0]):#018x} reads it: the operand lies transposed"
         answer = dataclasses.replace(answer, why=f"{answer.why}; {hint}")
     return answer
+
+
+def _shared(shape: Shape, places: np.ndarray) -> str:
+    """A sentence about the first two elements that lie at one address; "" for a layout that is one-to-one, and for elements of which bytes hold several."""
+    if shape.fmt.bits < 8:
+        return ""
+    flat = places.ravel()
+    _, first, of = np.unique(flat, return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[of] != np.arange(flat.size))
+    if not again.size:
+        return ""
+    two = [_at(tuple(int(x) for x in np.unravel_index(int(n), places.shape))) for n in (first[of[again[0]]], again[0])]
+    return (
+        f"{again.size} of {flat.size} elements lie where another one lies, as {two[1]} where {two[0]} does: the layout is not one-to-one, and no "
+        "kernel can store different elements there"
+    )
 
 
 def of_memory(shape: Shape, memory: Owners, wanted: np.ndarray) -> Answer:

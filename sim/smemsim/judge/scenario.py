@@ -482,6 +482,10 @@ def read_scenario(given: object) -> ScenarioTables:
         raise TableError(f"scenario = {shown(given)}: needs a path, or the same structure as a dict", located=True)
     try:
         tables = plain_tables(given if isinstance(given, Mapping) else _parsed(source))
+        if isinstance(tables, dict) and {"args", "arrays", "grid", "block"} & set(tables) and not {"step", "tensor"} & set(tables):
+            raise TableError(
+                f"{source.name}: is a launch file, not a scenario: smemsim run kernel.ptx --launch {source.name}", located=True
+            )
         return dataclasses.replace(scenario_of_tables(tables), source=source)
     except TableError as e:
         raise source.located(e) from None
@@ -494,6 +498,10 @@ def _parsed(source: Source) -> object:
     try:
         return source.parsed()
     except tomllib.TOMLDecodeError as e:
+        if re.search(r"^\s*\.(?:version|target|visible|entry)\b", source.text, re.MULTILINE):
+            raise TableError(
+                f"{source.name}: is PTX, not a scenario: smemsim run {source.name} --launch launch.toml", located=True
+            ) from None
         raise TableError(f"{source.name}: {e}", located=True) from None
     except json.JSONDecodeError as e:
         raise TableError(f"{source.name}:{e.lineno}: {e.msg} (column {e.colno})", located=True) from None

@@ -124,6 +124,11 @@ class SharedLayout:
             return swizzled(base + offset, self.mode)
         return base + swizzled(offset, self.mode)
 
+    @property
+    def contiguous(self) -> str:
+        """The axis that counts bytes, "mn" or "k"; "" where neither does."""
+        return next((name for name, axis in (("k", self.k), ("mn", self.mn)) if axis and axis[0][1] == 1), "")
+
     def first_alias(self) -> tuple[tuple[int, int], tuple[int, int]] | None:
         """Two different (mn, k) at one offset."""
         lines, bytes_ = self.extents()

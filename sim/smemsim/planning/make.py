@@ -15,6 +15,7 @@ import numpy as np
 from smemsim.arguments import choice
 from smemsim.errors import InputError, InternalError, Unmodelled
 from smemsim.judge.check import check
+from smemsim.layout.cute import CuteLayout
 from smemsim.machine.product import shared_grade
 from smemsim.planning.arrangement import (
     STACKS,
@@ -897,13 +898,18 @@ def _layouts(plan: Plan) -> Iterator[str]:
     yield from _pair("one operand", numeric)
     yield from _pair("tile", f"{c.tile}")
     yield f"    tile_to_shape({plan.arrangement.atom}, ({plan.wish.rows},{plan.wish.k}), order=({c.order[0]},{c.order[1]}))"
-    yield from _pair("partitioned", f"{c.partitioned}".rpartition(" o ")[2])
+    yield from _pair("partitioned", _linear(c.partitioned))
     yield f"    zipped_divide(tile, ({c.subtile[0]},{c.subtile[1]})) = ((operand), (blocks, K steps))"
-    yield from _pair("in uint128", f"{c.units}".rpartition(" o ")[2])
+    yield from _pair("in uint128", _linear(c.units))
     yield f"    recast from {bits} to 128 bits"
-    yield from _pair("canonical", f"{c.canonical}".rpartition(" o ")[2])
+    yield from _pair("canonical", _linear(c.canonical))
     yield f"    logical_divide(operand, ({c.unit[0]},{c.unit[1]})): strides of 16 B, LBO {_units(c.lbo)}, SBO {_units(c.sbo)}"
-    yield from _pair("descriptors", f"{c.descriptors}".rpartition(" o ")[2] + "  added to the word of block 0, step 0")
+    yield from _pair("descriptors", _linear(c.descriptors) + "  added to the word of block 0, step 0")
+
+
+def _linear(layout: CuteLayout) -> str:
+    """A layout without its XOR, which is taken of addresses: divided and recast layouts count offsets."""
+    return f"{layout}".rpartition(" o ")[2]
 
 
 def _units(value: int | None) -> str:
@@ -960,7 +966,7 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
         "instruction": {"name": tile.instruction.name, "kind": tile.instruction.kind, "m": tile.instruction.m, "n": tile.instruction.n,
                         "k": tile.instruction.k, "rows": tile.instruction.rows, "idesc": None if idesc is None else f"{idesc.encode():#010x}"},
         "canonical": {"symbolic": plan.canonical[0], "numeric": plan.canonical[1]},
-        "cute": {name: str(getattr(plan.cute, name)) for name in ("tile", "partitioned", "units", "canonical", "descriptors")},
+        "cute": {"tile": str(plan.cute.tile)} | {name: _linear(getattr(plan.cute, name)) for name in ("partitioned", "units", "canonical", "descriptors")},
         "conflicts": dataclasses.asdict(plan.conflicts),
     }  # fmt: skip
 

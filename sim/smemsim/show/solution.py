@@ -27,6 +27,8 @@ def answer_view(answer: Answer) -> list[Line]:
     else:
         lines.append(Line([("no descriptor was found" if answer.ambiguous else "no descriptor reads the operand", "red")]))
         lines += [Line([("  " + text, "")]) for text in answer.why.split("; ")]
+    if answer.shared:
+        lines.append(Line([(answer.shared, "yellow")]))
     if answer.ambiguous and answer.descriptors:
         lines.append(Line([(answer.ambiguous, "yellow")]))
     if answer.nearest is not None:

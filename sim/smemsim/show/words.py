@@ -113,6 +113,9 @@ def _fields(d: SmemDescriptor, major: str | None) -> list[Line]:
     return field_lines(d.table, d.word, "bytes", number, lambda name: _smem_meaning(d, name, major))
 
 
+LEGAL = "legal; whether it reads your tile needs smemsim check or smemsim plan"  # a word alone is never a clean bill
+
+
 def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None, context: bool, width: int) -> list[Line]:
     """A shared-memory descriptor as lines of text: bits, fields and findings. `major` is given where it is known; `context` says whether the findings were
     made with the operand known."""
@@ -121,7 +124,7 @@ def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: st
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
     where = "against an H200" if d.arch == "sm_90a" else "nothing is measured on Blackwell"
     lines = [*head, Line(), *ruler_lines(d.table, d.word), Line(), *_fields(d, major), Line()]
-    lines += finding_lines(findings, width) if findings else [Line([("no problem found", "green")])]
+    lines += finding_lines(findings, width) if findings else [Line([(LEGAL, "")])]
     lines.append(Line())
     if not context:
         lines.append(Line([("more can be said with --dtype, --major, --rows and --k", "dim")]))

@@ -2,10 +2,10 @@
 
 In the configuration of pytest (pyproject.toml, pytest.ini):
 
-    smemsim_golden = golden                 # folders with traces: each manifest.json below them is a test
+    smemsim_golden = golden                 # folders with traces and launches: each manifest.json, launch.toml and launch.json below them is a test
     smemsim_scenarios = *.smem.toml *.smem.json     # scenario files: each is a test (this is the default)
 
-A trace passes where the model does what the GPU did; a scenario passes where `smemsim.check` finds neither a trap nor wrong numbers or, with
+A trace passes where the model does what the GPU did; a launch passes where `smemsim run` exits with 0; a scenario passes where `smemsim.check` finds neither a trap nor wrong numbers or, with
 `[expect]`, exactly the codes that stand there. What the model does not know, and a scenario in which nothing says what is meant, is skipped with the
 reason. Fixtures: `smemsim_replay`, `smemsim_check`, `smemsim_recorder`. Tests that need a GPU have the marker `smemsim_hardware`; they run with `--smemsim-hardware`, where there is one.
 
@@ -20,6 +20,8 @@ from __future__ import annotations
 import fnmatch
 import json
 import pathlib
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
     from smemsim.judge.report import Report
     from smemsim.testing.recorder import Recorder
 
-__all__ = ["HardwareItem", "ReplayItem", "ScenarioFile", "ScenarioItem", "TraceFile"]
+__all__ = ["HardwareItem", "LaunchItem", "LaunchTest", "ReplayItem", "ScenarioFile", "ScenarioItem", "TraceFile"]
 
 
+LAUNCHES = ("launch.toml", "launch.json")  # as smemsim.evidence.launches has them
 MANIFEST = "manifest.json"  # as smemsim.evidence.format has it, which needs numpy
+UNMODELLED = 3  # exit code of smemsim
 HARDWARE = "smemsim_hardware"
 
 
@@ -92,6 +96,9 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return
+    for folder in _golden(config):
+        if not any(next(folder.rglob(name), None) for name in (MANIFEST, *LAUNCHES)):
+            raise pytest.UsageError(f"smemsim_golden: {folder} holds neither a trace ({MANIFEST}) nor a launch ({' or '.join(LAUNCHES)})")
     begun = [pathlib.Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]
     config.args += [str(folder) for folder in _golden(config) if not any(folder.is_relative_to(root) for root in begun)]
 
@@ -105,9 +112,16 @@ def pytest_collect_file(file_path: pathlib.Path, parent: pytest.Collector) -> py
     config = parent.config
     if file_path.name == MANIFEST and any(file_path.resolve().is_relative_to(folder) for folder in _golden(config)):
         return TraceFile.from_parent(parent, path=file_path)
+    if file_path.name in LAUNCHES and any(file_path.resolve().is_relative_to(folder) for folder in _golden(config)):
+        return None if _of_a_trace(file_path) else LaunchTest.from_parent(parent, path=file_path)
     if any(fnmatch.fnmatch(file_path.name, pattern) for pattern in config.getini("smemsim_scenarios")):
         return ScenarioFile.from_parent(parent, path=file_path)
     return None
+
+
+def _of_a_trace(path: pathlib.Path) -> bool:
+    """Is the launch one of a recorded trace, whose replay runs it?"""
+    return any((folder / MANIFEST).exists() for folder in path.parents[:3])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -212,6 +226,26 @@ class ScenarioItem(_Item):
     def runtest(self) -> None:
         """Check it."""
         _checked(self.path)
+
+
+class LaunchTest(pytest.File):
+    """A launch file in a folder of its own."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """One test."""
+        yield LaunchItem.from_parent(self, name="run")
+
+
+class LaunchItem(_Item):
+    """`smemsim run` of a launch file: no findings, and every expected output."""
+
+    def runtest(self) -> None:
+        """Run it."""
+        done = subprocess.run([sys.executable, "-m", "smemsim", "run", str(self.path)], capture_output=True, text=True, check=False)
+        if done.returncode == UNMODELLED:
+            pytest.skip(done.stderr.strip())
+        if done.returncode:
+            raise AssertionError(f"{done.stdout}{done.stderr}")
 
 
 def _held(path: str | pathlib.Path, case: int | None = None) -> list[SuiteReport]:

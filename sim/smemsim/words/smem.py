@@ -430,6 +430,33 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
                        source)  # fmt: skip
 
 
+def strides_swapped(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
+    """LBO and SBO are those of a tile without gaps, each in the other's field."""
+    size = c.lines_and_chunks()
+    known = size and c.fmt and c.rows and c.k and c.major and c.tile_bytes and not d.lbo_mode and d.swizzle is not Swizzle.INVALID
+    if not known or size is None or c.fmt is None or c.rows is None or c.k is None or c.major is None or c.tile_bytes is None:
+        return
+    mode, per_chunk = MODES[d.swizzle], c.fmt.elements_per_chunk(c.packing)
+    given = d.leading_byte_offset, d.stride_byte_offset
+    of_k = c.tile_bytes * per_chunk // (16 * c.rows)  # of the whole tile, with the rows of one instruction
+    if not all(used_strides(mode, c.major, c.rows, c.k, per_chunk).values()) or given[0] == given[1] or of_k < c.k:
+        return
+    along, lines = (of_k, c.rows) if c.major == "K" else (c.rows, of_k)
+    atom = mode.k_rows * mode.width
+    across, down = max(along * 16 // (per_chunk * mode.width), 1), max(lines // mode.k_rows, 1)
+    packed = {(atom, across * atom), (down * atom, atom)}  # (to the next atom along a line, to the next lines)
+    if c.major == "MN" and not mode.mask:
+        packed = {(lines_apart, chunks_apart) for chunks_apart, lines_apart in packed}
+    if given in packed or given[::-1] not in packed:
+        return
+    lbo, sbo = given
+    swapped = SmemDescriptor(arch=d.arch, start_address=d.start_address, leading_byte_offset=sbo, stride_byte_offset=lbo,
+                             base_offset=d.base_offset, swizzle=d.swizzle)  # fmt: skip
+    yield _finding("D309", "leading_byte_offset", f"LBO = {lbo} B and SBO = {sbo} B look swapped: {c.rows} x {of_k} {c.fmt.name} in "
+                   f"{c.tile_bytes} B without gaps have LBO {sbo}, SBO {lbo}", f"{swapped.word:#018x}, if the tile has {c.rows} rows and no gaps",
+                   "PTX ISA 9.7.16.3.3", Severity.LUCK)  # fmt: skip
+
+
 def type_and_major(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     """Combinations the instruction cannot read."""
     if c.fmt is None:
@@ -511,6 +538,7 @@ RULES: tuple[Rule, ...] = (
     field_in_bytes,
     outside_window,
     aliases,
+    strides_swapped,
     type_and_major,
     shape,
     unused_field,

@@ -1,0 +1,104 @@
+"""What people paste, leave out and mix up in their first hour: it is understood, or a sentence says what to write."""
+
+import click.testing
+import numpy as np
+import pytest
+
+import smemsim
+from smemsim.cli import main
+from smemsim.layout.cute import CuteLayout
+
+WORD = "0x4000002000010040"
+SCENARIO = 'arch = "sm_90a"\n[tensor.A]\ndtype = "bf16"\nextent = { m = 64, k = 64 }\nstride = { m = 128, k = 2 }\n'
+KERNEL = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 to, .param .u32 n) .reqntid 32, 1, 1 { ret; }\n"
+
+
+def called(*words, text=None):
+    done = click.testing.CliRunner().invoke(main, [str(word) for word in words], input=text)
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("pasted", [f"word = {WORD}", f"address = 0x400\nword = {WORD}\n", f"desc: {WORD}ull;"])
+def test_decode_takes_the_lines_that_a_kernel_prints(pasted):
+    assert called("decode", "-", "--arch", "sm_90a", text=pasted) == called("decode", WORD, "--arch", "sm_90a")
+
+
+def test_decode_takes_a_printed_map_and_says_what_is_short_in_another():
+    tm = smemsim.TensorMap.tiled(
+        data_type="bf16", global_address=0x10000, global_dim=(64, 64), global_strides=(128,), box_dim=(64, 64), swizzle="128B"
+    )
+    assert called("decode", f'raw = "{bytes(tm).hex()}"')[1] == called("decode", bytes(tm).hex())[1]
+    assert "2 hex digits; a tensor map is 128 bytes, 256 digits" in called("decode", 'raw = "00"')[1]
+
+
+def test_a_legal_word_is_no_clean_bill():
+    code, said = called("decode", WORD, "--arch", "sm_90a")
+    assert code == 0
+    assert "whether it reads your tile needs smemsim check or smemsim plan" in said
+
+
+@pytest.mark.parametrize("swizzle", ["none", "128B"])
+def test_swapped_strides_are_named_when_rows_k_and_tile_are_given(swizzle):
+    p = smemsim.plan(128, 64, dtype="bf16", major="MN", swizzle=swizzle, arch="sm_90a", side="b", n=128, stack="K")
+    right = smemsim.SmemDescriptor.decode(int(p.words[0, 0]), arch="sm_90a")
+    about = {"dtype": "bf16", "major": "MN", "rows": 128, "k": 16, "tile_bytes": 128 * 64 * 2}
+    swapped = smemsim.SmemDescriptor(
+        arch="sm_90a", start_address=right.start_address, swizzle=right.swizzle,
+        leading_byte_offset=right.stride_byte_offset, stride_byte_offset=right.leading_byte_offset,
+    )  # fmt: skip
+    assert not right.problems(**about)
+    (found,) = (f for f in swapped.problems(**about) if f.code == "D309")
+    assert f"{right.word:#018x}" in found.repair
+
+
+@pytest.mark.parametrize(
+    ("words", "held", "said"),
+    [
+        (("check", "kernel.toml"), KERNEL, "is PTX, not a scenario: smemsim run"),
+        (("check", "kernel.toml"), "grid = [1, 1, 1]\n", "is a launch file, not a scenario: smemsim run"),
+        (("run", "kernel.toml"), SCENARIO, "is a scenario, not a launch file: smemsim check"),
+        (("run", "kernel.toml"), "", "holds nothing; write grid, block, args and arrays"),
+        (("run", "kernel.toml"), "args = []\n", '{array = "NAME"}, or {value = 0, type = "u64"}'),
+        (("run", "kernel.toml"), "args = []\n", '\n    {value = 0, type = "u32"},  # n'),
+    ],
+)
+def test_the_command_that_is_meant_and_the_line_to_write_are_said(words, held, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kernel.toml").write_text(held)
+    (tmp_path / "kernel.ptx").write_text(KERNEL)
+    code, told = called(*words)
+    assert code == 2
+    assert said in told
+
+
+def test_a_tensor_takes_the_keys_of_the_file_and_refuses_what_is_no_size():
+    given = smemsim.Scenario("sm_90a").tensor("A", "bf16", extent={"m": 64, "k": 64}, stride={"m": 128, "k": 2})
+    assert given.as_dict() == smemsim.Scenario("sm_90a").tensor("A", "bf16", m=64, k=64).as_dict()
+    for wrong in ({"extent": 3, "k": "x"}, {"m": 64, "strides": 5}):
+        with pytest.raises(smemsim.InputError, match=r"needs (the elements of an axis|bytes for each axis)"):
+            smemsim.Scenario("sm_90a").tensor("A", "bf16", **wrong)
+
+
+def test_a_layout_that_is_not_one_to_one_is_told():
+    figure = CuteLayout.parse("Swizzle<1,4,3> o ((8,2),(4,4)):((8,64),(1,4))")  # Figure 167, as printed: 256 elements on 136 places
+    places = np.array([[figure.address(1024, 32, row, k) for k in range(16)] for row in range(16)])
+    answer = smemsim.find_descriptors(places, arch="sm_90a", dtype="tf32", major="K", k=8)
+    assert answer.descriptors
+    assert "120 of 256 elements lie where another one lies" in answer.shared
+    assert "not one-to-one" in str(answer)
+    assert not smemsim.find_descriptors(places[:, :8], arch="sm_90a", dtype="tf32", major="K").shared
+
+
+def test_divided_layouts_have_no_swizzle_in_front_in_text_and_in_json():
+    p = smemsim.plan(128, 64, dtype="bf16", major="K", arch="sm_90a")
+    printed = p.as_dict()["cute"]
+    assert [name for name, layout in printed.items() if "Swizzle" in layout] == ["tile"]
+    assert all(layout in p.text() for layout in printed.values())
+
+
+def test_strides_in_elements_are_more_than_a_note_where_two_of_them_are():
+    dense = {"data_type": "bf16", "global_address": 0x10000, "box_dim": (64, 8, 1)}
+    in_elements = smemsim.TensorMap.tiled(**dense, global_dim=(64, 32, 4), global_strides=(64, 64 * 32))
+    assert {f.severity for f in in_elements.problems("sm_90a") if f.code == "T214"} == {smemsim.Severity.LUCK}
+    windows = smemsim.TensorMap.tiled(**dense | {"box_dim": (64, 8)}, global_dim=(64, 32), global_strides=(64,))
+    assert {f.severity for f in windows.problems("sm_90a") if f.code == "T214"} == {smemsim.Severity.NOTE}
