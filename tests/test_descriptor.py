@@ -224,6 +224,7 @@ RULES = [
     ("unused_field", "D310 note leading_byte_offset", "LBO = 8192 B is never used: the operand's 32 bytes of K fit the 128B row", (s90(leading_byte_offset=8192), K64), (s90(leading_byte_offset=16), K64)),
     ("unused_field", "D310 note leading_byte_offset", "64 bytes of K fit the 64B row", (s100(swizzle="64B", leading_byte_offset=64, stride_byte_offset=512), K64 | {"k": 32}), (s100(swizzle="32B", leading_byte_offset=64, stride_byte_offset=256), K64 | {"k": 32})),
     ("unused_field", "D310 note leading_byte_offset", "never used", (s103(leading_byte_offset=8192), K64 | {"dtype": "e2m1", "k": 96}), (s103(leading_byte_offset=8192, lbo_mode=1), K64 | {"dtype": "e2m1", "k": 96})),
+    ("strides_swapped", "D309 luck leading_byte_offset", "look swapped: 128 x 64 bf16 in 16384 B without gaps have LBO 8192, SBO 1024", (("sm_90a", 0x4000020000400040), {"dtype": "bf16", "major": "MN", "rows": 128, "k": 16, "tile_bytes": 16384}), (("sm_90a", 0x4000004002000040), {"dtype": "bf16", "major": "MN", "rows": 128, "k": 16, "tile_bytes": 16384})),
 ]
 # fmt: on
 
