@@ -97,10 +97,10 @@ def _is_line(at, n, count, size, threads):  # type: ignore[no-untyped-def]
     """Do `count` threads of one warp, from place n on, access neighbouring places?"""
     if count == 0 or n + count > len(at) or threads[n + count - 1] >> 5 != threads[n] >> 5:
         return False
-    for k in range(1, count):
-        if at[n + k] != at[n] + k * size:
-            return False
-    return True
+    k = 1
+    while k < count and at[n + k] == at[n] + k * size:
+        k += 1
+    return k == count
 
 
 @compiled
@@ -121,9 +121,31 @@ def _second_reader(reader, other, own, per_cta):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _note_reader(cell, own, per_cta, readers, others):  # type: ignore[no-untyped-def]
+    """A warp reads a cell."""
+    reader = readers[cell]
+    if reader != own:
+        if reader != 0 and reader >> WHO != own >> WHO:
+            others[cell] = _second_reader(reader, others[cell], own, per_cta)
+        readers[cell] = own
+
+
+@compiled
 def _may_go(epoch, warp, scope, known):  # type: ignore[no-untyped-def]
     """Is an access no race with what a warp does now?"""
     return epoch == 0 or _is_ordered(epoch, warp, known) or _is_strong(epoch, warp, scope, known)
+
+
+@compiled
+def _overwrites(cell, n, warp, scope, table, known, suspects, found):  # type: ignore[no-untyped-def]
+    """A warp overwrites what the reader of a table may still read; one that it has seen is forgotten."""
+    reader = table[cell]
+    if reader != 0:
+        if _is_ordered(reader, warp, known):
+            table[cell] = 0
+        elif not _is_strong(reader, warp, scope, known):
+            return _note(suspects, found, n, cell, reader, READER)
+    return found
 
 
 @compiled
@@ -160,25 +182,20 @@ def read(at, size, threads, index, known, cells, suspects):  # type: ignore[no-u
             if place & mask == 0 and _is_line(at, n, per_line, size, threads):
                 if is_written and not _may_go(line_writers[line], warp, scope, known):
                     found = _note(suspects, found, n, place >> shift, line_writers[line], WRITER)
-                reader = line_readers[line]
-                if reader != 0 and reader >> WHO != own >> WHO:
-                    line_others[line] = _second_reader(reader, line_others[line], own, per_cta)
-                line_readers[line] = own
+                _note_reader(line, own, per_cta, line_readers, line_others)
                 n += per_line
                 continue
             _split(line, cells)
         for cell in range(place >> shift, (place >> shift) + count):
-            if is_written:
-                writer = writers[cell]
-                if writer != 0 and writer != free:
-                    if _may_go(writer, warp, scope, known):
-                        free = writer
-                    else:
-                        found = _note(suspects, found, n, cell, writer, WRITER)
+            if is_written and writers[cell] != free:
+                if _may_go(writers[cell], warp, scope, known):
+                    free = writers[cell]
+                else:
+                    found = _note(suspects, found, n, cell, writers[cell], WRITER)
             reader = readers[cell]
+            if reader != 0 and reader >> WHO != own >> WHO:
+                others[cell] = _second_reader(reader, others[cell], own, per_cta)
             if reader != own:
-                if reader != 0 and reader >> WHO != own >> WHO:
-                    others[cell] = _second_reader(reader, others[cell], own, per_cta)
                 readers[cell] = own
         n += 1
     return found
@@ -211,21 +228,15 @@ def write(at, size, threads, index, when, known, cells, suspects):  # type: igno
             _split(line, cells)
         for cell in range(place >> shift, (place >> shift) + count):
             writer = writers[cell]
-            if writer != own and writer != 0 and writer != free:
+            if writer not in (own, free):
                 if _may_go(writer, warp, scope, known):
                     free = writer
                 else:
                     found = _note(suspects, found, n, cell, writer, WRITER)
             writers[cell] = own
-            if is_read:
-                for table in (readers, others):
-                    reader = table[cell]
-                    if reader == 0:
-                        continue
-                    if _is_ordered(reader, warp, known):
-                        table[cell] = 0
-                    elif not _is_strong(reader, warp, scope, known):
-                        found = _note(suspects, found, n, cell, reader, READER)
+            if is_read and (readers[cell] != 0 or others[cell] != 0):
+                found = _overwrites(cell, n, warp, scope, readers, known, suspects, found)
+                found = _overwrites(cell, n, warp, scope, others, known, suspects, found)
         n += 1
     return found
 
