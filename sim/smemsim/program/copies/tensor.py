@@ -45,7 +45,6 @@ from smemsim.words.tensor_map.traps import map_traps
 if TYPE_CHECKING:
     from smemsim.machine.cluster import Delivery as Received
     from smemsim.machine.memory import SharedMemory
-    from smemsim.machine.tma import Transfer
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
     from smemsim.program.wave import Cta, Wave
@@ -251,7 +250,7 @@ def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[R
         credit(x, cta, mbar.cta_rank, mbar.smem_address, d.transaction_bytes, op, by, hidden=hidden, places=places)
 
 
-def _in_global(transfer: Transfer) -> tuple[np.ndarray, int]:
+def _in_global(transfer: Any) -> tuple[np.ndarray, int]:
     """Where in global memory a tensor transfer reads or writes: addresses, and how many bytes at each."""
     chunks, valid = transfer.chunk_global, transfer.chunk_valid
     if transfer.whole:

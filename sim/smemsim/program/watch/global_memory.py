@@ -80,8 +80,8 @@ class _Array:
         shift = min(size & -size, WIDEST).bit_length() - 1
         if shift < self.cells.shift:
             times = 1 << self.cells.shift - shift
-            fine = {name: np.repeat(getattr(self.cells, name), times) for name in ("writers", "readers", "others")}
-            self.cells = self.cells._replace(shift=shift, **fine)
+            writers, readers, others = (np.repeat(table, times) for table in (self.cells.writers, self.cells.readers, self.cells.others))
+            self.cells = self.cells._replace(shift=shift, writers=writers, readers=readers, others=others)
 
     def for_reads(self) -> None:
         """Make room for readers."""
