@@ -530,18 +530,6 @@ class Order:
 
     # ---- acquires
 
-    def released(self, what: Any) -> Rows | None:
-        """What the complete phases of `what` hold; None where there are none."""
-        phase = self._phases.get(what)
-        return None if phase is None else phase.closed
-
-    @_both
-    def adopts(self, what: Any, operation: Operation) -> None:
-        """What others than these warps have released at `what` stands there as an operation that is complete."""
-        phase = self._phases.setdefault(what, _Phase())
-        phase.operations.append(operation)
-        self._complete(phase)
-
     @_both
     def acquire(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
         """Warps know what the complete phases of `what` hold; `relaxed`: behind their next fence."""

@@ -2,15 +2,14 @@
 and what is wrong with the next access.
 
 CTAs that run one after the other here run together on a card, or in another order: what a launch's waves did is kept until the launch ends
-(`History`), and a later wave knows of it only what it acquired: what others have released at an address in global memory (`Knowledge`).
+(`History`), and a later wave knows of it only what it has acquired at an address in global memory (`Order.foreign`).
 """
 
 from __future__ import annotations
 
 import bisect
-import dataclasses
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,9 +40,6 @@ SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
 NOTHING = np.zeros(0, np.int64)
 BECAUSE = "PTX ISA 8 (memory consistency model)"
 
-Rows: TypeAlias = tuple[np.ndarray, np.ndarray]  # up to which clock the warps of a wave were seen; and fenced
-Knowledge: TypeAlias = dict[int, Rows]  # by the first warp of a wave
-
 
 def _scope(i: Instruction) -> int:
     """How far a strong access reaches, 0 for a weak one. Volatile ones are relaxed in all the system (PTX ISA 8.4)."""
@@ -55,14 +51,6 @@ def _scope(i: Instruction) -> int:
     if i.op in ("atom", "red") or words.intersection(SEMANTICS):
         return next((SCOPES[m] for m in i.modifiers if m in SCOPES), SCOPES["gpu"])
     return 0
-
-
-def _join(into: Knowledge, more: Knowledge) -> Knowledge:
-    """Both together, in `into`."""
-    for wave, rows in more.items():
-        have = into.get(wave)
-        into[wave] = rows if have is None or have is rows else (np.maximum(have[0], rows[0]), np.maximum(have[1], rows[1]))
-    return into
 
 
 class _Array:
@@ -103,22 +91,12 @@ class _Array:
         return len(self.cells.split) << self.cells.line - self.cells.shift, len(self.cells.split)
 
 
-@dataclasses.dataclass(eq=False)
-class _Location:
-    """An address at which warps synchronise: the wave that released there last, or what it left when it ended; `version` counts releases."""
-
-    wave: GlobalShadow | None = None
-    left: Knowledge = dataclasses.field(default_factory=dict)
-    version: int = 0
-
-
 class History:
     """What the waves of a launch have done to global memory."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.warps = 0  # that have a number
-        self.locations: dict[Any, _Location] = {}
         self.told: set[tuple[str, int, int]] = set()
         self.suspects = np.empty((SUSPECTS, 4), np.int64)
         self.instructions: list[Instruction] = []
@@ -127,28 +105,27 @@ class History:
         self.writes = 0  # asynchronous ones
         self._index: dict[int, int] = {}
         self._arrays: dict[int, _Array | None] = {}
-        self._firsts: list[int] = []
+        self.waves: list[tuple[int, int]] = []  # the first warp of each wave, and the number of its `Order`
         self._ctas: list[tuple[int, list[int]]] = []  # by wave: warps of a CTA, the CTAs by their number in the grid
 
-    def enters(self, x: Wave) -> int:
-        """A wave begins; returns the number of its first warp."""
+    def enters(self, x: Wave, number: int) -> int:
+        """A wave begins, whose `Order` has a number; returns the number of its first warp."""
         first = self.warps
-        self._firsts.append(first)
+        self.waves.append((first, number))
         self._ctas.append((x.stride // WARP, [cta.number for cta in x.ctas]))
         self.warps += x.total // WARP
         return first
 
     def wave_of(self, warps: np.ndarray) -> np.ndarray:
-        """The first warps of the waves that warps are of."""
-        firsts = np.array(self._firsts)
-        found: np.ndarray = firsts[np.searchsorted(firsts, warps, "right") - 1]
+        """Which of the `waves` warps are of."""
+        found: np.ndarray = np.searchsorted(np.array([first for first, _ in self.waves]), warps, "right") - 1
         return found
 
     def place_of(self, warp: int) -> tuple[int, int]:
         """(CTA, warp in it) of a warp of the launch."""
-        n = bisect.bisect_right(self._firsts, warp) - 1
+        n = bisect.bisect_right(self.waves, warp, key=lambda wave: wave[0]) - 1
         per_cta, ctas = self._ctas[n]
-        cta, own = divmod(warp - self._firsts[n], per_cta)
+        cta, own = divmod(warp - self.waves[n][0], per_cta)
         return ctas[cta], own
 
     def array(self, memory: np.ndarray, size: int) -> _Array | None:
@@ -190,17 +167,15 @@ class GlobalShadow:
 
     def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, history: History) -> None:
         self.x, self.order, self.operations, self.telling, self.history = x, order, operations, telling, history
-        self.first = history.enters(x)
+        self.first = history.enters(x, order.wave)
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
-        self._heard: list[tuple[Operation, Knowledge]] = []  # what other waves had released, as an operation that warps know to be complete
         self._fences: list[tuple[Operation, np.ndarray]] = []  # fence.proxy.async.global: what its warp had seen
-        self._versions: dict[Any, int] = {}
         self._writes: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
 
     def remembered(self) -> list[int]:
-        """The numbers of the operations that stand for what was heard."""
-        return [op.number for op, _ in (*self._heard, *self._fences)]
+        """The numbers of the operations that stand for fences."""
+        return [op.number for op, _ in self._fences]
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
@@ -233,9 +208,18 @@ class GlobalShadow:
         array.fit(size)
         index = self.history.index(i)
         array.for_writes()
+        if not self.history.scope[index] and self.order.carries_global and len(piece.at) <= WARP:
+            self._weakly_stored(piece)
         found = loops.write(piece.at, size, self.x.threads, index, -1, self._known, array.cells, self.history.suspects)
         if found:
             self._look(i, array, piece.at, self.x.threads, found, "writes", values)
+
+    def _weakly_stored(self, piece: Piece) -> None:
+        """Plain stores end what was released at their addresses."""
+        memory = piece.memory.__array_interface__["data"][0]
+        for at in np.unique(piece.at).tolist():
+            if self.order.is_carrier(what := (piece.space, memory, at)):
+                self.order.weakly_stored(what)
 
     # ---- asynchronous operations
 
@@ -297,77 +281,26 @@ class GlobalShadow:
             return
         suspects = self.history.suspects[:found]
         who, when = (suspects[:, 2] >> loops.WHO) - 1, suspects[:, 2] >> loops.WHEN & loops.CLOCK
-        late = ~self._has_heard(warp, who, when, fenced=True)
         local = who - self.first
         inside = (local >= 0) & (local < len(self.order.clock))
+        late = inside.copy()  # of other waves nobody knows here whether they have fenced
         for fence, seen in self._fences:
             if self.order.done[warp, fence.number]:
                 late &= ~inside | (seen[np.where(inside, local, 0)] < when)
         self._tell(op.instruction, array, suspects[late], np.full(int(late.sum()), warp), "reads", code="X003")
 
-    # ---- what waves release, and others acquire
+    # ---- what other waves have done
 
-    def stored(self, what: Any, *, replaces: bool) -> None:
-        """Warps write at an address with which others may synchronise; called before `Order.stored`."""
-        location = self.history.locations.setdefault(what, _Location())
-        if not replaces:
-            self._hear(what, location)
-        location.wave, location.version = self, location.version + 1
-        self._versions[what] = location.version
-
-    def acquires(self, what: Any) -> None:
-        """Warps read at such an address; called before `Order.acquire`."""
-        location = self.history.locations.get(what)
-        if location is not None:
-            self._hear(what, location)
-
-    def _hear(self, what: Any, location: _Location) -> None:
-        """What another wave has released at an address stands there in this wave's order, as an operation that is complete."""
-        if location.wave is self or self._versions.get(what) == location.version:
-            return
-        self._versions[what] = location.version
-        left = location.left if location.wave is None else location.wave.leaves(what)
-        if left:
-            op = self.operations.begin(next(iter(self.telling.lines.values())), 0, "release")
-            self._heard.append((op, left))
-            self.order.adopts(what, op)
-
-    def leaves(self, what: Any) -> Knowledge:
-        """What this wave has released at an address."""
-        rows = self.order.released(what)
-        if rows is None:
-            return {}
-        seen, fenced, done, _, done_fenced = rows
-        found = self._of_operations(done, done_fenced)
-        return _join(found, {self.first: (seen.copy(), fenced.copy())})
-
-    def ended(self) -> None:
-        """All threads have exited: what they have released stays."""
-        for what, location in self.history.locations.items():
-            if location.wave is self:
-                location.left, location.wave = self.leaves(what), None
-
-    def _of_operations(self, done: np.ndarray, done_fenced: np.ndarray) -> Knowledge:
-        """What somebody has heard of other waves who knows these operations to be complete."""
-        found: Knowledge = {}
-        for op, left in self._heard:
-            if done[op.number]:
-                fenced = {wave: (rows[0], rows[0]) for wave, rows in left.items()} if done_fenced[op.number] else left
-                _join(found, fenced)
-        return found
-
-    def _has_heard(self, warp: int, who: np.ndarray, when: np.ndarray, *, fenced: bool = False) -> np.ndarray:
-        """Which accesses of warps of other waves has a warp heard of?"""
+    def _has_heard(self, warp: int, who: np.ndarray, when: np.ndarray) -> np.ndarray:
+        """Which accesses of warps of other waves has a warp seen?"""
         heard = np.zeros(len(who), bool)
-        outside = (who < self.first) | (who >= self.first + len(self.order.clock))
-        if not outside.any() or not self._heard:
-            return heard
-        knowledge = self._of_operations(self.order.done[warp], self.order.done_fenced[warp])
         wave = self.history.wave_of(who)
-        for first in np.unique(wave[outside]).tolist():
-            if first in knowledge:
-                own = outside & (wave == first)
-                heard[own] = knowledge[first][fenced][who[own] - first] >= when[own]
+        for n in np.unique(wave).tolist():
+            first, number = self.history.waves[n]
+            clocks = self.order.foreign(warp, number)
+            if clocks is not None:
+                own = wave == n
+                heard[own] = clocks[who[own] - first] >= when[own]
         return heard
 
     # ---- a closer look
@@ -387,14 +320,13 @@ class GlobalShadow:
         return bool(len(suspects))
 
     def _heard_of(self, warps: np.ndarray, epochs: np.ndarray) -> np.ndarray:
-        """Which accesses of other waves have these warps heard of?"""
+        """Which accesses of other waves have these warps seen?"""
         heard = np.zeros(len(warps), bool)
-        if not self._heard:
-            return heard
         who, when, index = (epochs >> loops.WHO) - 1, epochs >> loops.WHEN & loops.CLOCK, epochs & loops.INDEX
         when = np.where(self.history.asynchronous[index], self.history.waited[np.minimum(when, self.history.writes)], when)
-        for warp in np.unique(warps).tolist():
-            own = warps == warp
+        outside = (who < self.first) | (who >= self.first + len(self.order.clock))
+        for warp in np.unique(warps[outside]).tolist():
+            own = outside & (warps == warp)
             heard[own] = self._has_heard(warp, who[own], when[own])
         return heard
 

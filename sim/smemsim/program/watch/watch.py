@@ -98,8 +98,6 @@ class Watch:
 
     def ended(self) -> None:
         """All threads have exited."""
-        if self.globals is not None:
-            self.globals.ended()
         self.lifetimes.ended()
         self.unwritten.overwrites.ended()
         self.unwritten.doubts.abandon(self._is_race)
