@@ -102,7 +102,7 @@ def test_one_instruction_may_reach_several_spaces_and_arrays():
 
 def test_where_threads_meet_the_last_one_stays():
     body = "and.b32 %r3, %r1, 3; mul.wide.u32 %d1, %r3, 16; add.u64 %d1, %d20, %d1; st.global.v4.b32 [%d1], {%r1, %r3, %r1, %r1};"
-    (out,) = launch(body, np.zeros(16, np.uint32), block=N)
+    (out,) = launch(body, np.zeros(16, np.uint32), block=N, expected=("X008",))
     assert out.reshape(4, 4)[:, 0].tolist() == [N - 4, N - 3, N - 2, N - 1]
 
 

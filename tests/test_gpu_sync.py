@@ -551,14 +551,14 @@ def test_a_copy_is_complete_once_its_group_was_waited_for():
     [
         ("", False),
         ("st.shared.u32 [%r5+2048], %r2;", False),
-        ("st.shared.u32 [%r5+2048], %r2; ld.shared.u32 %r3, [%r5+2048]; st.global.u32 [%d20+64], %r3;", True),
-        ("st.shared.u8 [%r5+2049], %r2; st.shared.u8 [%r5+2048], %r1; ld.shared.u8 %r3, [%r5+2048]; st.global.u32 [%d20+64], %r3;", False),
+        ("st.shared.u32 [%r5+2048], %r2; ld.shared.u32 %r3, [%r5+2048]; st.global.u32 [%d20+192], %r3;", True),
+        ("st.shared.u8 [%r5+2049], %r2; st.shared.u8 [%r5+2048], %r1; ld.shared.u8 %r3, [%r5+2048]; st.global.u32 [%d20+192], %r3;", False),
         (
-            "st.shared.u8 [%r5+2049], %r2; st.shared.u8 [%r5+2048], %r1; ld.shared.u8 %r3, [%r5+2049]; st.global.u32 [%d20+64], %r3;",
+            "st.shared.u8 [%r5+2049], %r2; st.shared.u8 [%r5+2048], %r1; ld.shared.u8 %r3, [%r5+2049]; st.global.u32 [%d20+192], %r3;",
             True,
         ),
         (
-            "st.shared.u32 [%r5+2048], %r2; st.shared.u32 [%r5+2048], %r1; ld.shared.u32 %r3, [%r5+2048]; st.global.u32 [%d20+64], %r3;",
+            "st.shared.u32 [%r5+2048], %r2; st.shared.u32 [%r5+2048], %r1; ld.shared.u32 %r3, [%r5+2048]; st.global.u32 [%d20+192], %r3;",
             False,
         ),
     ],
@@ -572,7 +572,7 @@ def test_what_comes_after_a_read_is_told_where_the_value_is_used(use, is_used, w
     uses = [use * (when == at) for at in ("before", "after")]
     body = f"""{OWN} mov.u32 %r5, %r4; setp.lt.u32 %p1, %r1, 32; @%p1 bra A; ld.shared.u32 %r2, [%r4-128]; {uses[0]} A: {between} {copy}
     @%p1 bra D; {uses[1]} D:"""
-    assert set(found(body, np.arange(32, dtype=np.uint32), block=64)) == ({code} if is_used else set())
+    assert set(found(body, np.arange(64, dtype=np.uint32), block=64)) == ({code} if is_used else set())
 
 
 # ---- what orders what, and what does not

@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 import smemsim
-from smemsim import InputError
 from smemsim.cli import main
 
 HEAD = ".version 8.0 .target sm_90a .address_size 64\n"

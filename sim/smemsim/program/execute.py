@@ -14,6 +14,7 @@ from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Turns
+from smemsim.program.watch.global_memory import History
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Circle, Endless, Wait, Wave
 from smemsim.ptx.module import Immediate, Instruction, Label
@@ -445,7 +446,9 @@ def _run_block(wave: Wave, block: Block) -> None:
     wave.step = 0
     at = block.index
     watch = wave.watch
-    marks = watch.unwritten if watch is not None and (block.has_loads or watch.unwritten.concerns(block.slots)) else None
+    marks = (
+        watch.unwritten if watch is not None and watch.has_shared and (block.has_loads or watch.unwritten.concerns(block.slots)) else None
+    )
     try:
         if block.gate is not None:
             if not block.gate.opens(wave):
@@ -560,6 +563,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
         together = launch.schedule.together(together, len(queue))
     launch.waves.clear()
     others_help = depends(launch)
+    history = History(launch) if watch and launch.options.watch_global else None
     stuck: dict[Wave, int] = {}  # waves that only polled, waited or looped: how much had changed by then
     past = 0  # changes of waves that are over
     counted = 0  # clusters that others took over, of those that `done` was told
@@ -573,7 +577,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                 wave = launch.schedule.wave(ready, can_begin=bool(queue) and room > 0)
             is_last_try = False
             if wave is None and queue and room > 0:
-                wave = _begun(launch, queue.begin(min(together, room)), watch=watch)
+                wave = _begun(launch, queue.begin(min(together, room)), watch=watch, history=history)
             elif wave is None:
                 is_last_try = True
                 wave = next((w for w in launch.waves if w.gave_way), None)
@@ -610,11 +614,11 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
     return True
 
 
-def _begun(launch: Launch, clusters: Sequence[int], *, watch: bool) -> Wave:
+def _begun(launch: Launch, clusters: Sequence[int], *, watch: bool, history: History | None) -> Wave:
     """A wave of these clusters, which begins now."""
     wave = Wave(launch, clusters)
-    if watch and launch.window_bytes:
-        wave.watch = Watch(wave)
+    if watch and (launch.window_bytes or history is not None):
+        wave.watch = Watch(wave, history)
     if launch.schedule is not None:
         wave.turns = Turns.of(launch.schedule, wave)
         wave.late = Late(launch.schedule, wave, delays=depends(launch))

@@ -117,7 +117,8 @@ class LaunchConfig:
 class RunOptions:
     """How a simulated card runs a launch: nothing of it is known to the kernel, and none changes a right kernel's results.
 
-    `sanitize` False leaves the watch out. `ctas` are the numbers of the CTAs to run, with those of their clusters; None: all. `limit` blocks of instructions
+    `sanitize` False leaves the watch out, `watch_global` False the watch over global memory alone. `ctas` are the numbers of the CTAs to run, with those of
+    their clusters; None: all. `limit` blocks of instructions
     may be executed until the kernel counts as endless, and `limit_seconds` seconds pass until it is ended without a finding. `workers` processes execute
     CTAs that do not depend on each other, or the Dask cluster of `client`, a `distributed.Client`. `progress` False draws no bar. `sources` are folders
     with sources that findings may show, `name` is how findings call the PTX. `schedule` is in which order things happen: None the usual one, a seed
@@ -125,6 +126,7 @@ class RunOptions:
     """
 
     sanitize: bool = True
+    watch_global: bool = True
     ctas: Iterable[int] | None = None
     limit: int = LIMIT
     limit_seconds: float | None = None
@@ -137,7 +139,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
-        for name in ("sanitize", "progress"):
+        for name in ("sanitize", "watch_global", "progress"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
         object.__setattr__(self, "limit", whole("limit", self.limit, minimum=1))
         seconds = self.limit_seconds

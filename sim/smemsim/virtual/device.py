@@ -888,7 +888,8 @@ class VirtualDevice:
         recorder = self._recorder(f, config, arguments, about.number)
         try:
             run, error = self.machine.run(
-                f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), limit=self.policy.limit or LIMIT,
+                f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), watch_global=self.policy.watch_global,
+                limit=self.policy.limit or LIMIT,
                 limit_seconds=self.policy.limit_seconds, ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
                 workers=self.policy.workers, cancel=self.policy.cancel, schedule=self.policy.schedule,
             )  # fmt: skip

@@ -252,6 +252,8 @@ def _arrived(
             lay = None if before is None else before.get(t.dst_cta or 0)
             same = None if lay is None else (lay[: t.size] == x.shared[at : at + t.size]).reshape(-1, 4).all(axis=1)
             x.watch.op_writes(op, to, _words(t.dst - cta.shared.begin, t.size), same)
+            if t.src_space == "global" and t is transfers[0]:
+                x.watch.op_reads_global(op, _units(t.src, t.size), BULK_LIMITS.unit)
             if carried is not None:
                 carried.put(_words(at, t.size) >> 2)
         if t.mbar is not None:
@@ -285,6 +287,7 @@ def _left(x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer
     if x.watch is not None:
         op = x.watch.begin(x, i, thread, "bulk")
         x.watch.op_reads(op, cta, _words(transfer.src - cta.shared.begin, transfer.size))
+        x.watch.op_writes_global(op, _units(transfer.dst, transfer.size), BULK_LIMITS.unit)
         x.watch.joins(op, thread, "bulk")
     record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
 
@@ -296,6 +299,10 @@ def _to(dst: int, size: int) -> tuple[int, int]:
 
 def _words(begin: int, size: int) -> np.ndarray:
     return np.arange(begin, begin + size, 4)
+
+
+def _units(begin: int, size: int) -> np.ndarray:
+    return np.arange(begin, begin + size, BULK_LIMITS.unit)
 
 
 def _note_size(x: Wave, i: Instruction, size: int) -> None:

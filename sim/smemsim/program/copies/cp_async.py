@@ -13,7 +13,7 @@ from smemsim.program.barriers.mbarrier import mbarrier_of
 from smemsim.program.barriers.mbarrier_operations import barriers
 from smemsim.program.late import lands
 from smemsim.program.memory.load_store import gathered, merged, own_values, scattered
-from smemsim.program.memory.spaces import Locate, Piece, locate, own, values_of
+from smemsim.program.memory.spaces import Locate, Piece, locate, note_read, own, values_of
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Immediate, Instruction, Register
 
@@ -46,7 +46,7 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
     def copy(x: Wave) -> None:
         (piece,) = to(x)
         if amount is None:
-            values = _words(x, sources[size](x), size)
+            values = _words(x, i, sources[size](x), size)
         else:
             sizes = amount(x)
             if sizes.max() > size:
@@ -62,7 +62,7 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
                 x.select(threads[part])
                 try:
                     pieces = sources[wanted](x)
-                    loaded = _words(x, pieces, size) if wanted == size else _bytes(x, pieces, wanted, size)
+                    loaded = _words(x, i, pieces, size) if wanted == size else _bytes(x, i, pieces, wanted, size)
                 finally:
                     x.select(kept)
                 for whole, some in zip(values, loaded, strict=True):
@@ -108,14 +108,17 @@ def _amount(c: Linker, operand: Any, size: int) -> Callable[[Wave], np.ndarray]:
     return lambda x: np.broadcast_to(read(x), (x.n,)).astype(np.int64)
 
 
-def _words(x: Wave, pieces: list[Piece], size: int) -> list[Any]:
+def _words(x: Wave, i: Instruction, pieces: list[Piece], size: int) -> list[Any]:
+    for piece in pieces:
+        note_read(x, i, piece, size)
     return gathered(pieces[0], _WORD, size // 4) if len(pieces) == 1 else merged(x, pieces, _WORD, size // 4)
 
 
-def _bytes(x: Wave, pieces: list[Piece], count: int, size: int) -> list[Any]:
+def _bytes(x: Wave, i: Instruction, pieces: list[Piece], count: int, size: int) -> list[Any]:
     """The first `count` bytes of each source, zeros behind them, as words."""
     out = np.zeros((x.n, size), np.uint8)
     for piece in pieces:
+        note_read(x, i, piece, count)
         part = slice(None) if piece.part is None else piece.part
         out[part, :count] = piece.memory.view(np.uint8)[piece.at[:, None] + np.arange(count)]
     return list(out.view(_WORD).T)

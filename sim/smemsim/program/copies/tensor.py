@@ -243,9 +243,21 @@ def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[R
         if op is not None:
             op.barriers[to.index] = member(x, cta, mbar.cta_rank), mbar.smem_address
             x.watch.op_writes(op, to, touched(to.shared.writers[-1], to.shared.begin))
+            if d is deliveries[0]:
+                x.watch.op_reads_global(op, *_in_global(to.shared.writers[-1]))
         places = None if hidden is None else touched(to.shared.writers[-1], to.shared.begin) + to.index * x.pitch
         by = Delivery(i, cta, to, d.smem_address, d.transaction_bytes, reached)
         credit(x, cta, mbar.cta_rank, mbar.smem_address, d.transaction_bytes, op, by, hidden=hidden, places=places)
+
+
+def _in_global(transfer: Any) -> tuple[np.ndarray, int]:
+    """Where in global memory a tensor transfer reads or writes: addresses, and how many bytes at each."""
+    chunks, valid = transfer.chunk_global, transfer.chunk_valid
+    if transfer.whole:
+        return chunks, transfer.chunk_bytes
+    unit = int(np.gcd.reduce(valid)) or 1
+    at = np.arange(0, transfer.chunk_bytes, unit)
+    return (chunks[:, None] + at)[at < valid[:, None]], unit
 
 
 def build_store(i: Instruction, c: Linker, operation: str) -> Step:
@@ -281,6 +293,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
             if x.watch is not None:
                 op = x.watch.begin(x, i, thread, kind)
                 x.watch.op_reads(op, cta, touched(transfer, shared.begin))
+                x.watch.op_writes_global(op, *_in_global(transfer))
                 x.watch.joins(op, thread, "bulk")
             record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, place["smem_address"], operation))
         x.changes += 1

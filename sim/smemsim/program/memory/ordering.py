@@ -117,7 +117,7 @@ _OTHERS = {"alias", "async.global", "tensormap", "tensormap::generic"}
 
 @implements("fence")
 def build_fence(i: Instruction, c: Linker) -> Step:
-    """`fence.proxy.async` is the one that counts; `.async.global` is for global memory, which is not watched."""
+    """`fence.proxy.async` is the one that counts; `.async.global` counts for global memory alone."""
     rest = list(i.modifiers)
     if rest[:1] == ["proxy"]:
         proxy = ".".join(m for m in rest[1:] if m in ("async", "alias", "global", "tensormap") or ("::" in m and m not in _SYNC_RESTRICT))
@@ -126,7 +126,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
             raise unmodelled(i)
         if proxy in _ASYNC:
             return lambda x: _async(x, i)
-        return _nothing
+        return _async_global(i) if proxy == "async.global" else _nothing
     if rest[:1] == ["mbarrier_init"]:
         if set(rest[1:]) != {"release", "cluster"}:
             raise InputError("fence.mbarrier_init has one form: fence.mbarrier_init.release.cluster")
@@ -159,6 +159,14 @@ def _memory(*, acquires: bool, releases: bool, scope: int) -> Step:
 def _async(x: Wave, i: Instruction) -> None:
     if x.watch is not None:
         x.watch.fence_async(x, i)
+
+
+def _async_global(i: Instruction) -> Step:
+    def fence(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.fence_global(x, i)
+
+    return fence
 
 
 def _publish(x: Wave) -> None:

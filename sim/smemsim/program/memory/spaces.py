@@ -297,15 +297,19 @@ class Values:
     """
 
     def __init__(self, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> None:
-        self._piece, self._size, self._own = piece, size, own
+        self._piece, self.size, self._own = piece, size, own
         self._before = self._raw()
 
     def _raw(self) -> np.ndarray:
-        found: np.ndarray = self._piece.memory.view(AT_ONCE[self._size]).take(self._piece.at >> self._size.bit_length() - 1)
+        if self.size > 16:
+            words = self._piece.memory.view(AT_ONCE[16])
+            wide: np.ndarray = words[(self._piece.at >> 4)[:, None] + np.arange(self.size // 16)].reshape(-1)
+            return wide
+        found: np.ndarray = self._piece.memory.view(AT_ONCE[self.size]).take(self._piece.at >> self.size.bit_length() - 1)
         return found
 
     def _words(self, raw: np.ndarray) -> np.ndarray:
-        return raw.view(AT_ONCE[min(self._size, 4)])
+        return raw.view(AT_ONCE[min(self.size, 4)])
 
     @functools.cached_property
     def lay_there(self) -> np.ndarray:
@@ -320,6 +324,17 @@ class Values:
         found: np.ndarray = np.ones(len(now), bool) if self._own is None else self._words(np.ascontiguousarray(self._own())) == now
         return found
 
+    def bytes_of(self, n: np.ndarray, begin: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of `count` bytes from byte `begin` on of what the n-th threads write: has the write changed them, and do theirs stay?"""
+
+        def some(raw: np.ndarray) -> np.ndarray:
+            found: np.ndarray = raw.view(np.uint8).reshape(-1, self.size)[n[:, None], begin[:, None] + np.arange(count)]
+            return found
+
+        now = some(self._raw())
+        own_ = now if self._own is None else some(np.ascontiguousarray(self._own()))
+        return (some(self._before) != now).any(axis=1), (own_ == now).all(axis=1)
+
     def of(self, which: np.ndarray) -> Values:
         """The values of some of the words."""
         some = copy.copy(self)
@@ -329,7 +344,9 @@ class Values:
 
 def values_of(x: Wave, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> Values | None:
     """Called before a store: what the watch wants to know of it."""
-    return Values(piece, size, own) if x.watch is not None and piece.space == "shared" and size in AT_ONCE else None
+    if x.watch is None or (piece.space != "shared" and (piece.space != "global" or x.watch.globals is None)):
+        return None
+    return Values(piece, size, own) if size in AT_ONCE or (size == 32 and piece.space == "global") else None
 
 
 def note_write(
@@ -351,6 +368,11 @@ def note_write(
     if x.watch is None:
         return
     x.watch.unwritten.writes(piece, size)
+    if piece.space == "global" and x.watch.globals is not None:
+        if changed:
+            for_part(x, piece, lambda: x.watch.globals.write(i, piece, size, written))
+        else:
+            for_part(x, piece, lambda: x.watch.globals.read(i, piece, size))
     if piece.space != "shared":
         return
     if strong:
@@ -377,7 +399,10 @@ def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool 
     """Threads have read: the watch knows."""
     if x.watch is None:
         return
-    if piece.space == "shared":
+    if piece.space == "global":
+        if x.watch.globals is not None:
+            for_part(x, piece, lambda: x.watch.globals.read(i, piece, size))
+    elif piece.space == "shared":
         if strong:
             for_part(x, piece, lambda: x.watch.strong_read(x, i, piece.at, size, scope))
         else:

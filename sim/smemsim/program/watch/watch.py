@@ -16,6 +16,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     lifetimes            lifetimes.py         CTAs of a cluster that begin and end
     unwritten            doubts.py            values that may be wrong, up to where they are used
     telling              telling.py           findings, and the names in them
+    globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import numpy as np
 from smemsim.program.watch.clocks import CTA, GPU, NOBODY, OPERATIONS, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
+from smemsim.program.watch.global_memory import GlobalShadow, History
 from smemsim.program.watch.lanes import Lanes
 from smemsim.program.watch.lifetimes import Lifetimes
 from smemsim.program.watch.registers import RegistersInFlight
@@ -53,7 +55,7 @@ MATRIX = ("wgmma", "tcgen05")
 class Watch:
     """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it names others."""
 
-    def __init__(self, x: Wave) -> None:
+    def __init__(self, x: Wave, history: History | None = None) -> None:
         self.x = x
         warps = x.total // WARP
         is_relaxed = any(i.op in ("bar", "barrier") and {"cluster", "arrive", "relaxed"} <= {*i.modifiers} for i in x.program.inlined.body)
@@ -75,7 +77,11 @@ class Watch:
         self.tensor = TensorShadow(x, self.order, self.operations, self.telling, self.unwritten)
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
+        self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history)
         self.operations.holders += [self.order, self.groups, self.shared, self.tensor, self.registers]
+        if self.globals is not None:
+            self.operations.holders.append(self.globals)
+        self.has_shared = x.launch.window_bytes > 0
         self._is_elsewhere = x.launch.judge is not None and not x.program.uses.isdisjoint(MATRIX)
 
     # ---- the end
@@ -211,6 +217,16 @@ class Watch:
         if self.unwritten.shared is not None:
             self.unwritten.shared.clear(at * WORD, WORD)
 
+    def op_reads_global(self, op: Operation, addresses: np.ndarray, size: int) -> None:
+        """An operation reads `size` bytes of global memory at each of these addresses, through the asynchronous proxy."""
+        if self.globals is not None:
+            self.globals.op_reads(op, addresses, size)
+
+    def op_writes_global(self, op: Operation, addresses: np.ndarray, size: int) -> None:
+        """An operation writes so."""
+        if self.globals is not None:
+            self.globals.op_writes(op, addresses, size)
+
     def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values) -> None:
         """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
         copies = self.groups.copies
@@ -281,6 +297,9 @@ class Watch:
         for warp, over in self.groups.wait(self._running(x), group, left, only_read=only_read):
             if group == "wgmma":
                 self.registers.free(warp, over)
+            elif self.globals is not None and group == "bulk" and not only_read:
+                for operation in over:
+                    self.globals.waited(operation)
 
     def waited(self, threads: np.ndarray, barrier: Any, i: Instruction) -> None:
         """Threads have found a phase of an mbarrier over (the Mbarrier object): what it brought is what they expect to read."""
@@ -380,6 +399,11 @@ class Watch:
     def fence_async(self, x: Wave, i: Instruction) -> None:
         """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""
         self.order.fence_proxy(self._running(x))
+
+    def fence_global(self, x: Wave, i: Instruction) -> None:
+        """fence.proxy.async.global: what the running threads have seen of global memory is visible to asynchronous operations ordered behind it."""
+        if self.globals is not None:
+            self.globals.fence_global(i, self._running(x))
 
     def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> None:
         """A memory fence of the running threads, with which their relaxed accesses order."""

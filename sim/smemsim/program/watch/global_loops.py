@@ -1,0 +1,260 @@
+"""The shadow of global memory compiled: accesses are noted, and those that nothing orders behind what lies there are listed. Importing this module
+imports numba.
+
+What is kept of an access is one number, its epoch: the warp, counted through the launch from 1 on, its clock, and the instruction. A cell has the epoch of
+its last writer, of its last reader, and of one more reader, of another CTA where there is one. With more readers than that a race may go unseen; none is
+made up.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from smemsim.layout.loops import compiled
+
+__all__ = ["CLOCK", "INDEX", "READER", "WHEN", "WHO", "WRITER", "Cells", "Known", "read", "unfenced", "write"]
+
+
+WHO, WHEN = 37, 15  # where the fields of an epoch begin
+CLOCK, INDEX = (1 << WHO - WHEN) - 1, (1 << WHEN) - 1
+WRITER, READER = 0, 1  # what the other access of a suspect is
+CLUSTER, GPU = 2, 3  # scopes of strong accesses, 0 for weak ones
+
+
+class Cells(NamedTuple):
+    """The epochs of an array's cells, of `1 << shift` bytes each, and of lines of `1 << line` bytes, which are kept in place of their cells as long as only
+    whole ones are accessed, each by one warp; `split` marks the others. Nothing is held of what no access needs."""
+
+    shift: int
+    line: int
+    split: np.ndarray
+    writers: np.ndarray
+    readers: np.ndarray
+    others: np.ndarray
+    line_writers: np.ndarray
+    line_readers: np.ndarray
+    line_others: np.ndarray
+
+
+class Known(NamedTuple):
+    """What the warps of a wave know, the first of which has number `first` in the launch: their clocks, and up to which clock of each other they have
+    seen; of instructions their scope, and whether they are asynchronous: then the clock of an epoch is a place in `waited`, the clock of the issuing warp
+    behind its wait."""
+
+    first: int
+    clock: np.ndarray
+    seen: np.ndarray
+    scope: np.ndarray
+    asynchronous: np.ndarray
+    waited: np.ndarray
+    per_cta: int
+    per_cluster: int
+
+
+@compiled
+def _is_ordered(epoch, warp, known):  # type: ignore[no-untyped-def]
+    """Has a warp of the wave seen an access? Of other waves nothing is known here."""
+    who = (epoch >> WHO) - 1 - known.first
+    when = (epoch >> WHEN) & CLOCK
+    if known.asynchronous[epoch & INDEX]:
+        when = known.waited[when]
+    elif who == warp:
+        return True
+    if who < 0 or who >= len(known.clock):
+        return False
+    return known.seen[warp, who] >= when
+
+
+@compiled
+def _is_strong(epoch, warp, scope, known):  # type: ignore[no-untyped-def]
+    """Are two accesses morally strong (PTX ISA 8.7.1): does the scope of each include the other's thread?"""
+    scope = min(scope, known.scope[epoch & INDEX])
+    if scope == 0 or scope >= GPU:
+        return scope != 0
+    own, who = known.first + warp, (epoch >> WHO) - 1
+    size = known.per_cluster if scope == CLUSTER else known.per_cta
+    return own // size == who // size
+
+
+@compiled
+def _split(line, cells):  # type: ignore[no-untyped-def]
+    """Keep the cells of a line from now on."""
+    cells.split[line] = True
+    shift = cells.line - cells.shift
+    first, behind = line << shift, (line + 1) << shift
+    if len(cells.line_writers) and cells.line_writers[line]:
+        cells.writers[first : min(behind, len(cells.writers))] = cells.line_writers[line]
+    if len(cells.line_readers) and cells.line_readers[line]:
+        cells.readers[first : min(behind, len(cells.readers))] = cells.line_readers[line]
+        if cells.line_others[line]:
+            cells.others[first : min(behind, len(cells.others))] = cells.line_others[line]
+
+
+@compiled
+def _is_line(at, n, count, size, threads):  # type: ignore[no-untyped-def]
+    """Do `count` threads of one warp, from place n on, access neighbouring places?"""
+    if count == 0 or n + count > len(at) or threads[n + count - 1] >> 5 != threads[n] >> 5:
+        return False
+    k = 1
+    while k < count and at[n + k] == at[n] + k * size:
+        k += 1
+    return k == count
+
+
+@compiled
+def _note(suspects, found, n, cell, epoch, role):  # type: ignore[no-untyped-def]
+    """One suspect more, where there is room."""
+    if found < len(suspects):
+        suspects[found, 0], suspects[found, 1], suspects[found, 2], suspects[found, 3] = n, cell, epoch, role
+        return found + 1
+    return found
+
+
+@compiled
+def _second_reader(reader, other, own, per_cta):  # type: ignore[no-untyped-def]
+    """The other reader to keep, of the two that were kept, beside one that reads now: one of another CTA rather than of the own."""
+    mine = ((own >> WHO) - 1) // per_cta
+    is_mine = ((reader >> WHO) - 1) // per_cta == mine
+    return reader if other == 0 or not is_mine or ((other >> WHO) - 1) // per_cta == mine else other
+
+
+@compiled
+def _note_reader(cell, own, per_cta, readers, others):  # type: ignore[no-untyped-def]
+    """A warp reads a cell."""
+    reader = readers[cell]
+    if reader != own:
+        if reader != 0 and reader >> WHO != own >> WHO:
+            others[cell] = _second_reader(reader, others[cell], own, per_cta)
+        readers[cell] = own
+
+
+@compiled
+def _may_go(epoch, warp, scope, known):  # type: ignore[no-untyped-def]
+    """Is an access no race with what a warp does now?"""
+    return epoch == 0 or _is_ordered(epoch, warp, known) or _is_strong(epoch, warp, scope, known)
+
+
+@compiled
+def _overwrites(cell, n, warp, scope, table, known, suspects, found):  # type: ignore[no-untyped-def]
+    """A warp overwrites what the reader of a table may still read; one that it has seen is forgotten."""
+    reader = table[cell]
+    if reader != 0:
+        if _is_ordered(reader, warp, known):
+            table[cell] = 0
+        elif not _is_strong(reader, warp, scope, known):
+            return _note(suspects, found, n, cell, reader, READER)
+    return found
+
+
+@compiled
+def _is_free(line, warp, own, scope, is_read, cells, known):  # type: ignore[no-untyped-def]
+    """May a warp overwrite a line, all of whose readers it has seen?"""
+    writer = cells.line_writers[line]
+    if writer != own and not _may_go(writer, warp, scope, known):
+        return False
+    if is_read:
+        for reader in (cells.line_readers[line], cells.line_others[line]):
+            if reader != 0 and not _is_ordered(reader, warp, known):
+                return False
+    return True
+
+
+@compiled
+def read(at, size, threads, index, known, cells, suspects):  # type: ignore[no-untyped-def]
+    """Threads read `size` bytes each, at the byte offsets `at`; returns how many `suspects` there are: (thread's place, cell, epoch, role)."""
+    found, scope, first_warp, per_cta = 0, known.scope[index], known.first, known.per_cta
+    clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
+    count, per_line = size >> shift, (1 << line_shift) // size
+    is_written, mask = len(cells.line_writers) > 0, (1 << line_shift) - 1
+    writers, readers, others = cells.writers, cells.readers, cells.others
+    line_writers, line_readers, line_others = cells.line_writers, cells.line_readers, cells.line_others
+    previous, own, free = -1, np.int64(0), np.int64(0)  # `free`: an epoch that the warp has seen
+    n = 0
+    while n < len(at):
+        place, warp = at[n], threads[n] >> 5
+        if warp != previous:
+            previous, free = warp, np.int64(0)
+            own = (first_warp + warp + 1) << WHO | min(clock[warp], CLOCK) << WHEN | index
+        line = place >> line_shift
+        if not split[line]:
+            if place & mask == 0 and _is_line(at, n, per_line, size, threads):
+                if is_written and not _may_go(line_writers[line], warp, scope, known):
+                    found = _note(suspects, found, n, place >> shift, line_writers[line], WRITER)
+                _note_reader(line, own, per_cta, line_readers, line_others)
+                n += per_line
+                continue
+            _split(line, cells)
+        for cell in range(place >> shift, (place >> shift) + count):
+            if is_written and writers[cell] != free:
+                if _may_go(writers[cell], warp, scope, known):
+                    free = writers[cell]
+                else:
+                    found = _note(suspects, found, n, cell, writers[cell], WRITER)
+            reader = readers[cell]
+            if reader != 0 and reader >> WHO != own >> WHO:
+                others[cell] = _second_reader(reader, others[cell], own, per_cta)
+            if reader != own:
+                readers[cell] = own
+        n += 1
+    return found
+
+
+@compiled
+def write(at, size, threads, index, when, known, cells, suspects):  # type: ignore[no-untyped-def]
+    """Threads write so. `when` is what stands for the clock of an asynchronous write, -1 for others."""
+    found, scope, first_warp = 0, known.scope[index], known.first
+    known_clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
+    count, per_line = size >> shift, (1 << line_shift) // size
+    is_read, mask = len(cells.line_readers) > 0, (1 << line_shift) - 1
+    writers, readers, others = cells.writers, cells.readers, cells.others
+    previous, own, free = -1, np.int64(0), np.int64(0)
+    n = 0
+    while n < len(at):
+        place, warp = at[n], threads[n] >> 5
+        if warp != previous:
+            previous, free = warp, np.int64(0)
+            clock = min(known_clock[warp], CLOCK) if when < 0 else when
+            own = (first_warp + warp + 1) << WHO | clock << WHEN | index
+        line = place >> line_shift
+        if not split[line]:
+            if place & mask == 0 and _is_line(at, n, per_line, size, threads) and _is_free(line, warp, own, scope, is_read, cells, known):
+                cells.line_writers[line] = own
+                if is_read and cells.line_readers[line]:
+                    cells.line_readers[line] = cells.line_others[line] = 0
+                n += per_line
+                continue
+            _split(line, cells)
+        for cell in range(place >> shift, (place >> shift) + count):
+            writer = writers[cell]
+            if writer not in (own, free):
+                if _may_go(writer, warp, scope, known):
+                    free = writer
+                else:
+                    found = _note(suspects, found, n, cell, writer, WRITER)
+            writers[cell] = own
+            if is_read and (readers[cell] != 0 or others[cell] != 0):
+                found = _overwrites(cell, n, warp, scope, readers, known, suspects, found)
+                found = _overwrites(cell, n, warp, scope, others, known, suspects, found)
+        n += 1
+    return found
+
+
+@compiled
+def unfenced(at, size, warp, fenced, known, cells, suspects):  # type: ignore[no-untyped-def]
+    """A warp's asynchronous operation reads cells: lists those that threads have written and that no proxy fence lies behind, as this wave knows it."""
+    found = 0
+    for n in range(len(at)):
+        first, is_split = at[n] >> cells.shift, cells.split[at[n] >> cells.line]
+        for cell in range(first, first + (size >> cells.shift)):
+            writer = cells.writers[cell] if is_split else cells.line_writers[at[n] >> cells.line]
+            if writer == 0 or known.asynchronous[writer & INDEX]:
+                continue
+            who = (writer >> WHO) - 1 - known.first
+            if 0 <= who < len(known.clock) and fenced[warp, who] >= (writer >> WHEN) & CLOCK:
+                continue
+            if found < len(suspects):
+                suspects[found, 0], suspects[found, 1], suspects[found, 2], suspects[found, 3] = n, cell, writer, WRITER
+                found += 1
+    return found

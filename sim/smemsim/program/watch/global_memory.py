@@ -1,0 +1,462 @@
+"""Global memory (PTX ISA 8: data races; morally strong operations, scopes; causality order): of each piece of each array the last writer and readers,
+and what is wrong with the next access.
+
+CTAs that run one after the other here run together on a card, or in another order: what a launch's waves did is kept until the launch ends
+(`History`), and a later wave knows of it only what it has acquired at an address in global memory (`Order.foreign`).
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.program.watch import global_loops as loops
+from smemsim.program.watch.clocks import Operation, Operations, Order
+from smemsim.program.watch.telling import Telling
+from smemsim.program.wave import WARP
+from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
+
+if TYPE_CHECKING:
+    from smemsim.machine.region import Region
+    from smemsim.program.launch import Launch
+    from smemsim.program.memory.spaces import Piece, Values
+    from smemsim.program.wave import Wave
+
+__all__ = ["GlobalShadow", "History"]
+
+
+WIDEST = 16  # bytes of a cell at most
+LINE = 7  # of a line, 1 << LINE bytes
+MOST_BYTES = 1 << 32  # of an array that is watched
+MOST_WARPS = (1 << 63 - loops.WHO) - 2  # of a launch
+SUSPECTS = 1 << 14  # of one instruction, that are looked at
+NEVER = np.iinfo(np.int32).max  # the clock behind a wait that has not come
+SCOPES = {"cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
+SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
+NOTHING = np.zeros(0, np.int64)
+BECAUSE = "PTX ISA 8 (memory consistency model)"
+
+
+def _scope(i: Instruction) -> int:
+    """How far a strong access reaches, 0 for a weak one. Volatile ones are relaxed in all the system (PTX ISA 8.4)."""
+    words = set(i.modifiers)
+    if words & {"volatile", "mmio"}:
+        return SCOPES["sys"]
+    if i.op == "cp":  # reductions are relaxed, each element for itself (PTX ISA 9.7.9.25)
+        return SCOPES["gpu"] if i.modifiers[0] == "reduce" else 0
+    if i.op in ("atom", "red") or words.intersection(SEMANTICS):
+        return next((SCOPES[m] for m in i.modifiers if m in SCOPES), SCOPES["gpu"])
+    return 0
+
+
+class _Array:
+    """What is kept of one array: its cells, as small as the smallest access, and lines of them."""
+
+    def __init__(self, region: Region, size: int) -> None:
+        self.region = region
+        shift = min(size, WIDEST).bit_length() - 1
+        line = min(shift + WARP.bit_length() - 1, LINE)
+        split = np.zeros((region.words.nbytes >> line) + 1, bool)
+        self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 6)
+
+    def fit(self, size: int) -> None:
+        """Make the cells no larger than an access of `size` bytes."""
+        shift = min(size & -size, WIDEST).bit_length() - 1
+        if shift < self.cells.shift:
+            times = 1 << self.cells.shift - shift
+            writers, readers, others = (np.repeat(table, times) for table in (self.cells.writers, self.cells.readers, self.cells.others))
+            self.cells = self.cells._replace(shift=shift, writers=writers, readers=readers, others=others)
+
+    def for_reads(self) -> None:
+        """Make room for readers."""
+        if not len(self.cells.readers):
+            fine, lines = self._sizes
+            self.cells = self.cells._replace(
+                readers=np.zeros(fine, np.int64), others=np.zeros(fine, np.int64), line_readers=np.zeros(lines, np.int64),
+                line_others=np.zeros(lines, np.int64),
+            )  # fmt: skip
+
+    def for_writes(self) -> None:
+        """Make room for writers."""
+        if not len(self.cells.writers):
+            fine, lines = self._sizes
+            self.cells = self.cells._replace(writers=np.zeros(fine, np.int64), line_writers=np.zeros(lines, np.int64))
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return len(self.cells.split) << self.cells.line - self.cells.shift, len(self.cells.split)
+
+
+class History:
+    """What the waves of a launch have done to global memory."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.warps = 0  # that have a number
+        self.told: set[tuple[str, int, int]] = set()
+        self.suspects = np.empty((SUSPECTS, 4), np.int64)
+        self.instructions: list[Instruction] = []
+        self.scope, self.asynchronous = np.zeros(64, np.int64), np.zeros(64, bool)
+        self.waited = np.zeros(256, np.int32)
+        self.writes = 0  # asynchronous ones
+        self._index: dict[int, int] = {}
+        self._arrays: dict[int, _Array | None] = {}
+        self.waves: list[tuple[int, int]] = []  # the first warp of each wave, and the number of its `Order`
+        self._ctas: list[tuple[int, list[int]]] = []  # by wave: warps of a CTA, the CTAs by their number in the grid
+
+    def enters(self, x: Wave, number: int) -> int:
+        """A wave begins, whose `Order` has a number; returns the number of its first warp."""
+        first = self.warps
+        self.waves.append((first, number))
+        self._ctas.append((x.stride // WARP, [cta.number for cta in x.ctas]))
+        self.warps += x.total // WARP
+        return first
+
+    def wave_of(self, warps: np.ndarray) -> np.ndarray:
+        """Which of the `waves` warps are of."""
+        found: np.ndarray = np.searchsorted(np.array([first for first, _ in self.waves]), warps, "right") - 1
+        return found
+
+    def place_of(self, warp: int) -> tuple[int, int]:
+        """(CTA, warp in it) of a warp of the launch."""
+        n = bisect.bisect_right(self.waves, warp, key=lambda wave: wave[0]) - 1
+        per_cta, ctas = self._ctas[n]
+        cta, own = divmod(warp - self.waves[n][0], per_cta)
+        return ctas[cta], own
+
+    def array(self, memory: np.ndarray, size: int) -> _Array | None:
+        """What is kept of the array whose words these are; None where that is nothing."""
+        key = id(memory)
+        if key not in self._arrays:
+            region = next((r for r in self.launch.memory.table()[2] if r.words is memory), None)
+            is_watched = region is not None and region.words.nbytes <= MOST_BYTES
+            self._arrays[key] = _Array(region, size) if is_watched and region is not None else None
+            if region is not None and not is_watched:
+                self.launch.evidence.add(f"races in {region} are not watched: it is larger than {MOST_BYTES >> 30} GiB")
+        return self._arrays[key]
+
+    def index(self, i: Instruction) -> int:
+        """The number of an instruction."""
+        n = self._index.get(id(i))
+        if n is None:
+            n = min(len(self.instructions), loops.INDEX)
+            self._index[id(i)] = n
+            self.instructions[n:] = [i]
+            if n == len(self.scope):
+                self.scope, self.asynchronous = np.resize(self.scope, 2 * n), np.resize(self.asynchronous, 2 * n)
+            self.scope[n], self.asynchronous[n] = _scope(i), i.op == "cp"
+        return n
+
+    def issues(self) -> int:
+        """An asynchronous write begins; returns its place in `waited`."""
+        if self.writes == loops.CLOCK:
+            return 0
+        self.writes += 1
+        if self.writes == len(self.waited):
+            self.waited = np.resize(self.waited, 2 * self.writes)
+        self.waited[self.writes] = NEVER
+        return self.writes
+
+
+class GlobalShadow:
+    """What the accesses of one wave to global memory are held against, and noted."""
+
+    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, history: History) -> None:
+        self.x, self.order, self.operations, self.telling, self.history = x, order, operations, telling, history
+        self.first = history.enters(x, order.wave)
+        self.per_cta = x.stride // WARP
+        self.per_cluster = self.per_cta * x.launch.cluster_size
+        self._fences: list[tuple[Operation, np.ndarray]] = []  # fence.proxy.async.global: what its warp had seen
+        self._writes: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
+
+    def remembered(self) -> list[int]:
+        """The numbers of the operations that stand for fences."""
+        return [op.number for op, _ in self._fences]
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Does nothing: this part holds operations, which know their new numbers."""
+
+    @property
+    def _known(self) -> loops.Known:
+        h = self.history
+        return loops.Known(self.first, self.order.clock, self.order.seen, h.scope, h.asynchronous, h.waited, self.per_cta, self.per_cluster)
+
+    def _array(self, memory: np.ndarray, size: int) -> _Array | None:
+        return self.history.array(memory, size) if self.history.warps <= MOST_WARPS else None
+
+    # ---- accesses of threads
+
+    def read(self, i: Instruction, piece: Piece, size: int) -> None:
+        """The running threads read `size` bytes each."""
+        if i.modifiers[0] == "const" or (array := self._array(piece.memory, size)) is None:
+            return
+        array.fit(size)
+        index = self.history.index(i)
+        array.for_reads()
+        found = loops.read(piece.at, size, self.x.threads, index, self._known, array.cells, self.history.suspects)
+        if found:
+            self._look(i, array, piece.at, self.x.threads, found, "reads")
+
+    def write(self, i: Instruction, piece: Piece, size: int, values: Values | None = None) -> None:
+        """The running threads have written `size` bytes each: those who leave what lies there race with nobody, where `values` are given."""
+        if (array := self._array(piece.memory, size)) is None:
+            return
+        array.fit(size)
+        index = self.history.index(i)
+        array.for_writes()
+        if not self.history.scope[index] and self.order.carries_global and len(piece.at) <= WARP:
+            self._weakly_stored(piece)
+        found = loops.write(piece.at, size, self.x.threads, index, -1, self._known, array.cells, self.history.suspects)
+        if found:
+            self._look(i, array, piece.at, self.x.threads, found, "writes", values)
+
+    def _weakly_stored(self, piece: Piece) -> None:
+        """Plain stores end what was released at their addresses."""
+        memory = piece.memory.__array_interface__["data"][0]
+        for at in np.unique(piece.at).tolist():
+            if self.order.is_carrier(what := (piece.space, memory, at)):
+                self.order.weakly_stored(what)
+
+    # ---- asynchronous operations
+
+    def op_reads(self, op: Operation, addresses: np.ndarray, size: int) -> None:
+        """An asynchronous operation reads `size` bytes at each of these addresses, through the asynchronous proxy."""
+        for array, at in self._places(addresses, size):
+            array.fit(size)
+            index = self.history.index(op.instruction)
+            array.for_reads()
+            threads = np.full(len(at), op.warps[0] * WARP)
+            found = loops.read(at, size, threads, index, self._known, array.cells, self.history.suspects)
+            if found and self._look(op.instruction, array, at, threads, found, "reads"):
+                continue
+            if len(array.cells.writers):
+                self._are_fenced(op, array, at, size)
+
+    def op_writes(self, op: Operation, addresses: np.ndarray, size: int) -> None:
+        """An asynchronous operation writes so."""
+        when = self.history.issues()
+        self._writes[op] = when
+        for array, at in self._places(addresses, size):
+            array.fit(size)
+            index = self.history.index(op.instruction)
+            array.for_writes()
+            threads = np.full(len(at), op.warps[0] * WARP)
+            found = loops.write(at, size, threads, index, when, self._known, array.cells, self.history.suspects)
+            if found:
+                self._look(op.instruction, array, at, threads, found, "writes")
+
+    def waited(self, op: Operation) -> None:
+        """The issuing warp has waited for a write: whoever has seen what it does from now on has seen the write."""
+        when = self._writes.pop(op, None)
+        if when is not None:
+            self.history.waited[when] = self.order.clock[op.warps[0]]
+
+    def fence_global(self, i: Instruction, warps: np.ndarray) -> None:
+        """fence.proxy.async.global of warps: what they have seen of global memory is visible to the asynchronous proxy."""
+        for warp in warps.tolist():
+            op = self.operations.begin(i, warp * WARP, "fence")
+            self._fences.append((op, self.order.seen[warp].copy()))
+            self.order.knows(np.array([warp]), [op])
+
+    def _places(self, addresses: np.ndarray, size: int) -> Iterator[tuple[_Array, np.ndarray]]:
+        """The arrays in which addresses lie, with the byte offsets in each."""
+        while len(addresses):
+            region = self.x.launch.memory.holding(int(addresses[0]), int(addresses[0]) + 1)
+            if region is None:
+                return
+            inside = (addresses >= region.begin) & (addresses < region.end)
+            if (array := self._array(region.words, size)) is not None:
+                yield array, np.ascontiguousarray(addresses[inside] - region.words_begin, np.int64)
+            addresses = addresses[~inside]
+
+    def _are_fenced(self, op: Operation, array: _Array, at: np.ndarray, size: int) -> None:
+        """Does a proxy fence lie between what threads have written, and an operation of the asynchronous proxy that reads it?"""
+        warp = int(op.warps[0])
+        found = loops.unfenced(at, size, warp, self.order.fenced, self._known, array.cells, self.history.suspects)
+        if not found:
+            return
+        suspects = self.history.suspects[:found]
+        who, when = (suspects[:, 2] >> loops.WHO) - 1, suspects[:, 2] >> loops.WHEN & loops.CLOCK
+        local = who - self.first
+        inside = (local >= 0) & (local < len(self.order.clock))
+        late = inside.copy()  # of other waves nobody knows here whether they have fenced
+        for fence, seen in self._fences:
+            if self.order.done[warp, fence.number]:
+                late &= ~inside | (seen[np.where(inside, local, 0)] < when)
+        self._tell(op.instruction, array, suspects[late], np.full(int(late.sum()), warp), "reads", code="X003")
+
+    # ---- what other waves have done
+
+    def _has_heard(self, warp: int, who: np.ndarray, when: np.ndarray) -> np.ndarray:
+        """Which accesses of warps of other waves has a warp seen?"""
+        heard = np.zeros(len(who), bool)
+        wave = self.history.wave_of(who)
+        for n in np.unique(wave).tolist():
+            first, number = self.history.waves[n]
+            clocks = self.order.foreign(warp, number)
+            if clocks is not None:
+                own = wave == n
+                heard[own] = clocks[who[own] - first] >= when[own]
+        return heard
+
+    # ---- a closer look
+
+    def _look(
+        self, i: Instruction, array: _Array, at: np.ndarray, threads: np.ndarray, found: int, does: str, values: Values | None = None
+    ) -> bool:  # fmt: skip
+        """Tell what is wrong with suspicious accesses of threads at byte offsets `at`; is there anything?"""
+        suspects = self.history.suspects[:found].copy()
+        warps = threads[suspects[:, 0]] >> 5
+        late = ~self._heard_of(warps, suspects[:, 2])
+        if values is not None and late.any():
+            late &= self._changes(self.history.index(i), array, at, threads, suspects, values)
+        suspects, warps = suspects[late], warps[late]
+        if len(suspects):
+            self._tell(i, array, suspects, warps, does)
+        return bool(len(suspects))
+
+    def _heard_of(self, warps: np.ndarray, epochs: np.ndarray) -> np.ndarray:
+        """Which accesses of other waves have these warps seen?"""
+        heard = np.zeros(len(warps), bool)
+        who, when, index = (epochs >> loops.WHO) - 1, epochs >> loops.WHEN & loops.CLOCK, epochs & loops.INDEX
+        when = np.where(self.history.asynchronous[index], self.history.waited[np.minimum(when, self.history.writes)], when)
+        outside = (who < self.first) | (who >= self.first + len(self.order.clock))
+        for warp in np.unique(warps[outside]).tolist():
+            own = outside & (warps == warp)
+            heard[own] = self._has_heard(warp, who[own], when[own])
+        return heard
+
+    def _changes(
+        self, index: int, array: _Array, at: np.ndarray, threads: np.ndarray, suspects: np.ndarray, values: Values
+    ) -> np.ndarray:  # fmt: skip
+        """Which suspicious writes leave other bytes than lay there, or than another thread of the same instruction writes?"""
+        n, cells = suspects[:, 0], suspects[:, 1]
+        unit = 1 << array.cells.shift
+        within = (cells << array.cells.shift) - at[n]
+        changed = values.bytes_of(n, within, unit)[0]
+        count = values.size >> array.cells.shift
+        every = ((at >> array.cells.shift)[:, None] + np.arange(count)).reshape(-1)
+        other = (suspects[:, 2] >> loops.WHO) - 1 - self.first
+        now = (suspects[:, 2] & loops.INDEX == index) & (other >= 0)
+        now &= np.isin(cells << 24 | np.maximum(other, 0), every << 24 | np.repeat(threads >> 5, count))
+        if now.any():
+            there = np.flatnonzero(np.isin(every, cells[now]))
+            stays = values.bytes_of(there // count, there % count * unit, unit)[1]
+            changed = np.where(now, np.isin(cells, every[there[~stays]]), changed)
+        return changed
+
+    def _tell(self, i: Instruction, array: _Array, suspects: np.ndarray, warps: np.ndarray, does: str, code: str = "") -> None:
+        """A finding for each instruction with which there is a race, of its first place."""
+        kinds = (suspects[:, 2] & loops.INDEX) << 1 | suspects[:, 3]
+        for kind in np.unique(kinds).tolist():
+            rows = kinds == kind
+            other = self.history.instructions[kind >> 1]
+            key = (code, *sorted((i.line, other.line)))
+            if key in self.history.told:
+                continue
+            which = np.flatnonzero(rows)
+            which = which[self._not_formal(warps[which], suspects[which, 2])]
+            is_formal = not which.size
+            first = int((np.flatnonzero(rows) if is_formal else which)[0])
+            self.history.told.add(key)
+            self._say(i, other, array, suspects[first], int(warps[first]), does, code, is_formal=is_formal)
+
+    def _not_formal(self, warps: np.ndarray, epochs: np.ndarray) -> np.ndarray:
+        """Which accesses are unordered whatever relaxed arrivals at barriers of the cluster do?"""
+        who, when = (epochs >> loops.WHO) - 1 - self.first, epochs >> loops.WHEN & loops.CLOCK
+        inside = (who >= 0) & (who < len(self.order.clock)) & ~self.history.asynchronous[epochs & loops.INDEX]
+        test: Callable[[Order], np.ndarray] = lambda order: ~inside | (order.seen[warps, np.where(inside, who, 0)] < when)  # noqa: E731
+        wrong, formal = self.order.confirmed(np.ones(len(warps), bool), test)
+        return np.zeros(len(warps), bool) if formal else wrong
+
+    # ---- in words
+
+    def _say(
+        self, i: Instruction, other: Instruction, array: _Array, suspect: np.ndarray, warp: int, does: str, code: str, *, is_formal: bool
+    ) -> None:
+        where, epoch = self._where(i, array, int(suspect[1])), int(suspect[2])
+        who = (epoch >> loops.WHO) - 1
+        me, they = self._name(self.first + warp), self._name(who)
+        near = self.history.place_of(who)[0] == self.history.place_of(self.first + warp)[0]
+        is_read = suspect[3] == loops.READER
+        is_async = bool(self.history.asynchronous[epoch & loops.INDEX]) and not is_read
+        did = "may still read" if is_read else "writes"
+        theirs = f"which {they} {did} at line {other.line} ({other.name})"
+        operation = f"global memory, line {other.line}"
+        if code == "X003":
+            self.telling.tell(
+                "X003", i, f"{i.name} of {me} {does} {where} through the asynchronous proxy, {theirs}, without fence.proxy.async between",
+                f"put fence.proxy.async (or fence.proxy.async.global) behind line {other.line}, before what orders the two", BECAUSE, cause=operation,
+            )  # fmt: skip
+            return
+        if is_async:
+            self.telling.tell(
+                "X004" if does == "reads" else "X008", i, f"{i.name} of {me} {does} {where}, {theirs}: the operation need not be complete, or nothing "
+                "orders the two", "cp.async.bulk.commit_group and cp.async.bulk.wait_group 0 (without .read) in the thread that issues it, then "
+                f"{self._order(near)}", BECAUSE, cause=operation, formal=is_formal,
+            )  # fmt: skip
+            return
+        scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
+        why, repair = self._missing(i, other, scopes, does, near, is_read=bool(is_read))
+        message = f"{i.name} of {me} {does} {where}, {theirs}: {why}"
+        ways = ((i, scopes[0], other), (other, scopes[1], i))
+        if any(weak.op == "ld" and not scope and atom.op == "atom" and "cas" in atom.modifiers for weak, scope, atom in ways):
+            self.x.launch.find(
+                "X008", i, f"{message}; a loop of atom.cas looks at the value again, and it has held", repair, because=BECAUSE,
+                milder=Severity.NOTE, operation=operation,
+            )  # fmt: skip
+            return
+        self.telling.tell("X008", i, message, repair, BECAUSE, cause=operation, formal=is_formal)
+
+    def _missing(
+        self, i: Instruction, other: Instruction, scopes: tuple[int, int], does: str, near: bool, *, is_read: bool
+    ) -> tuple[str, str]:  # fmt: skip
+        """What is missing between two accesses, and what to write."""
+        if scopes[0] and scopes[1]:
+            narrow = i if scopes[0] <= scopes[1] else other
+            word = {1: ".cta", 2: ".cluster"}.get(int(min(scopes)), "")
+            return f"the scope {word} of line {narrow.line} does not reach the other", f".gpu instead of {word} in line {narrow.line}"
+        if scopes[0] or scopes[1]:
+            weak = other if scopes[0] else i
+            return (
+                f"line {weak.line} is neither atomic nor .relaxed, and nothing orders the two",
+                f"make line {weak.line} .relaxed.gpu or .volatile (where it polls, .acquire.gpu), or {self._order(near)}",
+            )
+        if near:
+            return "nothing orders the two", "put a barrier between them (bar.sync)"
+        both_write = does == "writes" and not is_read
+        change = "let one thread write it, or add with atom or red" if both_write else "if threads of several CTAs add to it: atom or red"
+        return "nothing orders the two", f"{change}; else {self._order(near)}"
+
+    @staticmethod
+    def _order(near: bool) -> str:
+        if near:
+            return "a barrier (bar.sync) before the other"
+        return (
+            "order them: fence.acq_rel.gpu (__threadfence) and an atomic or st.relaxed.gpu behind the first (or st.release.gpu), ld.acquire.gpu (or an "
+            "atomic and fence.acq_rel.gpu) before the second"
+        )
+
+    def _name(self, warp: int) -> str:
+        cta, own = self.history.place_of(warp)
+        return f"warp {own}" if self.x.launch.ctas == 1 else f"warp {own} of CTA {cta}"
+
+    def _where(self, i: Instruction, array: _Array, cell: int) -> str:
+        """The bytes of a cell as an element of an array."""
+        region, size = array.region, 1 << array.cells.shift
+        address = region.words_begin + (cell << array.cells.shift)
+        offset = address - region.begin
+        name = f"array {region.name}"
+        if not region.name:
+            parameter = self.x.launch.parameter_of(region.begin, region.end)
+            name = f"the array of parameter {parameter[1].name}" if parameter else f"the array at {region.begin:#x}"
+        kind = (
+            next((m for m in reversed(i.modifiers) if m[1:].isdigit() and m[0] in "busf" and int(m[1:]) >= 8), "") if i.op != "cp" else ""
+        )
+        if kind and offset % (width := int(kind[1:]) // 8) == 0:
+            return f"element {offset // width} (.{kind}) of {name} (global {address:#x})"
+        return f"bytes {offset} to {offset + size - 1} of {name} (global {address:#x})"

@@ -1,0 +1,129 @@
+"""Races in global memory (PTX ISA 8): each way to order two CTAs is silent, and found as soon as a piece of it is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from launches import found
+from smemsim import Gpu, InputError
+
+# CTA 0 writes a word and publishes it; the others wait for that, read the word and store it at a place of their own.
+PRODUCE, CONSUME = "st.global.u32 [%d20], 7;", "ld.global.u32 %r2, [%d20];"
+MESSAGE = """mov.u32 %r8, %ctaid.x; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %d22, %d1; setp.ne.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0;
+@%p2 bra END; @%p1 bra WAIT; {}
+bra END; WAIT: {}
+st.global.u32 [%d1], %r2; END:"""
+POLL = "AGAIN: {} setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN;"
+FENCE, VOLATILE = "fence.acq_rel.gpu;", "ld.volatile.global.u32 %r3, [%d21];"
+ACQUIRE, RELEASE = "ld.acquire.{}.global.u32 %r3, [%d21];", "st.release.{}.global.u32 [%d21], 1;"
+
+
+def message(publish: str, wait: str, grid: int = 3) -> dict[str, str]:
+    body = MESSAGE.format(f"{PRODUCE} {publish}", f"{POLL.format(wait[: wait.index(';') + 1])} {wait[wait.index(';') + 1 :]} {CONSUME}")
+    return found(body, *(np.zeros(n, np.uint32) for n in (1, 1, grid)), grid=grid)
+
+
+@pytest.mark.parametrize(
+    ("publish", "wait", "codes"),
+    [
+        (RELEASE.format("gpu"), ACQUIRE.format("gpu"), set()),
+        (RELEASE.format("sys"), ACQUIRE.format("gpu"), set()),
+        (f"{FENCE} st.volatile.global.u32 [%d21], 1;", f"{VOLATILE} {FENCE}", set()),
+        (f"{FENCE} atom.global.exch.b32 %r4, [%d21], 1;", f"atom.global.or.b32 %r3, [%d21], 0; {FENCE}", set()),
+        ("membar.gl; red.global.add.u32 [%d21], 1;", f"{VOLATILE} membar.gl;", set()),
+        ("atom.release.gpu.global.add.u32 %r4, [%d21], 1;", "ld.acquire.gpu.global.u32 %r3, [%d21];", set()),
+        ("st.volatile.global.u32 [%d21], 1;", VOLATILE, {"X008"}),
+        (RELEASE.format("cta"), ACQUIRE.format("cta"), {"X008"}),
+        (f"{FENCE} st.global.u32 [%d21], 1;", f"{VOLATILE} {FENCE}", {"X008"}),
+    ],
+)
+def test_a_message_between_ctas_needs_a_release_and_an_acquire_that_reach_each_other(publish, wait, codes):
+    assert set(message(publish, wait)) == codes
+
+
+def test_ctas_of_different_waves_are_ordered_by_what_they_acquire_alone():
+    """More CTAs than run together here: a card would run them at once."""
+    assert message(RELEASE.format("gpu"), ACQUIRE.format("gpu"), grid=140) == {}
+    lines = message("st.volatile.global.u32 [%d21], 1;", VOLATILE, grid=140)["X008"]
+    assert "ld.global.u32 of warp 0 of CTA 1 reads element 0 (.u32) of the array of parameter" in lines
+    assert "which warp 0 of CTA 0 writes at line" in lines
+
+
+COUNT = "ld.global.u32 %r3, [%d20]; add.u32 %r3, %r3, 1; st.global.u32 [%d20], %r3;"
+LOCK = "AGAIN: atom.{}global.cas.b32 %r4, [%d21], 0, 1; setp.ne.u32 %p3, %r4, 0; @%p3 bra AGAIN;"
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        ("red.global.add.u32 [%d20], 1;", set()),
+        (COUNT, {"X008"}),
+        (f"{LOCK.format('acquire.gpu.')} {COUNT} st.release.gpu.global.u32 [%d21], 0;", set()),
+        (f"{LOCK.format('')} {FENCE} {COUNT} {FENCE} atom.global.exch.b32 %r5, [%d21], 0;", set()),
+        (f"{LOCK.format('')} {COUNT} atom.global.exch.b32 %r5, [%d21], 0;", {"X008"}),
+        ("st.global.u32 [%d20], 5;", set()),  # all leave the same bytes
+        ("mov.u32 %r3, %ctaid.x; st.global.u32 [%d20], %r3;", {"X008"}),
+        ("mov.u32 %r3, %ctaid.x; and.b32 %r3, %r3, 3; cvt.u64.u32 %d1, %r3; add.u64 %d1, %d20, %d1; st.global.u8 [%d1], %r3;", set()),
+    ],
+)
+def test_ctas_that_write_one_word_need_an_atomic_a_lock_or_equal_bytes(body, codes):
+    grid = 4
+    text = f"setp.ne.u32 %p1, %r1, 0; @%p1 bra END; {body} END:"
+    assert set(found(text, np.zeros(1, np.uint32), np.zeros(1, np.uint32), grid=grid)) == codes
+
+
+def test_a_loop_of_cas_that_begins_with_a_plain_load_is_a_remark():
+    """The value is looked at again by the atomic: formally a race, and it has held."""
+    body = """setp.ne.u32 %p1, %r1, 0; @%p1 bra END; ld.global.u32 %r2, [%d20]; AGAIN: mov.u32 %r3, %r2; add.u32 %r4, %r3, 1;
+    atom.global.cas.b32 %r2, [%d20], %r3, %r4; setp.ne.u32 %p2, %r2, %r3; @%p2 bra AGAIN; END:"""
+    assert "looks at the value again" in found(body, np.zeros(1, np.uint32), grid=4)["X008"]
+
+
+NEIGHBOURS = (
+    "{} st.global.u32 [%d1], %r1; {} xor.b32 %r3, %r1, 32; mul.wide.u32 %d2, %r3, 4; add.u64 %d2, %d20, %d2; ld.global.u32 %r2, [%d2];"
+)
+OWN_WORD = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1;"
+
+
+@pytest.mark.parametrize(("between", "codes"), [("bar.sync 0;", set()), ("", {"X008"}), ("fence.acq_rel.gpu;", {"X008"})])
+def test_warps_of_a_cta_meet_at_its_barrier(between, codes):
+    assert set(found(NEIGHBOURS.format(OWN_WORD, between), np.zeros(64, np.uint32), block=64)) == codes
+
+
+STORED = """setp.ne.u32 %p1, %r1, 0; @%p1 bra END; mov.u32 %r3, %ctaid.x; setp.ne.u32 %p2, %r3, 0; @%p2 bra WAIT; mov.u32 %r5, sm; mov.u32 %r6, 7; st.shared.v4.u32 [%r5], {{%r6, %r6, %r6, %r6}};
+fence.proxy.async.shared::cta; cp.async.bulk.global.shared::cta.bulk_group [%d20], [%r5], 16; cp.async.bulk.commit_group; {}
+st.release.gpu.global.u32 [%d21], 1; bra END; WAIT: AGAIN: ld.acquire.gpu.global.u32 %r3, [%d21]; setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN;
+ld.global.u32 %r2, [%d20]; END:"""
+
+
+@pytest.mark.parametrize(
+    ("wait", "codes"),
+    [("cp.async.bulk.wait_group 0;", set()), ("cp.async.bulk.wait_group.read 0;", {"X004"}), ("", {"X004"})],
+)
+def test_a_bulk_store_is_read_behind_a_wait_for_its_writes(wait, codes):
+    assert set(found(STORED.format(wait), np.zeros(4, np.uint32), np.zeros(1, np.uint32), grid=2)) == codes
+
+
+LOADED = f"""{OWN_WORD} @%p9 mbarrier.init.shared.b64 [bar], 1; st.global.u32 [%d1], %r1; {{}} bar.sync 0; @!%p9 bra WAIT;
+mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128; cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @!%p3 bra WAIT;"""
+
+
+@pytest.mark.parametrize(
+    ("fence", "codes"),
+    [("fence.proxy.async;", set()), ("fence.proxy.async.global;", set()), ("", {"X003"}), ("fence.acq_rel.gpu;", {"X003"})],
+)
+def test_a_bulk_load_of_what_threads_have_stored_needs_a_proxy_fence(fence, codes):
+    assert set(found(LOADED.format(fence), np.zeros(32, np.uint32))) == codes
+
+
+def test_it_can_be_left_out():
+    ptx = """.version 8.0 .target sm_90a .address_size 64
+    .visible .entry k(.param .u64 a) { .reg .b32 %r<2>; .reg .b64 %d<2>; ld.param.u64 %d1, [a]; mov.u32 %r1, %ctaid.x; st.global.u32 [%d1], %r1; ret; }"""
+    gpu = Gpu("sm_90a")
+    args = [gpu.array(np.zeros(1, np.uint32))]
+    assert [f.code for f in gpu.launch(ptx, grid=2, args=args, progress=False).findings] == ["X008"]
+    assert gpu.launch(ptx, grid=2, args=args, progress=False, watch_global=False).findings == []
+    with pytest.raises(InputError, match="watch_global"):
+        gpu.launch(ptx, watch_global="no", args=args)
