@@ -10,6 +10,8 @@ import numpy as np
 from smemsim.errors import HardwareTrap, SmemsimError
 from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
+from smemsim.program.compiled.segments import LEAST
+from smemsim.program.compiled.tier import Segment, tier_of
 from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
 from smemsim.program.threads.control import check_registers
@@ -23,6 +25,8 @@ from smemsim.spec.traps import TIMEOUT
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block, Program
+    from smemsim.program.registry import Plain
+    from smemsim.program.watch.doubts import Unwritten
 
 __all__ = [
     "OutOfTime",
@@ -296,7 +300,7 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
     """
     blocks, key = wave.program.blocks, wave.key
     end = len(blocks)
-    turns = loops = trips = 0
+    turns = loops = trips = look = 0
     seen = since = wave.changes
     looked = polls = asked = wave.polls  # in the last turn, since the last change, since a group last gave way
     works = False  # does somebody do more than poll in this turn?
@@ -345,8 +349,10 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
             wave.late.begins(wave, blocks[at])
         _run_block(wave, blocks[at])
         wave.steps += 1
-        if wave.steps % LOOK == 0 and wave.launch.is_over:
-            raise OutOfTime
+        if wave.steps >= look:
+            look = wave.steps + LOOK
+            if wave.launch.is_over:
+                raise OutOfTime
         if wave.steps > limit:
             wave.endless = (
                 f"still runs after {limit:,} blocks of instructions, the limit of this launch: it is endless, or needs a higher limit"
@@ -460,12 +466,8 @@ def _run_block(wave: Wave, block: Block) -> None:
             wave.step = 1
         if watch is not None:
             watch.names(wave, block)
-        for step in block.steps:
-            if marks is None:
-                step(wave)
-            else:
-                marks.run(wave, block.instructions[wave.step], step)
-            wave.step += 1
+        if _run_steps(wave, block, marks):
+            return
         if block.end is None:
             wave.key[wave.sel] = at + 1
         else:
@@ -479,19 +481,50 @@ def _run_block(wave: Wave, block: Block) -> None:
         raise
 
 
+def _run_steps(wave: Wave, block: Block, marks: Unwritten | None) -> bool:
+    """Run the plain steps of a block: those that are machine code so, where no value in doubt is near. Is the block's end done too, as that of a loop is?"""
+    steps: Sequence[Any] = block.steps
+    is_doubtful = marks is not None and marks.concerns(block.slots)
+    if len(steps) >= LEAST and not is_doubtful:
+        tier = block.tier or tier_of(wave.program, block)
+        if not tier.is_done:
+            tier.pays(wave.n)
+        if tier.loop is not None:
+            tier.loop(wave)
+            return True
+        steps = tier.steps or steps
+    for step in steps:
+        if not isinstance(step, Segment):
+            _run_step(wave, block, step, marks)
+        elif is_doubtful or not step.run(wave):
+            for closure in step.steps:
+                _run_step(wave, block, closure, marks)
+            is_doubtful = marks is not None and marks.concerns(block.slots)
+    return False
+
+
+def _run_step(wave: Wave, block: Block, step: Plain, marks: Unwritten | None) -> None:
+    if marks is None:
+        step(wave)
+    else:
+        marks.run(wave, block.instructions[wave.step], step)
+    wave.step += 1
+
+
 # ---- Running a launch: its clusters in waves, several waves where CTAs wait for each other, and shards of a grid for other processes
 
 
-WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
+# Threads that are executed together, where registers do not take too much room; with the watch, whose clocks are those of every warp of every other.
+WAVE_THREADS, WATCHED_THREADS = 16384, 4096
 WAVE_BYTES = 1 << 28
 
 
-def at_once(launch: Launch) -> int:
+def at_once(launch: Launch, *, watch: bool = True) -> int:
     """Clusters of one wave."""
     threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
     own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
     room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
-    return max(1, min(WAVE_THREADS // threads, room))
+    return max(1, min((WATCHED_THREADS if watch else WAVE_THREADS) // threads, room))
 
 
 def resident(launch: Launch) -> int:
@@ -556,7 +589,7 @@ def execute(
 
 
 def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int], None]) -> bool:
-    most, together = resident(launch), at_once(launch)
+    most, together = resident(launch), at_once(launch, watch=watch and launch.window_bytes > 0)
     if takes_over(launch) and launch.config.cancel != "resident":
         together = 1  # so that there are others to take over
     if launch.schedule is not None:

@@ -379,11 +379,13 @@ class Launch:
 
     def cta(self, cluster: int, rank: int) -> tuple[int, tuple[int, int, int]]:
         """(number in the grid, ctaid) of a CTA by its cluster's number and its rank there."""
-        counts = [g // c for g, c in zip(self.grid, self.cluster, strict=True)]
-        at = (cluster % counts[0], cluster // counts[0] % counts[1], cluster // (counts[0] * counts[1]))
-        within = (rank % self.cluster[0], rank // self.cluster[0] % self.cluster[1], rank // (self.cluster[0] * self.cluster[1]))
-        x, y, z = (a * c + w for a, c, w in zip(at, self.cluster, within, strict=True))
-        return x + self.grid[0] * (y + self.grid[1] * z), (x, y, z)
+        cx, cy, cz = self.cluster
+        gx, gy, _ = self.grid
+        along, up = gx // cx, gy // cy
+        x = cluster % along * cx + rank % cx
+        y = cluster // along % up * cy + rank // cx % cy
+        z = cluster // (along * up) * cz + rank // (cx * cy)
+        return x + gx * (y + gy * z), (x, y, z)
 
     def begin(self) -> None:
         """The time of `limit_seconds` begins."""

@@ -7,6 +7,7 @@ block it is in front of, plus one of the offsets below when it does not run.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +149,10 @@ PATIENCE = 64  # rounds in which waits expired and nothing changed, before that 
 
 @dataclasses.dataclass(eq=False)
 class Cta:
-    """One CTA: its place in the grid and its memories. `index` counts within the wave, `rank` within its cluster, `first` is its first thread."""
+    """One CTA: its place in the grid and its memories. `index` counts within the wave, `rank` within its cluster, `first` is its first thread.
+
+    `make_shared` makes its window when something first asks for that: loads and stores of threads have the bytes of all windows at once.
+    """
 
     number: int  # in the grid
     index: int
@@ -156,9 +160,14 @@ class Cta:
     cluster: int  # number of the cluster within the wave
     rank: int
     first: int
-    shared: SharedMemory
+    make_shared: Callable[[int], SharedMemory]
     tensor: TensorMemory | None
     state: dict[Any, Any] = dataclasses.field(default_factory=dict)  # of the operations: named barriers, mbarriers, ...
+
+    @functools.cached_property
+    def shared(self) -> SharedMemory:
+        """Its shared window."""
+        return self.make_shared(self.index)
 
 
 @dataclasses.dataclass(eq=False)
@@ -190,8 +199,8 @@ class Wave:
         self.lane = self.tid % WARP
         self.cta_of = np.repeat(np.arange(count), self.stride)
         self._reserve(count)
-        words = self._make_memories(count)
-        self._make_ctas(clusters, words)
+        self._words = self._make_memories(count)
+        self._make_ctas(clusters)
         self.key = np.zeros(self.total, np.int32)
         self.key[self.tid >= launch.threads] = EXITED
         self.padded = bool((self.key == EXITED).any())
@@ -241,27 +250,39 @@ class Wave:
         self.tensor = np.zeros((count if has_tensor else 0, LANES, COLUMNS), np.uint32)  # tensor memory of all CTAs
         self.tensor_allocated = np.zeros((len(self.tensor), COLUMNS), bool)
         wide = self.program.wide
-        self.r = [np.zeros((self.total, 2) if n in wide else self.total, kind) for n, kind in enumerate(self.program.registers)]
+        sizes = [self.total * kind.itemsize * (1 + (n in wide)) for n, kind in enumerate(self.program.registers)]
+        ends = np.cumsum([0, *sizes])
+        room = np.zeros(int(ends[-1]), np.uint8)
+        self.register_pointers = room.ctypes.data + ends[:-1].astype(np.uint64)  # of each register, in the host's memory
+        self.r = [
+            room[begin : begin + size].view(kind).reshape((-1, 2) if n in wide else -1)
+            for n, (begin, size, kind) in enumerate(zip(ends.tolist(), sizes, self.program.registers, strict=False))
+        ]
         self.local = np.zeros((self.total, self.program.places.local_bytes), np.uint8)
         return words
 
-    def _make_ctas(self, clusters: Sequence[int], words: np.ndarray) -> None:
-        """Make the CTAs of these clusters, each with its part of shared memory (`words`) and of tensor memory."""
+    def _make_ctas(self, clusters: Sequence[int]) -> None:
+        """Make the CTAs of these clusters."""
         launch = self.launch
         self.ctas: list[Cta] = []
-        for index in range(len(clusters) * launch.cluster_size):
-            cluster, rank = divmod(index, launch.cluster_size)
-            own = words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
-            number, ctaid = launch.cta(clusters[cluster], rank)
-            tensor = None
-            if len(self.tensor):
-                tensor = TensorMemory(launch.arch, cells=self.tensor[index], allocated=self.tensor_allocated[index], owners=False)
-            owners = self.owners.part(index * self.pitch, self.pitch)
-            shared = SharedMemory(launch.arch, size=self.window, words=own, owners=owners)
-            shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
-            self.ctas.append(Cta(number, index, ctaid, cluster, rank, index * self.stride, shared, tensor))
+        for cluster, number in enumerate(clusters):
+            for rank in range(launch.cluster_size):
+                index = len(self.ctas)
+                in_grid, ctaid = launch.cta(number, rank)
+                tensor = None
+                if len(self.tensor):
+                    tensor = TensorMemory(launch.arch, cells=self.tensor[index], allocated=self.tensor_allocated[index], owners=False)
+                self.ctas.append(Cta(in_grid, index, ctaid, cluster, rank, index * self.stride, self._window_of, tensor))
         self.rank_bits = np.repeat(np.array([c.rank << RANK_SHIFT for c in self.ctas], np.int64), self.stride)
         self.cluster_first = np.repeat(np.array([c.index - c.rank for c in self.ctas]), self.stride)
+
+    def _window_of(self, index: int) -> SharedMemory:
+        """The window of a CTA, with its part of shared memory."""
+        own = self._words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
+        owners = self.owners.part(index * self.pitch, self.pitch)
+        shared = SharedMemory(self.launch.arch, size=self.window, words=own, owners=owners)
+        shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
+        return shared
 
     # ---- who runs
 

@@ -121,6 +121,7 @@ class Block:
     instructions: list[Instruction]  # of gate, steps and end in this order
     slots: int = 0
     has_loads: bool = False  # that may read shared memory
+    tier: Any = None  # how its steps run: `compiled.tier.Tier`, made when the block first does
 
 
 @dataclasses.dataclass(eq=False)
@@ -138,6 +139,7 @@ class Program:
     functions: Mapping[str, int] = dataclasses.field(default_factory=dict)  # the made-up addresses of the file's functions
     approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
     unsure: tuple[Instruction, ...] = ()  # sums into which ptxas may take a product or not, see `fused`
+    readers: dict[int, set[int]] | None = None  # of each register, by identity, once somebody has asked
 
     @functools.cached_property
     def has_scratch(self) -> bool:

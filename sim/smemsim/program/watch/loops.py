@@ -14,7 +14,7 @@ from smemsim.program.watch.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
 _LANE_BITS, _MANY, _SEVERAL = LANE_BITS, MANY, SEVERAL
 _LANES, _TIME = (1 << LANE_BITS) - 1, LANE_BITS + PART_BITS
 
-__all__ = ["Known", "Tables", "operation_reads", "operation_writes", "read", "write"]
+__all__ = ["Known", "Tables", "is_shared_by_threads", "operation_reads", "operation_writes", "read", "write"]
 
 
 class Tables(NamedTuple):
@@ -151,6 +151,19 @@ def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped
                 tables.mark[word] |= _MANY
                 done = 2
     return done
+
+
+@compiled
+def is_shared_by_threads(flat, count, threads, marks):  # type: ignore[no-untyped-def]
+    """Do several threads write one word?"""
+    for n in range(len(flat)):
+        for word in range(flat[n] >> 2, (flat[n] >> 2) + count):
+            marks[word] = threads[n]
+    for n in range(len(flat)):
+        for word in range(flat[n] >> 2, (flat[n] >> 2) + count):
+            if marks[word] != threads[n]:
+                return True
+    return False
 
 
 @compiled

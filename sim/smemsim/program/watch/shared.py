@@ -159,6 +159,20 @@ class SharedShadow:
             self._one_stays(i, at, at, warps, values)
         return bool(done)
 
+    def is_written_apart(self, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """`is_written` where no word is written by several threads; False, and nothing is noted, where one is."""
+        if self.parts.kept or size < WORD:
+            return False
+        places = np.ascontiguousarray(flat, np.int64)
+        if loops.is_shared_by_threads(places, size // WORD, self.x.threads, self._marks):
+            return False
+        return self.is_written(i, places, size, None)
+
+    @functools.cached_property
+    def _marks(self) -> np.ndarray:
+        """Room for the thread that writes each word."""
+        return np.zeros(self.words, np.int32)
+
     def write(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
         """Warps write words, or `size` bytes of them at `flat`."""
         if size < WORD:

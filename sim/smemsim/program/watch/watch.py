@@ -123,6 +123,18 @@ class Watch:
             self._doubtful(x, i, at, flat, size)
         self._elsewhere(who)
 
+    def passes_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told, and nothing has been noted."""
+        if self.lifetimes.is_needed or self.unwritten.shared is not None:
+            return False
+        return self.shared.is_read(i, flat, size, stops_at_operations=self._is_elsewhere)
+
+    def passes_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """The same of a write that no two threads make at one place."""
+        if self.lifetimes.is_needed or self.unwritten.shared is not None:
+            return False
+        return self.shared.is_written_apart(i, flat, size)
+
     def strong_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, scope: int = GPU) -> None:
         """The running threads read by relaxed, acquire or volatile loads: no race with strong stores and atomics, but with plain stores and operations in flight."""
         self._reach(x, i, flat)

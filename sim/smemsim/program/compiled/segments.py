@@ -1,0 +1,431 @@
+"""Which steps of a block become machine code together, and the text of their functions.
+
+A segment is a run of instructions that all have a compiled form. Its loads come before its stores of the same space never behind them, and no address or
+guard of an access depends on what the segment itself has loaded; so all its addresses are known before anything has happened (`memory.py`).
+A block that is one segment without accesses and jumps back to itself is a loop: each group goes round until its threads have left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from smemsim.errors import SmemsimError
+from smemsim.program.compiled.forms import form_of
+from smemsim.program.compiled.memory import Access, access_of, emit_access, emit_address
+from smemsim.program.compiled.vectors import LANES, Uncompiled, Value, Vectors, llvm_type, vector
+from smemsim.program.linking.inline import mentions
+from smemsim.ptx.module import Instruction, Label, Register
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Block, Program
+
+__all__ = ["LEAST", "MOST", "Code", "Run", "code_of", "code_of_loop", "loop_of", "pieces"]
+
+
+LEAST = 3  # instructions that are worth a call
+MOST = 768  # of one function: machine code takes milliseconds an instruction
+MOST_ACCESSES = 48
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Instructions `first` to `last` (behind it) of a block's plain steps, and the accesses among them."""
+
+    first: int
+    last: int
+    instructions: tuple[Instruction, ...]
+    accesses: tuple[Access, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """The text of a module with functions `prepare` (where there are accesses) and `run`, and the registers that they are given pointers to."""
+
+    text: str
+    slots: tuple[int, ...]
+    accesses: tuple[Access, ...]
+
+    @functools.cached_property
+    def slot_array(self) -> np.ndarray:
+        """`slots`, to index with."""
+        return np.array(self.slots, np.int64)
+
+
+# ---- what goes together
+
+
+def pieces(program: Program, block: Block) -> list[Run]:
+    """The segments of a block, in order."""
+    plain = _plain(block)
+    found: list[Run] = []
+    open_: list[Instruction] = []
+    first = 0
+    state = _State(program)
+    for at, i in enumerate([*plain, None]):
+        if i is not None and _compiles(program, i) and len(open_) < MOST and state.takes(i):
+            if not open_:
+                first = at
+            open_.append(i)
+            continue
+        if len(open_) >= LEAST:
+            found.append(Run(first, first + len(open_), tuple(open_), tuple(state.accesses)))
+        open_, state = [], _State(program)
+        if i is not None and _compiles(program, i) and state.takes(i):
+            first, open_ = at, [i]
+    return found
+
+
+def _plain(block: Block) -> list[Instruction]:
+    """The instructions of the block's plain steps."""
+    first = block.gate is not None
+    return block.instructions[first : first + len(block.steps)]
+
+
+def _is_access(i: Instruction) -> bool:
+    return i.op in ("ld", "st")
+
+
+class _State:
+    """What a growing segment has: its accesses, and the registers that depend on what it loads."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.accesses: list[Access] = []
+        self.tainted: set[int] = set()
+        self.seen: dict[str, set[str]] = {"ld": set(), "st": set()}
+
+    def takes(self, i: Instruction) -> bool:
+        """Can the segment go on with the instruction? Then it does."""
+        given = {slot for slot, gives in mentions(i) if gives}
+        asked = {slot for slot, gives in mentions(i)} - given
+        if _is_access(i):
+            try:
+                access = access_of(self.program, i, len(self.accesses))
+            except Uncompiled:
+                return False
+            if access.needed & self.tainted or len(self.accesses) >= MOST_ACCESSES:
+                return False
+            if access.space in self.seen["st" if i.op == "ld" else "ld"]:
+                return False
+            self.seen[i.op].add(access.space)
+            self.accesses.append(access)
+            if i.op == "ld":
+                self.tainted |= given
+            return True
+        if asked & self.tainted:
+            self.tainted |= given
+        elif i.guard is None:
+            self.tainted -= given
+        return True
+
+
+_CHECKED: dict[int, tuple[Instruction, bool]] = {}
+
+
+def _compiles(program: Program, i: Instruction) -> bool:
+    known = _CHECKED.get(id(i))
+    if known is not None and known[0] is i:
+        return known[1]
+    v = Vectors(program.registers, program.wide)
+    try:
+        if _is_access(i):
+            _try_access(v, access_of(program, i, 0))
+        _emit(v, i, None, lambda v, access, guard: None)
+        found = True
+    except (Uncompiled, SmemsimError):
+        found = False
+    if len(_CHECKED) > 1 << 16:
+        _CHECKED.clear()
+    _CHECKED[id(i)] = i, found
+    return found
+
+
+def _try_access(v: Vectors, access: Access) -> None:
+    """Uncompiled where the registers are none for the access."""
+    kind = llvm_type(access.kind)
+    for item in access.data:
+        if access.is_load:
+            v.write(item, access.kind, Value("poison", kind), None)
+        else:
+            v.read(item, access.kind)
+
+
+def _emit(v: Vectors, i: Instruction, access: Access | None, emit: Callable[[Vectors, Access, Value | None], None]) -> None:
+    """The text of one instruction, of an access by `emit`."""
+    guard = _guard(v, i)
+    if _is_access(i):
+        if access is not None:
+            emit(v, access, guard)
+        return
+    form = form_of(i)
+    if form is None:
+        raise Uncompiled(i.op)
+    form(v, i, guard)
+
+
+def _guard(v: Vectors, i: Instruction) -> Value | None:
+    if i.guard is None:
+        return None
+    return v.read(i.guard, "pred")
+
+
+# ---- the text of functions
+
+
+def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
+    """The functions of a segment; `masked`: for some of the threads."""
+    accesses = {id(access.instruction): access for access in piece.accesses}
+    run = Vectors(program.registers, program.wide)
+    for i in piece.instructions:
+        _emit(run, i, accesses.get(id(i)), emit_access)
+    kept = _kept(program, piece.instructions, run)
+    for slot in kept:
+        run.used.setdefault(slot, len(run.used))
+    parts, declared = [], set(run.declared)
+    slots = dict(run.used)
+    if piece.accesses:
+        prepare = Vectors(program.registers, program.wide)
+        active = Value("%active", "i1") if masked else None
+        for i in _slice(piece):
+            access = accesses.get(id(i))
+            if access is None:
+                _emit(prepare, i, None, emit_address)
+            else:
+                guard = _guard(prepare, i)
+                both = guard if active is None else active if guard is None else prepare.binary("and", guard, active)
+                emit_address(prepare, access, both)
+        for slot in prepare.used:
+            slots.setdefault(slot, len(slots))
+        declared |= prepare.declared
+        parts.append(_prepare_text(prepare, slots, piece.accesses, masked=masked))
+    parts.append(_run_text(run, slots, piece.accesses, kept, masked=masked))
+    return Code("\n".join((*sorted(declared), *parts)), tuple(slots), piece.accesses)
+
+
+def _slice(piece: Run) -> list[Instruction]:
+    """The accesses, and the instructions that their addresses and guards depend on."""
+    needed: set[int] = set()
+    kept: list[Instruction] = []
+    for i in reversed(piece.instructions):
+        if _is_access(i):
+            needed |= next(access.needed for access in piece.accesses if access.instruction is i)
+            kept.append(i)
+            continue
+        given = {slot for slot, gives in mentions(i) if gives}
+        if given & needed:
+            if i.guard is None:
+                needed -= given
+            needed |= {slot for slot, gives in mentions(i) if not gives}
+            kept.append(i)
+    return kept[::-1]
+
+
+_HEAD = "ptr %regs, ptr %mask, i64 %first, i64 %last, ptr %places, ptr %shapes, i64 %total, ptr %memory"
+
+
+def _registers_text(slots: dict[int, int]) -> Iterator[str]:
+    for n in slots.values():
+        yield f"  %rp{n} = getelementptr ptr, ptr %regs, i64 {n}"
+        yield f"  %r{n} = load ptr, ptr %rp{n}, align 8"
+
+
+def _pointers(v: Vectors, slots: dict[int, int]) -> Iterator[str]:
+    """Pointers to the group's part of each register; the numbers in the text are those of `v.used`."""
+    for slot, own in v.used.items():
+        kind = v.stored_type(slot)
+        yield f"  %at{own} = getelementptr {'i8' if kind == 'i1' else kind}, ptr %r{slots[slot]}, i64 %t"
+
+
+def _active_text(masked: bool) -> Iterator[str]:
+    """The group's threads that run; a group without any is passed over."""
+    yield "  %group = lshr i64 %t, 4"
+    if masked:
+        yield "  %mp = getelementptr i8, ptr %mask, i64 %t"
+        yield f"  %mv = load {vector('i8')}, ptr %mp, align 1"
+        yield f"  %active = icmp ne {vector('i8')} %mv, zeroinitializer"
+        yield f"  %mi = bitcast <{LANES} x i1> %active to i{LANES}"
+        yield f"  %none = icmp eq i{LANES} %mi, 0"
+        yield "  br i1 %none, label %skip, label %work"
+    else:
+        yield "  br label %work"
+    yield "work:"
+
+
+def _rows_text(accesses: Sequence[Access]) -> Iterator[str]:
+    yield "  %groups = lshr i64 %total, 4"
+    for access in accesses:
+        yield f"  %row{access.number} = mul i64 %total, {access.number}"
+        yield f"  %srow{access.number} = mul i64 %groups, {access.number}"
+
+
+def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access], *, masked: bool) -> str:
+    """`prepare`: 0, or a bit for each access (modulo 64) with an address outside."""
+    count = len(accesses)
+    lines = [f"define i64 @prepare({_HEAD}) {{", "entry:", *_registers_text(slots), *_rows_text(accesses), *_memory_text(accesses), "  br label %loop", "loop:"]
+    lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", "  %bad0 = phi i64 [ 0, %entry ], [ %bad.next, %skip ]"]
+    lines += [*_active_text(masked), *_pointers(v, slots)]
+    if any(access.space == "shared" for access in accesses):
+        lines += _window_text()
+    lines += v.lines
+    lines += ["  br label %skip", "skip:"]
+    arms = "[ %bad0, %loop ], " if masked else ""
+    lines += [f"  %bad.next = phi i64 {arms}[ %bad{count}, %work ]", f"  %t.next = add i64 %t, {LANES}", "  %more = icmp slt i64 %t.next, %last"]
+    lines += ["  br i1 %more, label %loop, label %done", "done:", "  ret i64 %bad.next", "}"]
+    return "\n".join(lines)
+
+
+def _memory_text(accesses: Sequence[Access]) -> Iterator[str]:
+    """The table `memory`: 3 numbers for each access of global memory, then where threads' CTAs are, the windows' table, and the room of windows by size."""
+    yield "  %nowhere.p = getelementptr i64, ptr %memory, i64 0"
+    yield "  %nowhere = load i64, ptr %nowhere.p, align 8"
+    yield "  %cta.p = getelementptr i64, ptr %memory, i64 1"
+    yield "  %cta.of = load ptr, ptr %cta.p, align 8"
+    yield "  %windows.p = getelementptr i64, ptr %memory, i64 2"
+    yield "  %windows = load ptr, ptr %windows.p, align 8"
+    yield "  %window.p = getelementptr i64, ptr %memory, i64 3"
+    yield "  %window = load i64, ptr %window.p, align 8"
+    for size in sorted({access.size for access in accesses if access.space == "shared"}):
+        yield f"  %room{size} = sub i64 %window, {size}"
+    for access in accesses:
+        if access.space == "global":
+            for k in range(3):
+                yield f"  %gp{access.number}.{k} = getelementptr i64, ptr %memory, i64 {4 + 3 * access.number + k}"
+                yield f"  %g{access.number}.{k} = load i64, ptr %gp{access.number}.{k}, align 8"
+
+
+def _window_text() -> list[str]:
+    """The begin of the window of the group's CTA as an address, and in the host's memory."""
+    return [
+        "  %ctap = getelementptr i64, ptr %cta.of, i64 %t",
+        "  %cta = load i64, ptr %ctap, align 8",
+        "  %cta2 = shl i64 %cta, 1",
+        "  %wp = getelementptr i64, ptr %windows, i64 %cta2",
+        "  %window.begin = load i64, ptr %wp, align 8",
+        "  %wq = getelementptr i64, ptr %wp, i64 1",
+        "  %window.host = load i64, ptr %wq, align 8",
+    ]
+
+
+def _run_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access], kept: Sequence[int], *, masked: bool) -> str:
+    """`run`: the instructions, for groups from %first to %last."""
+    stores = _stores_text(v, kept, masked=masked)
+    lines = [f"define void @run({_HEAD}) {{", "entry:", *_registers_text(slots), *_rows_text(accesses), "  br label %loop", "loop:"]
+    lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_pointers(v, slots)]
+    lines += [*v.lines, *stores, "  br label %skip", "skip:", f"  %t.next = add i64 %t, {LANES}", "  %more = icmp slt i64 %t.next, %last"]
+    lines += ["  br i1 %more, label %loop, label %done", "done:", "  ret void", "}"]
+    return "\n".join(lines)
+
+
+def _kept(program: Program, instructions: Sequence[Instruction], v: Vectors) -> list[int]:
+    """The registers whose new values somebody may read later: another instruction, or these when they run again."""
+    own = {id(i) for i in instructions}
+    asked = _readers(program)
+    return [slot for slot in v.written if slot in v.exposed or not asked.get(slot, _NOBODY) <= own]
+
+
+_NOBODY: frozenset[int] = frozenset()
+
+
+def _readers(program: Program) -> dict[int, set[int]]:
+    """For each register the instructions (by identity) that may read it: wgmma reads D too, so of what is not compiled every register counts."""
+    if program.readers is None:
+        readers: dict[int, set[int]] = {}
+        for i in program.inlined.body:
+            is_plain = _is_access(i) or form_of(i) is not None
+            for slot, gives in mentions(i):
+                if not (gives and is_plain):
+                    readers.setdefault(slot, set()).add(id(i))
+        program.readers = readers
+    return program.readers
+
+
+def _stores_text(v: Vectors, kept: Sequence[int], *, masked: bool) -> list[str]:
+    """The registers that are kept, each stored once."""
+    before = len(v.lines)
+    for slot in kept:
+        value = v.final(slot)
+        if masked:
+            old = v.emit(value.type, f"load {vector(value.type)}, ptr %at{v.used[slot]}, align 1")
+            value = v.emit(value.type, f"select {vector('i1')} %active, {vector(value.type)} {value.name}, {vector(value.type)} {old.name}")
+        v.lines.append(f"  store {vector(value.type)} {value.name}, ptr %at{v.used[slot]}, align 1")
+    lines = v.lines[before:]
+    del v.lines[before:]
+    return lines
+
+
+# ---- loops
+
+
+def loop_of(program: Program, block: Block) -> tuple[Instruction, ...] | None:
+    """The instructions of a block that jumps back to itself, its guarded `bra` last; None where it is none, or where some have no compiled form."""
+    plain = _plain(block)
+    last = block.instructions[-1] if block.instructions else None
+    if block.gate is not None or block.end is None or last is None or last.op != "bra" or last.guard is None or not plain:
+        return None
+    target = last.operands[0]
+    if not isinstance(target, Label) or program.inlined.body[program.inlined.labels[target.name]] is not block.instructions[0]:
+        return None
+    if len(plain) > MOST or any(_is_access(i) or not _compiles(program, i) for i in plain):
+        return None
+    return (*plain, last)
+
+
+def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
+    """`run` of a loop: each group goes round until none of its threads goes on, or for %most trips; the mask is left with those that would go on.
+
+    It returns the most trips of any group.
+    """
+    bra = instructions[-1]
+    outside = Vectors(program.registers, program.wide)
+    trial = Vectors(program.registers, program.wide)
+    for i in instructions[:-1]:
+        _emit(trial, i, None, emit_access)
+    stored = _kept(program, instructions, trial)
+    trial.read(cast(Register, bra.guard), "pred")
+    # What is read before it is written, or kept, is loaded in front of the loop.
+    slots = {slot: outside.slot(slot) for slot in sorted({*trial.exposed, *stored})}
+    inside = Vectors(program.registers, program.wide)
+    inside._names = outside._names
+    inside.used = outside.used
+    phis = {slot: Value(f"%phi{outside.used[slot]}", value.type) for slot, value in slots.items()}
+    inside.current = dict(phis)
+    for i in instructions[:-1]:
+        _emit(inside, i, None, emit_access)
+    p = inside.read(cast(Register, bra.guard), "pred")
+    carried = {slot: inside.as_type(inside.canonical(inside.current[slot]), phis[slot].type) for slot in stored}
+    active = Value("%active.now", "i1")
+    kept = {slot: inside.select(active, value, phis[slot]) for slot, value in carried.items()}
+    goes_on = inside.binary("and", p, active)
+    numbers = {slot: n for n, slot in enumerate(outside.used)}
+    lines = [
+        "define i64 @run(ptr %regs, ptr %mask, i64 %first, i64 %last, i64 %most) {", "entry:", *_registers_text(numbers), "  br label %loop", "loop:",
+        "  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", "  %longest = phi i64 [ 0, %entry ], [ %longest.next, %skip ]",
+        *_active_text(True), *_pointers(outside, numbers), *outside.lines, "  br label %turn", "turn:",
+        "  %trip = phi i64 [ 0, %work ], [ %trip.next, %turn ]",
+        f"  %active.now = phi {vector('i1')} [ %active, %work ], [ {goes_on.name}, %turn ]",
+    ]  # fmt: skip
+    for slot, value in phis.items():
+        after = kept.get(slot, value).name
+        lines.append(f"  {value.name} = phi {vector(value.type)} [ {slots[slot].name}, %work ], [ {after}, %turn ]")
+    lines += [
+        *inside.lines, "  %trip.next = add i64 %trip, 1", f"  %left = bitcast {vector('i1')} {goes_on.name} to i{LANES}",
+        f"  %some = icmp ne i{LANES} %left, 0", "  %may = icmp slt i64 %trip.next, %most", "  %again = and i1 %some, %may",
+        "  br i1 %again, label %turn, label %leave", "leave:",
+    ]  # fmt: skip
+    ends = Vectors(program.registers, program.wide)
+    ends._names = inside._names
+    for slot, value in kept.items():
+        stored = ends.cast(value, "i8", "zext") if value.type == "i1" else value
+        ends.lines.append(f"  store {vector(stored.type)} {stored.name}, ptr %at{outside.used[slot]}, align 1")
+    lines += [
+        *ends.lines, f"  %mask.new = zext {vector('i1')} {goes_on.name} to {vector('i8')}", f"  store {vector('i8')} %mask.new, ptr %mp, align 1",
+        "  %longer = icmp sgt i64 %trip.next, %longest", "  %longest.own = select i1 %longer, i64 %trip.next, i64 %longest", "  br label %skip", "skip:",
+        "  %longest.next = phi i64 [ %longest, %loop ], [ %longest.own, %leave ]", f"  %t.next = add i64 %t, {LANES}",
+        "  %more = icmp slt i64 %t.next, %last", "  br i1 %more, label %loop, label %done", "done:", "  ret i64 %longest.next", "}",
+    ]  # fmt: skip
+    return Code("\n".join((*sorted(inside.declared | outside.declared), *lines)), tuple(outside.used), ())

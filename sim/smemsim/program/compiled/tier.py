@@ -1,0 +1,279 @@
+"""When a block's steps run as machine code, and when as closures.
+
+Closures are the reference: they execute a block until it has cost as much as compiling it does, and again wherever a segment finds an address outside,
+or the watch wants a closer look. Both leave the same bytes and the same findings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from smemsim.program.compiled import objects
+from smemsim.program.compiled.memory import Access
+from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, loop_of, pieces
+from smemsim.program.compiled.vectors import LANES
+from smemsim.program.memory.spaces import Piece, own
+from smemsim.program.wave import ALL
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Block
+    from smemsim.program.registry import Plain
+    from smemsim.program.wave import Wave
+
+__all__ = ["TIERS", "Loop", "Segment", "Tier", "tier_of"]
+
+
+TIERS = "SMEMSIM_TIERS"  # of the environment: "closures" keeps to them, "compiled" compiles at once
+CALL = 2500  # what a closure's call costs, counted in threads of its arrays (5 microseconds, 2 nanoseconds)
+COMPILING = 750_000  # what compiling an instruction costs, counted so
+LOADING = 75_000  # the same where the object is on disk
+MOST_TRIPS = 1 << 12  # of a loop in one call
+PATIENCE = 16  # times that a segment may go to its closures for nothing, until it stays there
+NOWHERE = np.zeros(8, np.uint64)  # what lanes access that do not run
+
+_RUN = ctypes.CFUNCTYPE(
+    ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p
+)  # fmt: skip
+_LOOP = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3)
+
+
+Found: TypeAlias = tuple[np.ndarray, list[Any]]  # the arrays that accesses of global memory were in: their rows of the table, the regions
+
+
+class Frame:
+    """What a segment needs of a wave: pointers to its registers, room for places, the tables of memory. `found` is what a wave before has found."""
+
+    def __init__(self, x: Wave, code: Code, found: Found | None = None) -> None:
+        self.registers = x.register_pointers[code.slot_array]
+        self.count = len(code.accesses)
+        self.places = np.empty((self.count, x.total), np.int64)
+        self.shapes = np.empty((self.count, x.total // LANES), np.uint8)
+        self.memory = np.zeros(4 + 3 * self.count, np.int64)
+        self.regions: list[Any] = [None] * self.count
+        if self.count:
+            self._place(x, found)
+        self.pointers = tuple(array.ctypes.data for array in (self.registers, self.places, self.shapes, self.memory))
+
+    def _place(self, x: Wave, found: Found | None) -> None:
+        own = x.fixed("windows", lambda: _windows(x))
+        cta_of = x.fixed("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
+        if found is not None:
+            self.memory[4:], self.regions = found[0], list(found[1])
+        self.memory[:4] = NOWHERE.ctypes.data, cta_of.ctypes.data, own.ctypes.data, x.window
+
+
+def _windows(x: Wave) -> np.ndarray:
+    """Of each CTA the `.shared` address at which its window begins, and where that lies in the host's memory."""
+    begins = x.window_begin + x.rank_bits[:: x.stride]
+    hosts = x.shared.ctypes.data + np.arange(len(x.ctas), dtype=np.int64) * x.pitch
+    return np.ascontiguousarray(np.stack([begins, hosts], axis=1))
+
+
+class Segment:
+    """A run of a block's steps, as closures and as machine code."""
+
+    def __init__(self, program: Any, piece: Run, steps: Sequence[Plain]) -> None:
+        self.program, self.piece, self.steps = program, piece, steps
+        self.codes: dict[bool, tuple[Code, list[Any]]] = {}
+        self.failed = 0
+        self.launch: weakref.ref[Any] | None = None  # whose waves have `found` the arrays
+        self.found: Found | None = None
+
+    def code(self, masked: bool) -> tuple[Code, list[Any]]:
+        """The machine code, for all threads or for some."""
+        if masked not in self.codes:
+            code = code_of(self.program, self.piece, masked=masked)
+            names = (*((("prepare", _RUN),) if code.accesses else ()), ("run", _RUN))
+            self.codes[masked] = code, objects.functions(code.text, *names)
+        return self.codes[masked]
+
+    def is_kept(self) -> bool:
+        """Is its machine code on disk?"""
+        return objects.is_kept(code_of(self.program, self.piece, masked=False).text)
+
+    def run(self, x: Wave) -> bool:
+        """Run the machine code. False, and nothing has happened, where closures have to look."""
+        if self.failed >= PATIENCE or not self._run(x):
+            return False
+        x.step += len(self.steps)
+        return True
+
+    def _run(self, x: Wave) -> bool:
+        masked = x.sel is not ALL
+        code, functions = self.code(masked)
+        frame: Frame | None = x.state.get((self, masked))
+        if frame is None:
+            frame = x.state[self, masked] = Frame(x, code, self.found if self.launch is not None and self.launch() is x.launch else None)
+        first, last, mask = _range(x)
+        registers, places, shapes, memory = frame.pointers
+        given = registers, None if mask is None else mask.ctypes.data, first, last, places, shapes, x.total, memory
+        if code.accesses:
+            if functions[0](*given) and not (self._find(x, frame, code) and not functions[0](*given)):
+                self.failed += 1
+                return False
+            if x.watch is not None and not self._is_clear(x, frame, code):
+                self.failed += 1
+                return False
+        functions[-1](*given)
+        for access in code.accesses:
+            if not access.is_load:
+                self._note(x, frame, access)
+        return True
+
+    def _find(self, x: Wave, frame: Frame, code: Code) -> bool:
+        """Look for the array that each access of global memory is in, by the addresses just made. False where it is not one."""
+        for access in code.accesses:
+            if access.space != "global":
+                continue
+            row = 4 + 3 * access.number
+            begin, _, host = frame.memory[row : row + 3].tolist()
+            address = (_places(x, frame, access)[1] + (begin - host)).view(np.uint64)
+            if not len(address):
+                continue
+            region = x.launch.memory.holding(int(address.min()), int(address.max()) + access.size)
+            if region is None:
+                return False
+            where = region.words.ctypes.data + region.begin - region.words_begin
+            frame.memory[row : row + 3] = np.uint64(region.begin).view(np.int64), len(region.data) - access.size, where
+            frame.regions[access.number] = region
+        self.launch, self.found = weakref.ref(x.launch), (frame.memory[4:].copy(), list(frame.regions))
+        return True
+
+    def _is_clear(self, x: Wave, frame: Frame, code: Code) -> bool:
+        """Has the watch nothing to say of the accesses of shared memory? Then it has noted them."""
+        kept = x.sel
+        for access in code.accesses:
+            if access.space != "shared":
+                continue
+            threads, places = _places(x, frame, access)
+            passes = x.watch.passes_read if access.is_load else x.watch.passes_write
+            x.select(threads)
+            try:
+                if len(places) and not passes(x, access.instruction, places - x.shared.ctypes.data, access.size):
+                    return False
+            finally:
+                x.select(kept)
+        return True
+
+    def _note(self, x: Wave, frame: Frame, access: Access) -> None:
+        """What a store changes beside bytes, as its closure notes it."""
+        threads, places = _places(x, frame, access)
+        if not len(places):
+            return
+        memory = x.shared if access.space == "shared" else frame.regions[access.number].words
+        piece = Piece(access.space, memory, places - memory.ctypes.data)
+        own(x, piece, access.size)
+        if x.watch is not None:
+            x.watch.unwritten.writes(piece, access.size)
+
+
+def _places(x: Wave, frame: Frame, access: Access) -> tuple[Any, np.ndarray]:
+    """The threads that execute an access (as `Wave.sel` has them), and where in the host's memory."""
+    row = frame.places[access.number]
+    places = row if x.sel is ALL else row[x.sel]
+    if access.instruction.guard is None:
+        return x.sel, places
+    runs = places != NOWHERE.ctypes.data
+    return x.threads[runs], places[runs]
+
+
+def _range(x: Wave) -> tuple[int, int, np.ndarray | None]:
+    """The groups to look at, and the mask of the threads that run; None for all."""
+    if x.sel is ALL:
+        return 0, x.total, None
+    mask = np.zeros(x.total, np.uint8)
+    mask[x.sel] = 1
+    return int(x.sel[0]) // LANES * LANES, int(x.sel[-1]) // LANES * LANES + LANES, mask
+
+
+class Loop:
+    """A block that jumps back to itself, as machine code."""
+
+    def __init__(self, program: Any, block: Block, code: Code) -> None:
+        self.program, self.block, self.code = program, block, code
+        self.function: Any = None
+
+    def __call__(self, x: Wave) -> None:
+        """Run until all threads have left, or for MOST_TRIPS; the keys say where threads are."""
+        if self.function is None:
+            (self.function,) = objects.functions(self.code.text, ("run", _LOOP))
+        frame: Frame | None = x.state.get(self)
+        if frame is None:
+            frame = x.state[self] = Frame(x, self.code)
+        first, last, mask = _range(x)
+        if mask is None:
+            mask = np.ones(x.total, np.uint8)
+        trips = self.function(frame.pointers[0], mask.ctypes.data, first, last, MOST_TRIPS)
+        at = self.block.index
+        threads = x.threads
+        x.key[threads] = np.where(mask[threads], at, at + 1)
+        x.steps += trips - 1
+
+
+class Tier:
+    """What is known of a block's cost: closures until it is worth compiling; then `steps`, or `loop`."""
+
+    def __init__(self, program: Any, block: Block) -> None:
+        self.program, self.block = program, block
+        self.cost = 0
+        self.next = LOADING
+        self.steps: list[Any] | None = None
+        self.loop: Loop | None = None
+        self.is_done = False
+        self.made: tuple[list[Any], Loop | None] | None = None
+
+    def pays(self, n: int) -> None:
+        """The block runs for n threads: it is compiled where it has cost enough."""
+        self.cost += CALL + n
+        if self.cost >= self.next:
+            self._look()
+
+    def _look(self) -> None:
+        """Compile, or, where that costs too much yet, wait."""
+        if self.made is None:
+            self.made = self._make()
+        steps, loop = self.made
+        compiled = [step for step in steps if isinstance(step, Segment)]
+        if not compiled and loop is None:
+            self.is_done, self.made = True, None
+            return
+        kept = objects.is_kept(loop.code.text) if loop is not None else all(segment.is_kept() for segment in compiled)
+        if kept or self.cost >= COMPILING:
+            self.steps, self.loop, self.is_done = steps, loop, True
+        else:
+            self.next = COMPILING
+
+    def _make(self) -> tuple[list[Any], Loop | None]:
+        loop = loop_of(self.program, self.block)
+        if loop is not None:
+            return [], Loop(self.program, self.block, code_of_loop(self.program, loop))
+        steps: list[Any] = []
+        for piece in pieces(self.program, self.block):
+            steps += self.block.steps[len_of(steps) : piece.first]
+            steps.append(Segment(self.program, piece, self.block.steps[piece.first : piece.last]))
+        return steps + self.block.steps[len_of(steps) :], None
+
+
+def len_of(steps: list[Any]) -> int:
+    """How many instructions these steps are."""
+    return sum(len(step.steps) if isinstance(step, Segment) else 1 for step in steps)
+
+
+_MODE = os.environ.get(TIERS, "")
+
+
+def tier_of(program: Any, block: Block) -> Tier:
+    """The tier of a block, made when it first runs."""
+    if block.tier is None:
+        block.tier = Tier(program, block)
+        if _MODE == "closures":
+            block.tier.is_done = True
+        elif _MODE == "compiled":
+            block.tier.cost = COMPILING
+    return block.tier

@@ -1,0 +1,232 @@
+"""Registers as vectors of LLVM: what every compiled form asks for its operands, and where it puts its result.
+
+A value has an entry for each of the LANES threads of a group, of one of the types i1, i8 ... i64, float, double. A register is loaded when it is
+first read and stored once, at the end. Text is made for one group; `segments.py` puts a loop over the groups around it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from smemsim.program.registers import constant, dtype_of
+from smemsim.ptx.module import Immediate, Operand, Register, Sink
+
+__all__ = ["LANES", "SINGLE_NAN", "Uncompiled", "Value", "Vectors", "llvm_type", "splat", "vector"]
+
+
+LANES = 16
+SINGLE_NAN = 0x7FFFFFFF  # every NaN that arithmetic of f32 gives (arithmetic/results.py)
+
+
+class Uncompiled(Exception):
+    """A form that the compiled tier does not have: its block runs as closures do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A vector by its name in the text. `raw`: the result of float arithmetic whose NaNs are still the host's."""
+
+    name: str
+    type: str
+    raw: bool = False
+
+
+def vector(kind: str) -> str:
+    """The vector type of a scalar type."""
+    return f"<{LANES} x {kind}>"
+
+
+def llvm_type(kind: str) -> str:
+    """The LLVM type that an instruction computes with for a PTX type."""
+    if kind == "pred":
+        return "i1"
+    dtype = dtype_of(kind)
+    if kind in ("f32", "f64"):
+        return {"f32": "float", "f64": "double"}[kind]
+    return f"i{8 * dtype.itemsize}"
+
+
+def bits_of(kind: str) -> int:
+    """The bits of an LLVM type."""
+    return {"float": 32, "double": 64}.get(kind) or int(kind[1:])
+
+
+def splat(kind: str, value: Any) -> str:
+    """A constant vector, all of whose entries are `value`: an int, or for floats its bits."""
+    if kind == "i1":
+        text = "true" if value else "false"
+    elif kind == "float":
+        wide = struct.unpack("<Q", struct.pack("<d", struct.unpack("<f", struct.pack("<I", value))[0]))[0]
+        text = f"0x{wide:016X}"
+    elif kind == "double":
+        text = f"0x{value:016X}"
+    else:
+        text = str(value)
+    return f"<{', '.join([f'{kind} {text}'] * LANES)}>"
+
+
+class Vectors:
+    """The values of one group's registers while its instructions are made, and the text so far.
+
+    `types` are the numpy types of all registers. `used` are the slots in the order in which they are first named: entry n of the table of pointers
+    that the function is called with is that of `used[n]`.
+    """
+
+    def __init__(self, types: Sequence[np.dtype[Any]], wide: set[int]) -> None:
+        self.types, self.wide = types, wide
+        self.lines: list[str] = []
+        self.used: dict[int, int] = {}
+        self.current: dict[int, Value] = {}
+        self.written: dict[int, None] = {}
+        self.exposed: set[int] = set()  # read before anything was written there
+        self.declared: set[str] = set()
+        self._names = 0
+
+    # ---- text
+
+    def fresh(self) -> str:
+        """A name that nothing has."""
+        self._names += 1
+        return f"%v{self._names}"
+
+    def emit(self, kind: str, text: str, *, raw: bool = False) -> Value:
+        """A line that gives a vector of `kind`."""
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return Value(name, kind, raw)
+
+    def binary(self, op: str, a: Value, b: Value, *, raw: bool = False) -> Value:
+        """`op a, b` of one type."""
+        return self.emit(a.type, f"{op} {vector(a.type)} {a.name}, {b.name}", raw=raw)
+
+    def compare(self, op: str, a: Value, b: Value) -> Value:
+        """`icmp slt` and the like."""
+        return self.emit("i1", f"{op} {vector(a.type)} {a.name}, {b.name}")
+
+    def select(self, p: Value, a: Value, b: Value) -> Value:
+        """a where p holds, else b."""
+        return self.emit(
+            a.type, f"select {vector('i1')} {p.name}, {vector(a.type)} {a.name}, {vector(a.type)} {b.name}", raw=a.raw or b.raw
+        )
+
+    def cast(self, a: Value, kind: str, op: str) -> Value:
+        """`op` (zext, trunc, bitcast ...) to another type."""
+        return self.emit(kind, f"{op} {vector(a.type)} {a.name} to {vector(kind)}")
+
+    def intrinsic(self, name: str, kind: str, operands: Sequence[Value], *rest: str, raw: bool = False) -> Value:
+        """`llvm.name` of vectors; `rest` are arguments that are no vectors."""
+        suffix = f"v{LANES}{kind.replace('float', 'f32').replace('double', 'f64')}"
+        given = [f"{vector(x.type)} {x.name}" for x in operands] + list(rest)
+        types = [vector(x.type) for x in operands] + [x.split()[0] for x in rest]
+        full = f"@llvm.{name}.{suffix}"
+        self.declared.add(f"declare {vector(kind)} {full}({', '.join(types)})")
+        return self.emit(kind, f"call {vector(kind)} {full}({', '.join(given)})", raw=raw)
+
+    def number(self, kind: str, value: Any) -> Value:
+        """A constant."""
+        return Value(splat(kind, value), kind)
+
+    # ---- registers
+
+    def slot(self, slot: int) -> Value:
+        """The value of a register as it is stored; predicates as i1."""
+        if slot in self.wide:
+            raise Uncompiled("a register of 128 bits")
+        if slot not in self.current:
+            self.current[slot] = self._load(slot)
+        return self.current[slot]
+
+    def stored_type(self, slot: int) -> str:
+        """The LLVM type of a register."""
+        dtype = self.types[slot]
+        return "i1" if dtype == np.bool_ else f"i{8 * dtype.itemsize}"
+
+    def _load(self, slot: int) -> Value:
+        number = self.used.setdefault(slot, len(self.used))
+        self.exposed.add(slot)
+        kind = self.stored_type(slot)
+        if kind == "i1":
+            raw = self.emit("i8", f"load {vector('i8')}, ptr %at{number}, align 1")
+            return self.compare("icmp ne", raw, self.number("i8", 0))
+        return self.emit(kind, f"load {vector(kind)}, ptr %at{number}, align {bits_of(kind) // 8}")
+
+    def canonical(self, a: Value) -> Value:
+        """With the NaN that the hardware gives, where it is the result of arithmetic."""
+        if not a.raw:
+            return a
+        nan = self.compare("fcmp uno", a, a)
+        return dataclasses.replace(self.select(nan, self.number("float", SINGLE_NAN), dataclasses.replace(a, raw=False)), raw=False)
+
+    def read(self, operand: Operand, kind: str) -> Value:
+        """An operand as a PTX type, as `registers.reader` gives it."""
+        to = llvm_type(kind)
+        if isinstance(operand, Immediate):
+            return self.number(to, self._bits(operand, kind))
+        if not isinstance(operand, Register) or operand.part:
+            raise Uncompiled(f"operand {operand}")
+        value = self.slot(operand.slot)
+        if operand.negated:
+            return self.binary("xor", value, self.number("i1", 1))
+        return self.as_type(value, to)
+
+    def as_type(self, value: Value, to: str) -> Value:
+        """The bits of a value as another type, of a wider one the low bits."""
+        if value.type == to:
+            return value
+        if "i1" in (value.type, to):
+            raise Uncompiled(f"{value.type} as {to}")
+        have, want = bits_of(value.type), bits_of(to)
+        if have == want:
+            return self.cast(self.canonical(value), to, "bitcast")
+        if have < want:
+            raise Uncompiled(f"{value.type} as {to}")
+        if value.type in ("float", "double"):
+            value = self.as_type(value, f"i{have}")
+        low = self.cast(value, f"i{want}", "trunc")
+        return low if low.type == to else self.cast(low, to, "bitcast")
+
+    @staticmethod
+    def _bits(operand: Immediate, kind: str) -> int:
+        value = np.asarray(constant(operand, kind))
+        if kind == "pred":
+            return int(value)
+        return int(value.reshape(1).view(f"u{value.dtype.itemsize}")[0])
+
+    def write(self, operand: Operand, kind: str, value: Value, guard: Value | None) -> None:
+        """Put a value of a PTX type into a register, as `registers.writer` does; with `guard` only where that holds."""
+        if isinstance(operand, Sink):
+            return
+        if not isinstance(operand, Register) or operand.slot in self.wide:
+            raise Uncompiled(f"operand {operand}")
+        own = self.stored_type(operand.slot)
+        if value.type != own and not (value.type == "float" and own == "i32") and not (value.type == "double" and own == "i64"):
+            value = self._widened(value, kind, own)
+        if guard is not None:
+            old = self.slot(operand.slot)
+            value = self.select(guard, value, self.as_type(old, value.type))
+        self.current[operand.slot] = value
+        self.written[operand.slot] = None
+
+    def _widened(self, value: Value, kind: str, own: str) -> Value:
+        if "i1" in (value.type, own):
+            raise Uncompiled(f"{value.type} into {own}")
+        if value.type in ("float", "double"):
+            value = self.as_type(value, f"i{bits_of(value.type)}")
+        if bits_of(value.type) == bits_of(own):
+            return value
+        if bits_of(value.type) > bits_of(own) or kind[0] not in "iusb":
+            raise Uncompiled(f"{value.type} into {own}")
+        return self.cast(value, own, "sext" if kind[0] == "s" else "zext")
+
+    def final(self, slot: int) -> Value:
+        """What a register holds at the end, as it is stored in memory: predicates as i8."""
+        value = self.current[slot]
+        own = self.stored_type(slot)
+        if own == "i1":
+            return self.cast(value, "i8", "zext")
+        return self.as_type(self.canonical(value), own)
