@@ -67,7 +67,7 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
 
 def report_hang(launch: Launch, outside: int = 0) -> None:
     """Note a finding for every instruction at which warps wait for ever; `outside` CTAs have not begun, as the card is full."""
-    alive = sum(len(wave.ctas) for wave in launch.waves)
+    alive = sum(wave.clusters_left for wave in launch.waves) * launch.cluster_size
     full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} that wait fill the card" if outside else ""
     repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
     for wave in launch.waves:
@@ -603,7 +603,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
     with np.errstate(all="ignore"):
         while queue or launch.waves:
             changes = past + sum(w.changes for w in launch.waves)
-            room = most - sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
+            room = most - sum(w.clusters_left for w in launch.waves)
             ready = [w for w in launch.waves if (stuck.get(w) != changes and not w.never_ends) or (w.late is not None and w.late.pending)]
             wave: Any = ready[0] if ready else None
             if launch.schedule is not None:

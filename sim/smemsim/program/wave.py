@@ -296,6 +296,12 @@ class Wave:
         """How many threads execute now."""
         return self.total if self.sel is ALL else len(self.sel)
 
+    @property
+    def clusters_left(self) -> int:
+        """Clusters of which some thread has not exited: the others have left their place on the card."""
+        of_cluster = self.key.reshape(-1, self.stride * self.launch.cluster_size)
+        return int((of_cluster < EXITED).any(axis=1).sum())
+
     def select(self, threads: Any) -> None:
         """Make these threads (ascending, or ALL) the ones that execute."""
         self.sel = threads

@@ -240,7 +240,9 @@ def _load_one(v: Vectors, n: int, kind: str, count: int) -> list[Value]:
         at, scalar = v.fresh(), v.fresh()
         v.lines += [f"  {at} = getelementptr {kind}, ptr %first{n}, i64 {k}", f"  {scalar} = load {kind}, ptr {at}, align 1"]
         first = v.emit(kind, f"insertelement <{LANES} x {kind}> poison, {kind} {scalar}, i32 0")
-        values.append(v.emit(kind, f"shufflevector <{LANES} x {kind}> {first.name}, <{LANES} x {kind}> poison, <{LANES} x i32> zeroinitializer"))
+        values.append(
+            v.emit(kind, f"shufflevector <{LANES} x {kind}> {first.name}, <{LANES} x {kind}> poison, <{LANES} x i32> zeroinitializer")
+        )
     return values
 
 
@@ -304,7 +306,10 @@ def _store(v: Vectors, access: Access, guard: Value | None) -> None:
     for lane, pointer in enumerate(_lane_pointers(v, n)):
         part = v.fresh()
         if count == 1:
-            v.lines += [f"  {part} = extractelement <{LANES} x {kind}> {whole.name}, i32 {lane}", f"  store {kind} {part}, ptr {pointer}, align 1"]
+            v.lines += [
+                f"  {part} = extractelement <{LANES} x {kind}> {whole.name}, i32 {lane}",
+                f"  store {kind} {part}, ptr {pointer}, align 1",
+            ]
         else:
             mask = ", ".join(f"i32 {lane * count + k}" for k in range(count))
             all_of = f"<{LANES * count} x {kind}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smemsim.program.compiled.forms import compiles
 from smemsim.program.compiled.integers import is_integer
-from smemsim.program.compiled.vectors import SINGLE_NAN, Uncompiled, Value, Vectors, bits_of, llvm_type
+from smemsim.program.compiled.vectors import Uncompiled, Value, Vectors, bits_of, llvm_type
 from smemsim.program.modifiers import Modifiers
 from smemsim.ptx.module import Instruction, Sink, Vector
 
@@ -88,7 +88,7 @@ def _to_integer(v: Vectors, a: Value, form: Modifiers, to: str) -> Value:
     mode = form.need(*_ROUNDED)
     form.end(operands=(2,))
     whole = v.intrinsic(_ROUNDED[mode], "float", [a])
-    name, kind = f"fpto{to[0]}i.sat", f"v16i32.v16f32"
+    name, kind = f"fpto{to[0]}i.sat", "v16i32.v16f32"
     full = f"@llvm.{name}.{kind}"
     v.declared.add(f"declare <16 x i32> {full}(<16 x float>)")
     return v.emit("i32", f"call <16 x i32> {full}(<16 x float> {whole.name})")

@@ -266,7 +266,15 @@ def _rows_text(accesses: Sequence[Access]) -> Iterator[str]:
 def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access], *, masked: bool) -> str:
     """`prepare`: 0, or a bit for each access (modulo 64) with an address outside."""
     count = len(accesses)
-    lines = [f"define i64 @prepare({_HEAD}) {{", "entry:", *_registers_text(slots), *_rows_text(accesses), *_memory_text(accesses), "  br label %loop", "loop:"]
+    lines = [
+        f"define i64 @prepare({_HEAD}) {{",
+        "entry:",
+        *_registers_text(slots),
+        *_rows_text(accesses),
+        *_memory_text(accesses),
+        "  br label %loop",
+        "loop:",
+    ]
     lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", "  %bad0 = phi i64 [ 0, %entry ], [ %bad.next, %skip ]"]
     lines += [*_active_text(masked), *_pointers(v, slots)]
     if any(access.space == "shared" for access in accesses):
@@ -274,7 +282,11 @@ def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access],
     lines += v.lines
     lines += ["  br label %skip", "skip:"]
     arms = "[ %bad0, %loop ], " if masked else ""
-    lines += [f"  %bad.next = phi i64 {arms}[ %bad{count}, %work ]", f"  %t.next = add i64 %t, {LANES}", "  %more = icmp slt i64 %t.next, %last"]
+    lines += [
+        f"  %bad.next = phi i64 {arms}[ %bad{count}, %work ]",
+        f"  %t.next = add i64 %t, {LANES}",
+        "  %more = icmp slt i64 %t.next, %last",
+    ]
     lines += ["  br i1 %more, label %loop, label %done", "done:", "  ret i64 %bad.next", "}"]
     return "\n".join(lines)
 

@@ -163,7 +163,7 @@ class Segment:
 
     def _note(self, x: Wave, frame: Frame, access: Access) -> None:
         """What a store changes beside bytes, as its closure notes it."""
-        threads, places = _places(x, frame, access)
+        _, places = _places(x, frame, access)
         if not len(places):
             return
         memory = x.shared if access.space == "shared" else frame.regions[access.number].words
