@@ -335,6 +335,8 @@ def _run_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access], kep
 
 def _kept(program: Program, instructions: Sequence[Instruction], v: Vectors) -> list[int]:
     """The registers whose new values somebody may read later: another instruction, or these when they run again."""
+    if program.inlined.frames:  # calls keep the registers of the functions that they leave
+        return list(v.written)
     own = {id(i) for i in instructions}
     asked = _readers(program)
     return [slot for slot in v.written if slot in v.exposed or not asked.get(slot, _NOBODY) <= own]
