@@ -485,7 +485,7 @@ def _run_steps(wave: Wave, block: Block, marks: Unwritten | None) -> bool:
     """Run the plain steps of a block: those that are machine code so, where no value in doubt is near. Is the block's end done too, as that of a loop is?"""
     steps: Sequence[Any] = block.steps
     is_doubtful = marks is not None and marks.concerns(block.slots)
-    if len(steps) >= LEAST and not is_doubtful:
+    if len(steps) >= LEAST and not is_doubtful and wave.late is None:
         tier = block.tier or tier_of(wave.program, block)
         if not tier.is_done:
             tier.pays(wave.n)

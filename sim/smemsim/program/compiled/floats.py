@@ -48,7 +48,7 @@ def simple(v: Vectors, i: Instruction, guard: Value | None) -> None:
         return
     flush = _nearest(form)
     form.end(operands=(3,))
-    if kind != "f32" or (i.op == "div" and flush):
+    if kind != "f32" or (i.op in ("mul", "div") and flush):  # .ftz looks at products before they are rounded
         raise Uncompiled(f".{kind}")
     a, b = (v.read(operand, kind) for operand in i.operands[1:])
     if flush:

@@ -57,7 +57,10 @@ def _put_together(v: Vectors, i: Instruction, kind: str, source: Vector, guard: 
 def cvt(v: Vectors, i: Instruction, guard: Value | None) -> None:
     """Conversions among integers, of integers to f32, of f32 to 32-bit integers, and of f16 to f32."""
     form = Modifiers(i)
-    to, source = form.kinds(2)
+    kinds = form.kinds(2)
+    if len(kinds) != 2:
+        raise Uncompiled("cvt")
+    to, source = kinds
     if is_integer(to) and is_integer(source):
         form.end(operands=(2,))
         result = _integer(v, v.read(i.operands[1], source), source, to)

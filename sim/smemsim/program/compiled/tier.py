@@ -265,15 +265,13 @@ def len_of(steps: list[Any]) -> int:
     return sum(len(step.steps) if isinstance(step, Segment) else 1 for step in steps)
 
 
-_MODE = os.environ.get(TIERS, "")
-
-
 def tier_of(program: Any, block: Block) -> Tier:
     """The tier of a block, made when it first runs."""
     if block.tier is None:
         block.tier = Tier(program, block)
-        if _MODE == "closures":
+        mode = os.environ.get(TIERS)
+        if mode == "closures":
             block.tier.is_done = True
-        elif _MODE == "compiled":
+        elif mode == "compiled":
             block.tier.cost = COMPILING
     return block.tier

@@ -1,0 +1,106 @@
+"""Machine code and closures leave the same bytes: forms of instructions on landmarks of their operands, loops, loads and stores, in all lanes and in some."""
+
+import numpy as np
+import pytest
+
+import smemsim
+from instruction_forms import COUNT, EXACT, inputs, kernel
+from smemsim.program.linking import link
+from smemsim.ptx import read_module
+
+AT_ONCE = 20
+# Of these operations some forms have machine code; the others run as closures twice.
+OPERATIONS = (
+    "abs", "add", "and", "brev", "clz", "cvt", "div", "fma", "lop3", "mad", "max", "min", "mul", "neg", "not", "or", "popc", "sad", "selp", "setp",
+    "shf", "shl", "shr", "sqrt", "sub", "xor",
+)  # fmt: skip
+OTHERS = {"f16", "bf16", "f64", "sat", "approx"}  # types and modifiers that have none
+FORMS = [form for form in EXACT if form[0].partition(".")[0] in OPERATIONS and not OTHERS & set(form[0].split(".")[1:])]
+SOME = ("", ".reg .pred %some; and.b32 %i2, %i0, 5; setp.eq.u32 %some, %i2, 1; @%some bra END;")
+
+
+def _is_taken(form) -> bool:
+    """Does the target have the form?"""
+    try:
+        link(read_module(kernel([form])), "forms", "sm_90a")
+    except smemsim.SmemsimError:
+        return False
+    return True
+
+
+def _in(mode: str, monkeypatch: pytest.MonkeyPatch, text: str, entry: str, arrays: list[np.ndarray], **given) -> list[np.ndarray]:
+    monkeypatch.setenv("SMEMSIM_TIERS", mode)
+    gpu = smemsim.Gpu("sm_90a")
+    placed = [gpu.array(array) for array in arrays]
+    run = gpu.launch(
+        text.replace(".address_size 64", f".address_size 64 // {mode}", 1), entry, args=placed, progress=False, workers=1, **given
+    )
+    assert run.findings == []
+    return [array.numpy() for array in placed]
+
+
+@pytest.mark.parametrize("part", [pytest.param(SOME[0], id="all lanes"), pytest.param(SOME[1], id="some lanes")])
+@pytest.mark.parametrize("kind", sorted({form[3] for form in FORMS}))
+def test_forms(kind, part, monkeypatch):
+    every = [form for form in FORMS if form[3] == kind]
+    forms = [form for form in every[:: max(1, len(every) // AT_ONCE)] if _is_taken(form)]
+    first, rest = kernel(forms).split("ld.global.u64 %q3, [%q3];")
+    text = f"{first}ld.global.u64 %q3, [%q3]; {part} {rest.replace('ret;', 'END: ret;')}"
+    arrays = [np.zeros((len(forms), COUNT), np.uint64), *inputs(kind)]
+    found = {mode: _in(mode, monkeypatch, text, "forms", arrays, grid=COUNT // 256, block=256)[0] for mode in ("closures", "compiled")}
+    for form, a, b in zip(forms, *found.values(), strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=form[0])
+
+
+LOOP = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 more) {
+.reg .pred %p<3>; .reg .b32 %r<9>; .reg .f32 %f<6>; .reg .b64 %d<9>;
+.shared .align 16 .b8 tile[2048];
+ld.param.u64 %d1, [out]; ld.param.u64 %d3, [more];
+mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 16; add.u64 %d1, %d1, %d2; add.u64 %d3, %d3, %d2;
+ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%d3];
+mov.u32 %r2, 0; and.b32 %r3, %r1, 31;
+TURN: fma.rn.f32 %f0, %f0, %f1, %f2; sub.f32 %f3, %f3, %f0; xor.b32 %r4, %r2, %r1; shl.b32 %r5, %r4, 3; add.u32 %r2, %r2, 1;
+setp.lt.u32 %p1, %r2, %r3; setp.lt.and.f32 %p2, %f0, 0f7F000000, %p1; @%p2 bra TURN;
+mov.u32 %r6, tile; mad.lo.u32 %r6, %r1, 16, %r6; setp.ne.u32 %p1, %r3, 7;
+st.shared.v4.b32 [%r6], {%r1, %r2, %r4, %r5}; bar.sync 0;
+xor.b32 %r6, %r6, 496; ld.shared.v2.b32 {%r7, %r8}, [%r6];
+mov.b32 %r3, %f3; add.u32 %r4, %r7, %r8; mov.b64 %d4, {%r3, %r4};
+@%p1 st.global.v2.b64 [%d1], {%d4, %d2};
+ret; }
+"""
+
+
+@pytest.mark.parametrize("threads", [128, 100])
+def test_a_loop_that_lanes_leave_one_by_one_and_accesses_of_every_shape(threads, monkeypatch):
+    numbers = np.random.default_rng(3).standard_normal((128, 4)).astype(np.float32)
+    numbers[::9, 1] = np.inf
+    arrays = [np.zeros((128, 2), np.uint64), numbers]
+    if threads < 128:  # the others leave words that nobody has written, which are read
+        text = LOOP.replace("xor.b32 %r6, %r6, 496;", "xor.b32 %r6, %r6, 16;")
+    else:
+        text = LOOP
+    found = [_in(mode, monkeypatch, text, "k", arrays, grid=3, block=threads)[0] for mode in ("closures", "compiled")]
+    np.testing.assert_array_equal(*found)
+    assert found[0].any()
+
+
+def test_findings_are_those_of_closures(monkeypatch):
+    """A missing barrier, and a store behind an array, in a block that is machine code."""
+    for broken, code in (
+        (LOOP.replace("bar.sync 0;", ""), "X008"),
+        (LOOP.replace("mul.wide.u32 %d2, %r1, 16;", "mul.wide.u32 %d2, %r1, 32;"), "X001"),
+    ):
+        told = []
+        for mode in ("closures", "compiled"):
+            monkeypatch.setenv("SMEMSIM_TIERS", mode)
+            gpu = smemsim.Gpu("sm_90a")
+            arrays = [gpu.array(np.zeros((128, 2), np.uint64)), gpu.array(np.ones((128, 4), np.float32))]
+            run = gpu.launch(
+                broken.replace(".address_size 64", f".address_size 64 // {mode}"), "k", block=128, args=arrays, progress=False, workers=1
+            )
+            told.append([(f.code, f.line, f.message) for f in run.findings])
+        assert told[0] == told[1]
+        assert code in {found[0] for found in told[0]}
