@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from smemsim.program.compiled import objects
-from smemsim.program.compiled.memory import Access
+from smemsim.program.compiled.memory import NEIGHBOURS, Access
 from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, loop_of, pieces
 from smemsim.program.compiled.vectors import LANES
-from smemsim.program.memory.spaces import Piece, own
+from smemsim.program.memory.spaces import Piece, Values, own
 from smemsim.program.wave import ALL
 
 if TYPE_CHECKING:
@@ -120,11 +120,35 @@ class Segment:
             if x.watch is not None and not self._is_clear(x, frame, code):
                 self.failed += 1
                 return False
+        pieces = [self._piece(x, frame, access) for access in code.accesses]
+        before = [self._before(x, frame, access, piece) for access, piece in zip(code.accesses, pieces, strict=True)]
+        if None in before:
+            return False
         functions[-1](*given)
-        for access in code.accesses:
-            if not access.is_load:
-                self._note(x, frame, access)
+        for access, (threads, piece), values in zip(code.accesses, pieces, before, strict=True):
+            if len(piece.at):
+                kept = x.sel
+                x.select(threads)
+                try:
+                    _note(x, access, piece, values)
+                finally:
+                    x.select(kept)
         return True
+
+    def _piece(self, x: Wave, frame: Frame, access: Access) -> tuple[Any, Piece]:
+        """The threads that execute an access, and the bytes."""
+        threads, places = _places(x, frame, access)
+        region = frame.regions[access.number]
+        memory = x.shared if access.space == "shared" else NOWHERE if region is None else region.words
+        return threads, Piece(access.space, memory, places - memory.ctypes.data)
+
+    def _before(self, x: Wave, frame: Frame, access: Access, piece: tuple[Any, Piece]) -> Values | bool | None:
+        """What the watch of global memory wants to know of a store, made before it; None where several threads write at one place, which closures look at."""
+        if access.is_load or access.space == "shared" or x.watch is None or x.watch.globals is None:
+            return True
+        if not _is_apart(x, frame, access, piece[1].at):
+            return None
+        return Values(piece[1], access.size)
 
     def _find(self, x: Wave, frame: Frame, code: Code) -> bool:
         """Look for the array that each access of global memory is in, by the addresses just made. False where it is not one."""
@@ -161,16 +185,28 @@ class Segment:
                 x.select(kept)
         return True
 
-    def _note(self, x: Wave, frame: Frame, access: Access) -> None:
-        """What a store changes beside bytes, as its closure notes it."""
-        _, places = _places(x, frame, access)
-        if not len(places):
-            return
-        memory = x.shared if access.space == "shared" else frame.regions[access.number].words
-        piece = Piece(access.space, memory, places - memory.ctypes.data)
-        own(x, piece, access.size)
-        if x.watch is not None:
-            x.watch.unwritten.writes(piece, access.size)
+
+def _note(x: Wave, access: Access, piece: Piece, values: Values | bool | None) -> None:
+    """What an access of the running threads changes beside bytes, as its closure notes it; reads and writes of shared memory are noted."""
+    is_global = access.space == "global" and x.watch is not None and x.watch.globals is not None
+    if access.is_load:
+        if is_global:
+            x.watch.globals.read(access.instruction, piece, access.size)
+        return
+    own(x, piece, access.size)
+    if x.watch is not None:
+        x.watch.unwritten.writes(piece, access.size)
+        if is_global:
+            x.watch.globals.write(access.instruction, piece, access.size, values)
+
+
+def _is_apart(x: Wave, frame: Frame, access: Access, at: np.ndarray) -> bool:
+    """Does every thread write at a place of its own?"""
+    if x.sel is ALL and access.instruction.guard is None and (frame.shapes[access.number] == NEIGHBOURS).all():
+        at, size = at[::LANES], access.size * LANES  # groups of neighbours
+    else:
+        size = access.size
+    return bool((np.diff(np.sort(at)) >= size).all())
 
 
 def _places(x: Wave, frame: Frame, access: Access) -> tuple[Any, np.ndarray]:
