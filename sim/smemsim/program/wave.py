@@ -252,10 +252,10 @@ class Wave:
         wide = self.program.wide
         sizes = [self.total * kind.itemsize * (1 + (n in wide)) for n, kind in enumerate(self.program.registers)]
         ends = np.cumsum([0, *sizes])
-        room = np.zeros(int(ends[-1]), np.uint8)
-        self.register_pointers = room.ctypes.data + ends[:-1].astype(np.uint64)  # of each register, in the host's memory
-        self.r = [
-            room[begin : begin + size].view(kind).reshape((-1, 2) if n in wide else -1)
+        registers = np.zeros(int(ends[-1]), np.uint8)
+        self.register_pointers = registers.ctypes.data + ends[:-1].astype(np.uint64)  # of each register, in the host's memory
+        self.r: list[np.ndarray] = [
+            registers[begin : begin + size].view(kind).reshape((-1, 2) if n in wide else -1)
             for n, (begin, size, kind) in enumerate(zip(ends.tolist(), sizes, self.program.registers, strict=False))
         ]
         self.local = np.zeros((self.total, self.program.places.local_bytes), np.uint8)

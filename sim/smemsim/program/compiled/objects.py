@@ -6,7 +6,6 @@ damaged one is compiled again. Where nothing can be written, the process keeps i
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import os
@@ -14,7 +13,7 @@ import pathlib
 import tempfile
 from typing import Any
 
-__all__ = ["MOST_BYTES", "clear", "folder", "functions", "is_kept"]
+__all__ = ["MOST_BYTES", "folder", "functions", "is_kept"]
 
 
 MOST_BYTES = 256 << 20  # of objects in the folder; the oldest go first
@@ -25,26 +24,6 @@ def folder() -> pathlib.Path:
     """Where objects are kept: in `SMEMSIM_CACHE_DIR`, else in the user's cache."""
     base = os.environ.get(FOLDER) or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "smemsim"
     return pathlib.Path(base) / "objects"
-
-
-def clear() -> tuple[int, int]:
-    """Remove all objects: how many there were, and their bytes."""
-    count = size = 0
-    for path in _objects():
-        try:
-            size += path.stat().st_size
-            path.unlink()
-            count += 1
-        except OSError:
-            continue
-    return count, size
-
-
-def _objects() -> list[pathlib.Path]:
-    try:
-        return list(folder().glob("*.o"))
-    except OSError:
-        return []
 
 
 @functools.cache
@@ -151,6 +130,3 @@ def _bound(where: pathlib.Path) -> None:
             break
         size -= own
         path.unlink(missing_ok=True)
-
-
-I64, POINTER = ctypes.c_int64, ctypes.c_void_p

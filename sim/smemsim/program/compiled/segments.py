@@ -434,8 +434,8 @@ def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
     ends = Vectors(program.registers, program.wide)
     ends._names = inside._names
     for slot, value in kept.items():
-        stored = ends.cast(value, "i8", "zext") if value.type == "i1" else value
-        ends.lines.append(f"  store {vector(stored.type)} {stored.name}, ptr %at{outside.used[slot]}, align 1")
+        whole = ends.cast(value, "i8", "zext") if value.type == "i1" else value
+        ends.lines.append(f"  store {vector(whole.type)} {whole.name}, ptr %at{outside.used[slot]}, align 1")
     lines += [
         *ends.lines, f"  %mask.new = zext {vector('i1')} {goes_on.name} to {vector('i8')}", f"  store {vector('i8')} %mask.new, ptr %mp, align 1",
         "  %longer = icmp sgt i64 %trip.next, %longest", "  %longest.own = select i1 %longer, i64 %trip.next, i64 %longest", "  br label %skip", "skip:",

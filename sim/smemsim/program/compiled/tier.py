@@ -310,4 +310,5 @@ def tier_of(program: Any, block: Block) -> Tier:
             block.tier.is_done = True
         elif mode == "compiled":
             block.tier.cost = COMPILING
-    return block.tier
+    tier: Tier = block.tier
+    return tier

@@ -393,7 +393,7 @@ class Stack:
 
 
 def _register_bytes(x: Wave, frame: Frame) -> int:
-    return sum(x.r[slot].nbytes for slot in range(frame.first, frame.first + frame.count)) // x.total
+    return sum(int(x.r[slot].nbytes) for slot in range(frame.first, frame.first + frame.count)) // x.total
 
 
 # ---- room on the stack
