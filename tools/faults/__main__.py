@@ -1,10 +1,10 @@
 """python -m tools.faults: `run` judges the faults here, `compile` and `card` run them on a GPU under compute-sanitizer, `table` writes docs/faults.md.
 
-    python -m tools.faults run [NAME ...]              # into tests/data/faults.json
-    python -m tools.faults compile FOLDER              # PTX of every variant, where nvcc is
-    python -m tools.faults card OUT FOLDER [NAME ...]  # where the GPU is
-    python -m tools.faults merge OUT                   # its results into tests/data/faults.json
-    python -m tools.faults table
+python -m tools.faults run [NAME ...]              # into tests/data/faults.json
+python -m tools.faults compile FOLDER              # PTX of every variant, where nvcc is
+python -m tools.faults card OUT FOLDER [NAME ...]  # where the GPU is
+python -m tools.faults merge OUT                   # its results into tests/data/faults.json
+python -m tools.faults table
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from typing import Any
 
 from tools.faults.planted import all_planted, compiled
-from tools.faults.table import DATA, PAGE, page, results
+from tools.faults.table import DATA, NOISE, PAGE, page, results
 
 
 def _write(told: dict[str, Any]) -> None:
@@ -48,15 +48,19 @@ def run(names: list[str], folder: pathlib.Path | None = None) -> None:
     _write(told)
 
 
+def _kept(said: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a tool's run: how it ended, its lines and its first reports of the kernel."""
+    reports = [text[:90] for text in said.get("reports", []) if not any(word in text for word in NOISE)]
+    kept = {"ends": said["ends"], "lines": said.get("lines", []), "reports": reports[:2]}
+    return {key: value for key, value in kept.items() if value}
+
+
 def merge(out: pathlib.Path) -> None:
     """The results of a card into the data: lines and the first reports, and how each run ended."""
     new, told = json.loads(out.read_text()), results() if DATA.exists() else {"device": {}, "card": {}, "here": {}}
     told["device"] = new.pop("device")
     for name, row in new.items():
-        told["card"][name] = {
-            tool: {key: [text[:90] for text in value[:2]] if key == "reports" else value for key, value in said.items() if key in ("ends", "lines", "reports") and value}
-            for tool, said in row.items()
-        }  # fmt: skip
+        told["card"][name] = {tool: _kept(said) for tool, said in row.items()}
     known = {f"{kernel.name}/{n}" for kernel in all_planted() for n in (0, *(fault.number for fault in kernel.faults))}
     told["card"] = {name: row for name, row in told["card"].items() if name in known}
     _write(told)
@@ -64,7 +68,9 @@ def merge(out: pathlib.Path) -> None:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tools.faults", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.faults", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("run", "compile", "card", "once", "merge", "table"))
     parser.add_argument("args", nargs="*")
     parser.add_argument("--tools", default="plain,memcheck,racecheck,synccheck,initcheck")

@@ -15,7 +15,6 @@ import subprocess
 import sys
 from typing import Any
 
-
 from smemsim.testing.recorder import CudaError, Gpu
 from tools.faults.here import is_equal
 from tools.faults.planted import Planted, all_planted, planted
@@ -61,10 +60,15 @@ def _tool(kernel: str, ptx: pathlib.Path, tool: str) -> dict[str, Any]:
     command = own if tool == "plain" else ["compute-sanitizer", "--print-limit", "40", *TOOLS[tool], *own]
     limit = PATIENCE.get(tool, LONGEST)
     try:
-        done = subprocess.run(["timeout", "-s", "KILL", str(limit), *command], capture_output=True, text=True, timeout=limit + 5, check=False)
+        done = subprocess.run(
+            ["timeout", "-s", "KILL", str(limit), *command], capture_output=True, text=True, timeout=limit + 5, check=False
+        )
     except subprocess.TimeoutExpired:
         return {"ends": "hang"}
-    ends = next((line.removeprefix("ENDS ") for line in done.stdout.splitlines() if line.startswith("ENDS ")), "hang" if done.returncode in (137, -9) else "lost")
+    ends = next(
+        (line.removeprefix("ENDS ") for line in done.stdout.splitlines() if line.startswith("ENDS ")),
+        "hang" if done.returncode in (137, -9) else "lost",
+    )
     said = [line for line in done.stdout.splitlines() if line.startswith("=========")]
     reports = [line.removeprefix("=========").strip() for line in said if REPORT.match(line) and "SUMMARY" not in line]
     lines = sorted({int(number) for line in said for _, number in LINE.findall(line)})
@@ -89,7 +93,12 @@ def _variant(kernel: Planted, number: int, folder: pathlib.Path, tools: list[str
 def on_card(out: pathlib.Path, folder: pathlib.Path, names: list[str], tools: list[str]) -> None:
     """Run every variant whose PTX lies in the folder (of the kernels named), and write what was seen after each of them."""
     kernels = [kernel for kernel in all_planted() if kernel.shape.arch == "sm_90a" and (not names or kernel.name in names)]
-    jobs = [(kernel, n) for kernel in kernels for n in (0, *(fault.number for fault in kernel.faults)) if (folder / f"{kernel.name}_{n}.ptx").exists()]
+    jobs = [
+        (kernel, n)
+        for kernel in kernels
+        for n in (0, *(fault.number for fault in kernel.faults))
+        if (folder / f"{kernel.name}_{n}.ptx").exists()
+    ]
     rows: dict[str, Any] = {"device": Gpu().describe()} if "plain" in tools or tools else {}
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         for done in concurrent.futures.as_completed([pool.submit(_variant, *job, folder, tools) for job in jobs]):
@@ -104,5 +113,3 @@ def main_once(name: str, ptx: str) -> None:
         print("ENDS", once(planted(name), pathlib.Path(ptx)), flush=True)
     except CudaError as e:
         print("ENDS error", e.code, flush=True)
-
-

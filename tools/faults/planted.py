@@ -90,7 +90,18 @@ def compiled(kernel: Planted, fault: int) -> str:
     """The PTX of a kernel with one of its faults, 0 for none, with the lines of its source. RuntimeError with nvcc's words."""
     with tempfile.TemporaryDirectory() as folder:
         to = pathlib.Path(folder) / "kernel.ptx"
-        command = ["nvcc", "-ptx", f"-arch={kernel.shape.arch}", "-lineinfo", "-std=c++17", "-w", f"-DFAULT={fault}", str(kernel.source), "-o", str(to)]
+        command = [
+            "nvcc",
+            "-ptx",
+            f"-arch={kernel.shape.arch}",
+            "-lineinfo",
+            "-std=c++17",
+            "-w",
+            f"-DFAULT={fault}",
+            str(kernel.source),
+            "-o",
+            str(to),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{kernel.name}, fault {fault}: {done.stderr[-800:]}")
@@ -101,4 +112,3 @@ def arrays_of(launch: LaunchFile, shape: Shape) -> tuple[dict[str, np.ndarray], 
     """(the arrays before the launch, what must stand in the outputs after it, raw bits where numpy has no such type)."""
     before = launch.arrays()
     return before, shape.expect(before)
-
