@@ -145,11 +145,11 @@ class Endings:
             return
         per_cta = self.x.stride // WARP
         for op in self.groups.of_kind("bulk"):
-            cta = int(op.warps[0]) // per_cta
-            if not self._is_known(self.order.read_done, op, cta, 1):
+            first = int(op.warps[0]) // per_cta
+            if not self._is_known(self.order.read_done, op, first, 1):
                 self._tell(
                     op,
-                    cta,
+                    first,
                     "read",
                     "cp.async.bulk.commit_group, and cp.async.bulk.wait_group.read 0 by the thread that issued it, before it exits",
                 )
