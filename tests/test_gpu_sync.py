@@ -571,7 +571,7 @@ def test_what_comes_after_a_read_is_told_where_the_value_is_used(use, is_used, w
     cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar]; B:"""
     uses = [use * (when == at) for at in ("before", "after")]
     body = f"""{OWN} mov.u32 %r5, %r4; setp.lt.u32 %p1, %r1, 32; @%p1 bra A; ld.shared.u32 %r2, [%r4-128]; {uses[0]} A: {between} {copy}
-    @%p1 bra D; {uses[1]} D:"""
+    @%p1 bra D; {uses[1]} D: @!%p9 bra F; W: mbarrier.try_wait.parity.shared.b64 %p8, [bar], 0; @!%p8 bra W; F:"""
     assert set(found(body, np.arange(64, dtype=np.uint32), block=64)) == ({code} if is_used else set())
 
 

@@ -390,8 +390,6 @@ class Mbarrier:
                 x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
             elif x.watch.lifetimes.is_needed:
                 x.watch.lifetimes.commits(i, self, self.cta.index, int(threads[0]) // WARP)
-            if release:
-                x.watch.release(x, threads, self, relaxed=relaxed, scope=scope)
         tokens = np.empty(len(threads), np.uint64)
         done, step = 0, count
         while done < len(threads):
@@ -403,6 +401,8 @@ class Mbarrier:
             steps = min(len(threads) - done, self.pending // step)
             tokens[done : done + steps] = np.uint64(self.word) - np.arange(0, steps * step, step, dtype=np.uint64)
             self.pending -= steps * step
+            if x.watch is not None and release:
+                x.watch.release(x, threads[done : done + steps], self, relaxed=relaxed, scope=scope)
             done += steps
             phase = self.phase
             self._settle(x)
@@ -593,7 +593,7 @@ def mbarriers(cta: Cta) -> dict[int, Mbarrier]:
     return found
 
 
-def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mbarrier:
+def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction, threads: np.ndarray) -> Mbarrier:
     """`mbarrier.init`."""
     if not 1 <= count <= MBARRIER_ARRIVALS:
         misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
@@ -607,6 +607,7 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
             "mbarrier.inval once nobody uses it any more",
         )
     if old is not None:
+        _check_pending(x, old, i, threads, "initialises")
         old.check_bytes(x)
         if any(old.done.values()) or old.made.line != i.line:  # threads of one instruction that all do it do no harm
             x.launch.find(
@@ -632,14 +633,19 @@ def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction, threads: np.ndarr
             f"the mbarrier at {offset:#x} of CTA {cta.number} is invalidated while threads wait at it",
             "a barrier (bar.sync) in front of it",
         )
+    _check_pending(x, barrier, i, threads, "invalidates")
+    del mbarriers(cta)[offset]
+
+
+def _check_pending(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray, does: str) -> None:
+    """X005 where threads end an mbarrier on which a copy may still complete."""
     pending = x.watch.not_waited_for(barrier.copies, threads) if x.watch is not None else None
     if pending is not None:
         x.launch.find(
-            "X005", i, f"invalidates the mbarrier at {offset:#x} of CTA {cta.number}, on which {pending.instruction.name} of line {pending.instruction.line} "
-            "may still complete: these threads have not waited for it", "wait for its phase (mbarrier.try_wait) and for all who do, then invalidate it",
-            because=LIVES,
+            "X005", i, f"{does} the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, on which {pending.instruction.name} of line "
+            f"{pending.instruction.line} may still complete: these threads have not waited for it",
+            "wait for its phase (mbarrier.try_wait) and for all who do, then mbarrier.inval", because=LIVES,
         )  # fmt: skip
-    del mbarriers(cta)[offset]
 
 
 def check_reused(x: Wave, barrier: Mbarrier) -> None:

@@ -74,7 +74,7 @@ def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
     def init(x: Wave) -> None:
         counts = np.broadcast_to(count(x), (x.n,))
         for cta, offset, part in barriers(x, i, find):
-            barrier = initialise(x, cta, offset, int(counts[part][-1]), i)
+            barrier = initialise(x, cta, offset, int(counts[part][-1]), i, x.threads[part])
             if x.watch is not None:
                 x.watch.makes(i, barrier, int(x.threads[part][-1]))
         if x.watch is not None:

@@ -10,6 +10,7 @@ undefined (5.1, 9.7.9: state spaces are not initialised), and what depends on it
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -135,7 +136,7 @@ def is_followed(i: Instruction) -> bool:
     """Is what an instruction reads from memory followed to where it is used?"""
     if i.op == "cp":  # from shared memory to that of another CTA
         return i.modifiers[:2] == ("async", "bulk") and {"shared::cta", "shared::cluster"} <= set(i.modifiers)
-    return i.op in ("ld", "ldmatrix", "wgmma") or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "cp", "mma"))
+    return i.op in ("ld", "ldmatrix", "wgmma", "red") or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "cp", "mma"))
 
 
 class Words:
@@ -191,6 +192,19 @@ def _words(flat: np.ndarray, size: int) -> np.ndarray:
     return found
 
 
+def _never_given(body: Sequence[Instruction]) -> dict[int, Instruction]:
+    """The registers that instructions read and none gives a value, with the first reader."""
+    given: set[int] = set()
+    readers: dict[int, Instruction] = {}
+    for i in body:
+        for slot, is_result in mentions(i):
+            if is_result:
+                given.add(slot)
+            else:
+                readers.setdefault(slot, i)
+    return {slot: i for slot, i in readers.items() if slot not in given}
+
+
 class Unwritten:
     """Marks of one wave's registers, for every thread, and of the words of its memories; what they stand for is in `doubts`."""
 
@@ -209,6 +223,16 @@ class Unwritten:
         self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
         self.matrix_is_unwritten = False  # has the ldmatrix that runs read words that nobody has written?
         self._pieces: list[Piece] | None = None  # where the store that runs writes
+        for slot, reader in _never_given(x.program.inlined.body).items():
+            self._mark(slot, np.arange(self.total), self.doubts.of(("register", slot), functools.partial(self._is_blank, slot, reader)))
+
+    def _is_blank(self, slot: int, reader: Instruction, user: Instruction | None) -> None:
+        """R507: a value is used that comes from a register which no instruction ever gives one."""
+        register = self.x.program.inlined.registers[slot].name
+        self.x.launch.find(
+            "R507", user or reader, f"{register}, which line {reader.line} reads, has never got a value from any instruction{uses(user)}",
+            f"give {register} a value first, such as 0", because="PTX ISA 5.1: registers are not initialised",
+        )  # fmt: skip
 
     def concerns(self, slots: int) -> bool:
         """May instructions that name these registers, by their bits, read or get a doubtful value?"""

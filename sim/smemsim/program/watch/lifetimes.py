@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.program.barriers.mbarrier import mbarriers
 from smemsim.program.traps import warp_name
-from smemsim.program.watch.clocks import Order
-from smemsim.program.wave import WARP
+from smemsim.program.watch.clocks import Operation, Operations, Order
+from smemsim.program.watch.synchronisation import CommitGroups
+from smemsim.program.wave import EXITED, WARP
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["Lifetimes"]
+__all__ = ["Endings", "Lifetimes"]
 
 
 class Lifetimes:
@@ -45,6 +47,7 @@ class Lifetimes:
             at = ctas[other], warps[other]
             if not self._has_waited.all():
                 self._has_begun(i, *at)
+            self._is_gone(i, *at)
             self.when[at], self.line[at] = self.order.clock[warps[other]], i.line
 
     def commits(self, i: Instruction, what: Any, cta: int, warp: int) -> None:
@@ -79,6 +82,18 @@ class Lifetimes:
                 "have begun: nothing that it did is ordered before this",
                 "barrier.cluster.arrive and barrier.cluster.wait by all CTAs behind mbarrier.init, before the first access", because="PTX ISA 5.1.6",
             )  # fmt: skip
+
+    def _is_gone(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
+        """X008 where warps touch a CTA all of whose threads have exited."""
+        x = self.x
+        for cta in np.unique(ctas).tolist():
+            if (x.key[cta * x.stride : (cta + 1) * x.stride] >= EXITED).all():
+                warp = int(warps[ctas == cta][0])
+                x.launch.find(
+                    "X008", i, f"{i.name} of {warp_name(x, warp)} touches CTA {x.ctas[cta].number} of its cluster, all of whose threads have exited: its "
+                    "shared memory is no longer there",
+                    "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 5.1.6",
+                )  # fmt: skip
 
     def met(self, first: int, count: int) -> None:
         """The warps of a cluster, `count` from `first` on, have arrived at its barrier: relaxed or not, what they did before is over for who waits there."""
@@ -116,3 +131,48 @@ class Lifetimes:
                     "its cluster, which may have ended by then: nothing that CTA waits for comes after it",
                     "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 5.1.6",
                 )  # fmt: skip
+
+
+class Endings:
+    """Bulk copies that nobody has waited for when their CTA ends: its shared memory is given to the next CTA, which they still read or write."""
+
+    def __init__(self, x: Wave, order: Order, operations: Operations, groups: CommitGroups) -> None:
+        self.x, self.order, self.operations, self.groups = x, order, operations, groups
+
+    def ended(self) -> None:
+        """All CTAs have ended: X005 for each line whose copies may still be under way; not where a missing wait is told already."""
+        if any(code in ("T210", "X004", "X005") for code, *_ in self.x.launch.findings):
+            return
+        per_cta = self.x.stride // WARP
+        for op in self.groups.of_kind("bulk"):
+            first = int(op.warps[0]) // per_cta
+            if not self._is_known(self.order.read_done, op, first, 1):
+                self._tell(
+                    op,
+                    first,
+                    "read",
+                    "cp.async.bulk.commit_group, and cp.async.bulk.wait_group.read 0 by the thread that issued it, before it exits",
+                )
+        count = self.x.launch.cluster_size
+        for cta in self.x.ctas:
+            for barrier in mbarriers(cta).values():
+                for op in barrier.copies:
+                    is_bulk = op.instruction.op == "cp" and "bulk" in op.instruction.modifiers
+                    if is_bulk and self.operations.remembers(op) and not self._is_known(self.order.done, op, cta.index - cta.rank, count):
+                        self._tell(
+                            op,
+                            cta.index,
+                            "write",
+                            "wait for the phase of its mbarrier (mbarrier.try_wait) before the CTA ends, or do not issue it",
+                        )
+
+    def _is_known(self, done: np.ndarray, op: Operation, first: int, count: int) -> bool:
+        """Does some warp of these CTAs know that the operation is over?"""
+        per_cta = self.x.stride // WARP
+        return bool(done[first * per_cta : (first + count) * per_cta, op.number].any())
+
+    def _tell(self, op: Operation, cta: int, does: str, repair: str) -> None:
+        self.x.launch.find(
+            "X005", op.instruction, f"CTA {self.x.ctas[cta].number} ends while {op.name} may still {does} its shared memory, which the next CTA gets: nobody "
+            "has waited for it", repair, because="PTX ISA 5.1.6, 9.7.9.25.3",
+        )  # fmt: skip

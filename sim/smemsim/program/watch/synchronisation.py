@@ -39,6 +39,10 @@ class CommitGroups:
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
 
+    def of_kind(self, kind: str) -> list[Operation]:
+        """The operations of all groups of a kind, open or pending."""
+        return [op for (_, of), g in self._groups.items() if of == kind for some in (*g.pending, g.open) for op in some]
+
     def _of(self, warp: int, kind: str) -> _Groups:
         return self._groups.setdefault((warp, kind), _Groups())
 

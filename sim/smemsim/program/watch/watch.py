@@ -13,7 +13,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     early                early.py             reads of it before anybody had written
     tensor               tensor.py            the same of the cells of tensor memory
     registers            registers.py         registers in flight
-    lifetimes            lifetimes.py         CTAs of a cluster that begin and end
+    lifetimes            lifetimes.py         CTAs of a cluster that begin and end, and what is under way when they do
     unwritten            doubts.py            values that may be wrong, up to where they are used
     telling              telling.py           findings, and the names in them
     globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
@@ -31,7 +31,7 @@ from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.global_memory import GlobalShadow, History
 from smemsim.program.watch.lanes import Lanes
-from smemsim.program.watch.lifetimes import Lifetimes
+from smemsim.program.watch.lifetimes import Endings, Lifetimes
 from smemsim.program.watch.registers import RegistersInFlight
 from smemsim.program.watch.shared import SharedShadow
 from smemsim.program.watch.synchronisation import CommitGroups, Initialised
@@ -78,6 +78,7 @@ class Watch:
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
         self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history)
+        self.endings = Endings(x, self.order, self.operations, self.groups)
         self.operations.holders += [self.order, self.groups, self.shared, self.tensor, self.registers]
         if self.globals is not None:
             self.operations.holders.append(self.globals)
@@ -99,6 +100,7 @@ class Watch:
     def ended(self) -> None:
         """All threads have exited."""
         self.lifetimes.ended()
+        self.endings.ended()
         self.unwritten.overwrites.ended()
         self.unwritten.doubts.abandon(self._is_race)
 
@@ -138,7 +140,13 @@ class Watch:
     def strong_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, scope: int = GPU) -> None:
         """The running threads read by relaxed, acquire or volatile loads: no race with strong stores and atomics, but with plain stores and operations in flight."""
         self._reach(x, i, flat)
-        self.shared.strong_read(i, *self.shared.places(flat, size), size, scope)
+        at, warps = self.shared.places(flat, size)
+        nobody = self.shared.nobody_wrote(at)
+        self.shared.strong_read(i, at, warps, size, scope)
+        if nobody.any():
+            self.early.note(i, at[nobody], self._running(x))
+        if i.op == "ld" and (self.unwritten.shared is not None or nobody.any()):
+            self._doubtful(x, i, at, flat, size)
 
     def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values | None = None) -> None:
         """The running threads have written `size` bytes at places `flat` (n,) of `x.shared`.
@@ -159,7 +167,12 @@ class Watch:
         self._reach(x, i, flat)
         if self.unwritten.shared is not None and i.op == "st":
             self.unwritten.shared.clear(flat, size)
-        self.shared.strong_write(i, *self.shared.places(flat, size), size, changed=changed, scope=scope)
+        at, warps = self.shared.places(flat, size)
+        blank = at[self.shared.nobody_wrote(at)] if i.op in ("atom", "red") and "exch" not in i.modifiers else at[:0]
+        self.shared.strong_write(i, at, warps, size, changed=changed, scope=scope)
+        if blank.size:  # what it makes of nothing is nothing
+            self.early.note(i, blank, self._running(x))
+            self.unwritten.put_words(blank, np.full(len(blank), self.unwritten.nobody(i), np.int32))
 
     def initialised(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
         """The running threads have made mbarrier objects at places `flat` of `x.shared`; what is done with these is no access of threads."""

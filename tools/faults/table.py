@@ -1,0 +1,103 @@
+"""docs/faults.md: the faults and what each tool finds of them, made of the recorded results (tests/data/faults.json)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tools.faults.planted import Fault, Planted, all_planted
+
+__all__ = ["DATA", "PAGE", "page", "results"]
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA, PAGE = ROOT / "tests" / "data" / "faults.json", ROOT / "docs" / "faults.md"
+SANITIZER = ("memcheck", "racecheck", "synccheck", "initcheck")
+NOISE = ("cuFuncGetParamInfo", "Saved host backtrace", "CUDA API call")  # of the program that launches, not of the kernel
+
+
+@dataclasses.dataclass(frozen=True)
+class Tool:
+    """What a tool says of variants: whether it reports anything, and whether at one of the fault's lines."""
+
+    name: str
+    finds: Callable[[Mapping[str, Any]], bool]
+    lines: Callable[[Mapping[str, Any], Fault], bool]
+
+
+def results() -> dict[str, Any]:
+    """The recorded results: `device`, `here` and `card`, each of the last two by variant."""
+    return dict(json.loads(DATA.read_text(encoding="utf-8")))
+
+
+def reports(row: Mapping[str, Any], tool: str) -> list[str]:
+    """What a tool of compute-sanitizer reports of the kernel."""
+    return [text for text in row.get(tool, {}).get("reports", []) if not any(word in text for word in NOISE)]
+
+
+def _sanitizer(tool: str) -> Tool:
+    return Tool(tool, lambda row: bool(reports(row, tool)), lambda row, fault: bool(fault.lines & {*row.get(tool, {}).get("lines", ())}))
+
+
+def _row(name: str, kernels: list[Planted], rows: Mapping[str, Any], tools: list[Tool]) -> str:
+    found = right = false = of = 0
+    for kernel in kernels:
+        clean = rows.get(f"{kernel.name}/0", {})
+        false += any(tool.finds(clean) for tool in tools)
+        for fault in kernel.faults:
+            row = rows.get(fault.name)
+            if row is None:
+                continue
+            hits = [tool for tool in tools if tool.finds(row) and (tool.lines(row, fault) or not tool.finds(clean))]
+            of += 1
+            found += bool(hits)
+            right += any(tool.lines(row, fault) for tool in hits)
+    return f"| {name} | {found} of {of} | {right} | {false} of {len(kernels)} |"
+
+
+def _here() -> Tool:
+    return Tool("smemsim", lambda row: bool(row["found"]), lambda row, fault: bool(row["right"]))
+
+
+def page() -> str:
+    """The text of docs/faults.md."""
+    told, kernels = results(), [kernel for kernel in all_planted() if kernel.shape.arch == "sm_90a"]
+    card, here = told["card"], told["here"]
+    wrong = sum(card[f.name]["plain"]["ends"] != "right" for k in kernels for f in k.faults if f.name in card)
+    known = sum(f.name in card for k in kernels for f in k.faults)
+    lines = [
+        "# Planted faults", "",
+        f"{sum(len(k.faults) for k in kernels)} faults in {len(kernels)} Hopper kernels (`tools/faults/sources/`), each a change of one place, compiled by nvcc 13.0. smemsim runs their "
+        f"PTX; an {told['device']['gpu']} (driver {told['device']['driver']}) ran the same PTX plain and under NVIDIA's compute-sanitizer. {wrong} of the {known} "
+        "that ran there gave a wrong result, an error or no end; the others computed the right numbers all the same.", "",
+        "Found: the tool reports something of the kernel, and more than of the clean one. Right: it does so at one of the lines where the fault stands or strikes (for smemsim: in its first finding, with a code "
+        "that names the cause). False alarms: clean kernels of which it reports something.", "",
+        "| tool | found | right | false alarms |", "|---|---|---|---|",
+        *(_row(tool, kernels, card, [_sanitizer(tool)]) for tool in SANITIZER),
+        _row("all four", kernels, card, [_sanitizer(tool) for tool in SANITIZER]),
+        _row("**smemsim**", kernels, here, [_here()]), "",
+        "A hang is found by a tool only where it says so: no tool of compute-sanitizer ends one here. Made by `python -m tools.faults table` of `tests/data/faults.json`, which "
+        "`python -m tools.faults run` (no GPU) and `python -m tools.faults card` (on a Hopper GPU) write.", "",
+    ]  # fmt: skip
+    for kernel in kernels:
+        lines += [
+            f"## {kernel.name}",
+            "",
+            kernel.says,
+            "",
+            "| | kind | fault | on the card | compute-sanitizer | smemsim |",
+            "|---|---|---|---|---|---|",
+        ]
+        for fault in kernel.faults:
+            lines.append(_fault(fault, card.get(fault.name), here.get(fault.name)))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _fault(fault: Fault, card: Mapping[str, Any] | None, here: Mapping[str, Any] | None) -> str:
+    tools = "not run" if card is None else ", ".join(t for t in SANITIZER if reports(card, t)) or "–"
+    ends = "not run" if card is None else card["plain"]["ends"]
+    mine = "not run" if here is None else "–" if not here["found"] else here["code"] if here["right"] else f"({here['code']})"
+    return f"| {fault.number} | {fault.kind} | {fault.says} | {ends} | {tools} | {mine} |"
