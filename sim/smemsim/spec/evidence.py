@@ -162,6 +162,8 @@ RULES: dict[str, Rule] = {r.name: r for r in (
          _grades("documented", "documented"), "PTX ISA 8.7 (release and acquire patterns), 9.7.16.6; CuTe DSL waits relaxed and fences"),
     Rule("order.relaxed_cluster_arrive", "barrier.cluster.arrive.relaxed releases nothing; where nothing else is missing that is a remark",
          _grades("documented", "documented"), "PTX ISA 9.7.13.4; Triton, CUTLASS and DeepGEMM emit it in kernels that are right on cards"),
+    Rule("order.fenced_by_others", "a fence by each thread, a barrier, then a relaxed atomic of one of them releases what all have fenced",
+         _grades("inferred", "inferred"), "the fence in the PTX ISA's release pattern (8.8) is the writer's own; the pattern of __threadfence, __syncthreads, atomicAdd relies on it"),
     Rule("order.scope", "two patterns synchronise, and two strong accesses are no race, where the scope of each includes the other's thread; the write and the read that carry a pattern too",
          _grades("documented", "documented"), "PTX ISA 8.4 (scope), 8.7 (morally strong), 8.9.3 (observation order)"),
     Rule("order.default_scope", "an mbarrier operation without a scope orders the CTAs of a cluster, though the PTX ISA gives it .cta; one with .cta written does not",

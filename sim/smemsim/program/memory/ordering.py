@@ -56,20 +56,33 @@ class Ordering:
     def acquire(self, x: Wave, piece: Piece) -> None:
         """The threads of a piece have seen what was released at their addresses."""
         for threads, what in _by_address(x, piece):
-            x.watch.loaded(threads, what, relaxed=not self.acquires, scope=self.level)
+            if not self._takes_turns(threads):
+                x.watch.loaded(threads, what, relaxed=not self.acquires, scope=self.level)
 
     def release(self, x: Wave, piece: Piece, which: np.ndarray | None = None) -> None:
-        """The threads of a piece, or `which` of them have written, release what they have seen at their addresses."""
-        for threads, what in _by_address(x, piece, which):
-            x.watch.stored(threads, what, relaxed=not self.releases, replaces=not self.is_atomic, scope=self.level)
+        """The threads of a piece, or `which` of them have written, release what they have seen at their addresses.
+
+        Of several warps that do so atomically at one address each has seen those before it, and not those behind it.
+        """
+        wrote = np.ones(x.total, bool)
+        if which is not None:
+            wrote[(x.threads if piece.part is None else x.threads[piece.part])[~which]] = False
+        for threads, what in _by_address(x, piece):
+            turns = np.split(threads, np.flatnonzero(np.diff(threads >> 5)) + 1) if self._takes_turns(threads) else [threads]
+            for own in turns:
+                if len(turns) > 1:
+                    x.watch.loaded(own, what, relaxed=not self.acquires, scope=self.level)
+                if wrote[own].any():
+                    x.watch.stored(own[wrote[own]], what, relaxed=not self.releases, replaces=not self.is_atomic, scope=self.level)
+
+    def _takes_turns(self, threads: np.ndarray) -> bool:
+        return self.is_atomic and self.reads and self.writes and threads[0] >> 5 != threads[-1] >> 5
 
 
-def _by_address(x: Wave, piece: Piece, which: np.ndarray | None = None) -> list[tuple[np.ndarray, tuple[str, int, int]]]:
+def _by_address(x: Wave, piece: Piece) -> list[tuple[np.ndarray, tuple[str, int, int]]]:
     if piece.space == "local":
         return []
     threads, at = x.threads if piece.part is None else x.threads[piece.part], piece.at
-    if which is not None:
-        threads, at = threads[which], at[which]
     memory = piece.memory.__array_interface__["data"][0]
     return [(threads[at == place], (piece.space, memory, place)) for place in np.unique(at).tolist()]
 

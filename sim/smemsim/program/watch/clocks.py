@@ -481,19 +481,37 @@ class Order:
     def meet(self, warps: np.ndarray, here: np.ndarray, gone: np.ndarray) -> None:
         """Groups of warps (a row each) of which those that are `here` release to and acquire from each other, all groups at once.
 
-        Those that are `gone` have exited, and count as arrived.
+        Those that are `gone` have exited, and count as arrived. What a warp has fenced the others hand on too (rule order.fenced_by_others).
         """
-        old = [m[warps] for m in self.rows]
-        joined = [m.max(axis=1, where=(here | gone)[:, :, None], initial=0) for m in old]
+        everybody = here | gone
+        known = self._met(warps, here, everybody, self.rows)
         self._tick(warps[here])
-        for matrix, known in zip(self.rows, joined, strict=True):
+        for matrix, rows in zip(self.rows, known, strict=True):
+            matrix[warps] = np.maximum(matrix[warps], rows)
+        for held in self._at_fence.values():
+            for matrix, rows in zip(held, self._met(warps, here, everybody, held), strict=True):
+                matrix[warps] = rows
+        for others in (self._others, *self._others_at_fence.values()):
+            self._meet_foreign(warps, here, others)
+
+    @staticmethod
+    def _met(warps: np.ndarray, here: np.ndarray, everybody: np.ndarray, rows: Rows) -> list[np.ndarray]:
+        """What each warp of each group knows behind the meeting: those that are `here` what all know."""
+        found = []
+        for matrix in rows:
             mine = matrix[warps]
-            matrix[warps] = np.where(here[:, :, None], np.maximum(mine, known[:, None, :]), mine)
-        for row, is_here in zip(warps, here, strict=True) if self._others else ():
+            joined = mine.max(axis=1, where=everybody[:, :, None], initial=0)
+            found.append(np.where(here[:, :, None], np.maximum(mine, joined[:, None, :]), mine))
+        return found
+
+    @staticmethod
+    def _meet_foreign(warps: np.ndarray, here: np.ndarray, others: dict[int, Foreign]) -> None:
+        for row, is_here in zip(warps, here, strict=True) if others else ():
             foreign: Foreign = {}
             for warp in row.tolist():
-                _merge(foreign, self._others.get(warp, {}))
-            self._learn_foreign(dict.fromkeys(row[is_here].tolist(), foreign))
+                _merge(foreign, others.get(warp, {}))
+            for warp in row[is_here].tolist():
+                _merge(others.setdefault(warp, {}), foreign)
 
     @_both
     def brings(self, operation: Operation, warps: np.ndarray, what: Any) -> None:
