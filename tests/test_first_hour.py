@@ -1,5 +1,7 @@
 """What people paste, leave out and mix up in their first hour: it is understood, or a sentence says what to write."""
 
+import json
+
 import click.testing
 import numpy as np
 import pytest
@@ -152,3 +154,30 @@ def test_an_encode_call_in_a_function_is_read_with_the_values_of_its_parameters(
     )
     assert bytes(tm).hex() in said.replace(" ", "")
     assert called("decode", "-", "-D", "512", text=listing)[1].startswith("smemsim: -D '512': needs a name and its value")
+
+
+def test_a_cute_layout_is_solved_as_its_addresses_are():
+    common = {"arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 64, "k": 16}
+    words = [x for name, value in common.items() for x in (f"--{name}", value)]
+    code, said = called("solve", "--layout", "Sw<3,4,3> o (64,64):(64,1)", "--base", "0x400", *words, "--json")
+    assert code == 0
+    rows = 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(64)
+    answer = smemsim.find_descriptors(rows ^ (rows >> 7 & 7) << 4, **common)
+    assert json.loads(said) == answer.as_dict()
+    assert called("solve", "--layout", "64:1", "--base", "0x400", *words)[0] == 2
+
+
+def test_check_reads_the_scenario_of_a_plan_from_standard_input():
+    code, scenario = called("plan", "128x64", "--arch", "sm_90a", "--dtype", "bf16", "--major", "K", "--scenario")
+    assert code == 0
+    assert called("check", "-", text=scenario)[0] == 0
+    for text in ("", "arch = ", "{"):
+        assert called("check", "-", text=text)[0] == 2
+
+
+def test_what_a_notebook_prints_is_one_short_line():
+    made = smemsim.plan(128, 64, dtype="bf16", major="K", arch="sm_90a")
+    for one in (made, smemsim.Gpu("sm_90a"), smemsim.Scenario("sm_90a").tensor("A", "bf16", m=64, k=64)):
+        assert len(repr(one)) < 120
+        assert "\n" not in repr(one)
+        assert " object at 0x" not in repr(one)

@@ -59,7 +59,7 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
     smemsim plan 256x64 --arch sm_90a --dtype f16 --major MN --side b --n 256 --stages 4
     smemsim plan 128x64 --arch sm_100a --dtype bf16 --major MN --all
     smemsim plan 128x64 --arch sm_100a --dtype bf16 --major K --code cpp
-    smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K --scenario | smemsim check /dev/stdin
+    smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K --scenario | smemsim check -
     """
     from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.make import choices_text, plan, plans
