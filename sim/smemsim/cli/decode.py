@@ -252,7 +252,7 @@ def decode(
     """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), or the 128 bytes of a tensor map.
 
     A tensor map is its 128 bytes, as gdb, xxd, od -t x1, hexdump -C or an array of C or Python print them; the text of the encode calls in
-    C, C++ or Python, with the constants that they use; or a file with one of these, - for standard input. Without --arch a word is shown as
+    C, C++ or Python, with the constants that they use, others as -D rows=4096; or a file with one of these, - for standard input. Without --arch a word is shown as
     wgmma (sm_90a) and as tcgen05 (sm_100a) read it, and a map is judged for every architecture: it is shown when it is legal on one of
     them, with those on which it is not. The more is known of a descriptor's operand, the more can be said. Exit code 1 when something is
     silently wrong or would trap, or the driver refuses the call.
@@ -260,7 +260,6 @@ def decode(
     \b
     smemsim decode 0x4000404000010040 --arch sm_100a
     smemsim decode 0x08200490 --kind f16 --cta-group 1
-    smemsim decode make_map.cu -D ptr=0x7f0000000000 -D rows=4096 -D cols=512
     smemsim decode 0x4000020000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
     xxd tensor_map.bin | smemsim decode -
     smemsim decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
