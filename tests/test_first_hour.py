@@ -9,7 +9,6 @@ import pytest
 import smemsim
 from smemsim.cli import main
 from smemsim.layout.cute import CuteLayout
-from smemsim.planning.product import plan_product
 
 WORD = "0x4000002000010040"
 SCENARIO = 'arch = "sm_90a"\n[tensor.A]\ndtype = "bf16"\nextent = { m = 64, k = 64 }\nstride = { m = 128, k = 2 }\n'
@@ -122,11 +121,14 @@ def test_a_tile_is_planned_as_people_say_it():
 
 
 def test_the_two_plans_of_a_product_share_no_byte_and_one_instruction():
-    p = plan_product(256, 128, 64, dtype="bf16", arch="sm_90a", major="K", stages=3)
-    ends = p.a.wish.base_address + 3 * p.a.arrangement.tile_bytes
-    assert ends <= p.b.wish.base_address
-    assert p.a.arrangement.instruction.name == p.b.arrangement.instruction.name
-    assert (p.blocks, p.columns, len(p.ptx())) == ((4, 1), 0, 3 + p.a.arrangement.steps)
+    code, said = called("plan", "256x128x64", "--dtype", "bf16", "--arch", "sm_90a", "--stages", "3", "--json")
+    made = json.loads(said[said.index("{") :])
+    assert code == 0
+    assert made["a"]["instruction"]["name"] == made["b"]["instruction"]["name"]
+    of_a, of_b = (smemsim.SmemDescriptor.decode(int(made[side]["words"][0][0], 16), arch="sm_90a") for side in "ab")
+    assert of_a.start_address + 3 * 256 * 64 * 2 <= of_b.start_address
+    assert made["d"] == {"columns": 0, "allocate": 0, "layout": None}
+    assert len(made["ptx"]) == 3 + 64 // 16
 
 
 @pytest.mark.parametrize(("words", "said"), [(["128x64"], "--arch is missing: needs one of sm_90a"), (["128x64x64", "--side", "b"], "--side: of one operand"),
