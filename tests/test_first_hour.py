@@ -1,5 +1,7 @@
 """What people paste, leave out and mix up in their first hour: it is understood, or a sentence says what to write."""
 
+import json
+
 import click.testing
 import numpy as np
 import pytest
@@ -102,3 +104,82 @@ def test_strides_in_elements_are_more_than_a_note_where_two_of_them_are():
     assert {f.severity for f in in_elements.problems("sm_90a") if f.code == "T214"} == {smemsim.Severity.LUCK}
     windows = smemsim.TensorMap.tiled(**dense | {"box_dim": (64, 8)}, global_dim=(64, 32), global_strides=(64,))
     assert {f.severity for f in windows.problems("sm_90a") if f.code == "T214"} == {smemsim.Severity.NOTE}
+
+
+def test_a_tile_is_planned_as_people_say_it():
+    code, said = called("plan", "128x256x64", "--dtype", "fp8", "--cta-group", "2")
+    assert code == 0
+    for sentence in (
+        "assumed --dtype e4m3 for fp8 (or e5m2), --arch sm_100a, --major K",
+        "D (128 x 256) = A (128 x 64) B (256 x 64) on sm_100a",
+        "allocate 128 columns",
+        "CTA 1: lane 0, column 0 is element (m 64, n 0) of the first instruction; it loads A from row 64 and B from row 128 of the tile",
+        "mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%full], 24576;",  # (128 + 256) rows of 64 bytes
+        "tcgen05.commit.cta_group::2",
+    ):
+        assert sentence in said
+
+
+def test_the_two_plans_of_a_product_share_no_byte_and_one_instruction():
+    code, said = called("plan", "256x128x64", "--dtype", "bf16", "--arch", "sm_90a", "--stages", "3", "--json")
+    made = json.loads(said[said.index("{") :])
+    assert code == 0
+    assert made["a"]["instruction"]["name"] == made["b"]["instruction"]["name"]
+    of_a, of_b = (smemsim.SmemDescriptor.decode(int(made[side]["words"][0][0], 16), arch="sm_90a") for side in "ab")
+    assert of_a.start_address + 3 * 256 * 64 * 2 <= of_b.start_address
+    assert made["d"] == {"columns": 0, "allocate": 0, "layout": None}
+    assert len(made["ptx"]) == 3 + 64 // 16
+
+
+@pytest.mark.parametrize(("words", "said"), [(["128x64"], "--arch is missing: needs one of sm_90a"), (["128x64x64", "--side", "b"], "--side: of one operand"),
+                                             (["127x64x64", "--cta-group", "2"], "M = 127: a pair of CTAs holds half of it each")])  # fmt: skip
+def test_what_a_plan_lacks_is_said(words, said):
+    code, told = called("plan", *words, "--dtype", "bf16", *(["--arch", "sm_100a"] if len(words) > 1 else []))
+    assert code == 2
+    assert said in told
+
+
+def test_an_encode_call_in_a_function_is_read_with_the_values_of_its_parameters():
+    body = (
+        "cuuint64_t dims[2] = {cols, rows}; cuuint64_t strides[1] = {cols * sizeof(__nv_bfloat16)}; cuuint32_t box[2] = {64, 64}, es[2] = {1, 1};"
+        "cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, ptr, dims, strides, box, es, CU_TENSOR_MAP_INTERLEAVE_NONE,"
+        "CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE); return map;"
+    )
+    listing = f"CUtensorMap make(void* ptr, uint64_t rows, uint64_t cols) {{ CUtensorMap map; {body} }}"
+    code, said = called("decode", "-", text=listing)
+    assert code == 2
+    assert "give it: smemsim decode -D ptr=VALUE" in said
+    code, said = called("decode", "-", "-D", "ptr=0x10000", "-D", "rows=256", "-D", "cols=512", "--json", text=listing)
+    assert code == 0, said
+    tm = smemsim.TensorMap.tiled(
+        data_type="bf16", global_address=0x10000, global_dim=(512, 256), global_strides=(1024,), box_dim=(64, 64), swizzle="128B"
+    )
+    assert bytes(tm).hex() in said.replace(" ", "")
+    assert called("decode", "-", "-D", "512", text=listing)[1].startswith("smemsim: -D '512': needs a name and its value")
+
+
+def test_a_cute_layout_is_solved_as_its_addresses_are():
+    common = {"arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 64, "k": 16}
+    words = [x for name, value in common.items() for x in (f"--{name}", value)]
+    code, said = called("solve", "--layout", "Sw<3,4,3> o (64,64):(64,1)", "--base", "0x400", *words, "--json")
+    assert code == 0
+    rows = 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(64)
+    answer = smemsim.find_descriptors(rows ^ (rows >> 7 & 7) << 4, **common)
+    assert json.loads(said) == answer.as_dict()
+    assert called("solve", "--layout", "64:1", "--base", "0x400", *words)[0] == 2
+
+
+def test_check_reads_the_scenario_of_a_plan_from_standard_input():
+    code, scenario = called("plan", "128x64", "--arch", "sm_90a", "--dtype", "bf16", "--major", "K", "--scenario")
+    assert code == 0
+    assert called("check", "-", text=scenario)[0] == 0
+    for text in ("", "arch = ", "{"):
+        assert called("check", "-", text=text)[0] == 2
+
+
+def test_what_a_notebook_prints_is_one_short_line():
+    made = smemsim.plan(128, 64, dtype="bf16", major="K", arch="sm_90a")
+    for one in (made, smemsim.Gpu("sm_90a"), smemsim.Scenario("sm_90a").tensor("A", "bf16", m=64, k=64)):
+        assert len(repr(one)) < 120
+        assert "\n" not in repr(one)
+        assert " object at 0x" not in repr(one)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
+from typing import Any
 
 import click
 
@@ -14,13 +16,18 @@ from smemsim.errors import InputError, Unmodelled
 __all__ = ["check"]
 
 
+STDIN = ("-", "/dev/stdin")
+MOST = 1 << 24  # characters of a scenario on standard input
+
+
 @click.command(short_help="Check a scenario: which field makes my operand wrong?")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path), metavar="SCENARIO...")
 @click.option("--schema", is_flag=True, help="Print the JSON schema of scenario files.")
 @json_option
 @click.pass_context
 def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_json: bool) -> None:
-    """Run a scenario (TOML or JSON: tensors, maps, transfers, descriptors, and what each operand was meant to be) and say what is wrong.
+    """Run a scenario (TOML or JSON: tensors, maps, transfers, descriptors, and what each operand was meant to be) and say what is wrong; - is
+    standard input.
 
     Exit code 0 when nothing is wrong or exactly the expected findings came, 1 for findings, 2 for a file that cannot be read, 3 for what is not
     modelled. Rules for sm_90a are measured on an H200; what only Blackwell has is documented, compiled or inferred.
@@ -28,6 +35,7 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_
     \b
     smemsim check kernel.toml
     smemsim check scenarios/*.toml --json
+    smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K --scenario | smemsim check -
     """
     from smemsim.judge.scenario import json_schema
 
@@ -41,7 +49,7 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_
     reports, codes, single = [], [], len(paths) == 1
     for path in paths:
         try:
-            report = run(path)
+            report = run(_standard_input() if str(path) in STDIN else path)
         except (InputError, Unmodelled) as e:
             if single:
                 raise
@@ -59,3 +67,19 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_
         click.echo(json.dumps(found[0] if single else found, indent=1))
     codes += [0 if (r.as_expected if r.expected is not None else not r.codes) else 1 for _, r in reports]
     ctx.exit(2 if 2 in codes else max(codes))
+
+
+def _standard_input() -> dict[str, Any]:
+    """The scenario on standard input, as the structure that it is."""
+    from smemsim.tables import Source
+
+    text = sys.stdin.read(MOST + 1)
+    if len(text) > MOST:
+        raise InputError(f"standard input: more than {MOST >> 20} MiB; no scenario is that large")
+    try:
+        raw = Source.of_text(pathlib.Path("standard input"), text).parsed()
+    except ValueError as e:
+        raise InputError(f"standard input: neither TOML nor JSON ({e})") from None
+    if not isinstance(raw, dict) or not raw:
+        raise InputError("standard input: holds no scenario; a scenario is a table with arch, tensor, buffer, map and step")
+    return raw

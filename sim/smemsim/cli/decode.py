@@ -56,8 +56,8 @@ class Read:
     note: str = ""
 
 
-def read_input(words: tuple[str, ...], arch: str | None) -> Read:
-    """Maps and words of an argument that is a text, a file's name, or `-` for standard input."""
+def read_input(words: tuple[str, ...], arch: str | None, defined: tuple[str, ...] = ()) -> Read:
+    """Maps and words of an argument that is a text, a file's name, or `-` for standard input; `defined` are values of names, as NAME=VALUE."""
     text = " ".join(words)
     name, data = ("standard input", _standard_input()) if words == ("-",) else (text, _file(text))
     if data is None and len(words) > 1 and (("(" in words[0] and ")" in words[0]) or _file(words[0]) is not None or _is_map(words[0])):
@@ -69,14 +69,27 @@ def read_input(words: tuple[str, ...], arch: str | None) -> Read:
         return Read((), text)
     if data is not None and len(data) == SIZE:
         return Read((_from_bytes(data),), "")
-    return _read_text(text.encode("utf-8", "replace") if data is None else data, name if data is not None else "", arch)
+    pasted = text.encode("utf-8", "replace") if data is None else data
+    return _read_text(pasted, name if data is not None else "", arch, _values(defined))
 
 
-def _read_text(data: bytes, name: str, arch: str | None) -> Read:
+def _values(defined: tuple[str, ...]) -> dict[str, str]:
+    """Names and their values: parameters of the function around a call have none in the text.
+
+    >>> _values(("cols=512",))
+    {'cols': '512'}
+    """
+    for one in defined:
+        if not re.fullmatch(r"[A-Za-z_]\w*=.{1,100}", one):
+            raise InputError(f"-D {shown(one)}: needs a name and its value, as -D cols=512")
+    return {name: value for name, _, value in (one.partition("=") for one in defined)}
+
+
+def _read_text(data: bytes, name: str, arch: str | None, values: dict[str, str]) -> Read:
     from smemsim.words.tensor_map.text import find_calls, parse_dump
 
     pasted = data.decode("utf-8", "replace")
-    if calls := find_calls(pasted):
+    if calls := find_calls(pasted, values):
         return Read(tuple(_from_call(called, arch) for called in calls), "")
     if (printed := _printed(pasted)) is not None:
         return printed
@@ -214,15 +227,32 @@ _CODES = "\b\nCodes of findings, and how grave they usually are:\n" + "\n".join(
 @click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | FILE | -")  # a negative word is an argument, no option
 @arch_option
 @operand_options(required=False)
+@click.option(
+    "--define",
+    "-D",
+    "defined",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Tensor map: the value of a name in the pasted text, such as a function's parameter.",
+)
 @click.option("--tile-bytes", type=int, help="Descriptor: size of the buffer from the start address on.")
 @instruction_options
 @json_option
 @click.pass_context
-def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_json: bool, kind: str | None, **context: Any) -> None:
+def decode(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    arch: str | None,
+    as_json: bool,
+    kind: str | None,
+    defined: tuple[str, ...],
+    **context: Any,
+) -> None:
     """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), or the 128 bytes of a tensor map.
 
     A tensor map is its 128 bytes, as gdb, xxd, od -t x1, hexdump -C or an array of C or Python print them; the text of the encode calls in
-    C, C++ or Python, with the constants that they use; or a file with one of these, - for standard input. Without --arch a word is shown as
+    C, C++ or Python, with the constants that they use, others as -D rows=4096; or a file with one of these, - for standard input. Without --arch a word is shown as
     wgmma (sm_90a) and as tcgen05 (sm_100a) read it, and a map is judged for every architecture: it is shown when it is legal on one of
     them, with those on which it is not. The more is known of a descriptor's operand, the more can be said. Exit code 1 when something is
     silently wrong or would trap, or the driver refuses the call.
@@ -238,7 +268,7 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
       CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);'
     """
     check_options(words)
-    read = read_input(words, arch)
+    read = read_input(words, arch, defined)
     of_operand, of_instruction = ("dtype", "major", "rows", "k", "packing", "tile_bytes"), ("kind", *_INSTRUCTION)
     if read.maps:
         if foreign := strangers(ctx, (*of_operand, *of_instruction)):

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from smemsim.arguments import shown
-from smemsim.cli.options import json_option, parse_address, parse_numbers
+from smemsim.cli.options import json_option, parse_address, parse_numbers, strangers
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
@@ -19,11 +19,11 @@ __all__ = ["plan_command"]
 
 
 @click.command("plan", short_help="Plan an operand tile: what should I write?")
-@click.argument("tile", metavar="ROWSxK")
-@click.option("--arch", required=True, metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}.")
+@click.argument("tile", metavar="ROWSxK | MxNxK")
+@click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}; sm_100a when left out with --cta-group 2.")
 @click.option("--dtype", required=True, metavar="TYPE", help=f"Element type: {' '.join(FORMATS)}.")
-@click.option("--major", required=True, metavar="K|MN", help="Which axis is contiguous.")
-@click.option("--swizzle", metavar="SWIZZLE", help="none 32B 64B 128B 128B_ATOM_32B; 128B when left out.")
+@click.option("--major", metavar="K|MN", help="Which axis is contiguous; K when left out.")
+@click.option("--swizzle", metavar="SWIZZLE", help="none 32B 64B 128B 128B_ATOM_32B; 128B when left out; of MxNxK the widest that fits.")
 @click.option("--side", default="a", show_default=True, metavar="a|b", help="Operand A (rows are M) or B (rows are N).")
 @click.option("--m", type=int, help="M of the instruction; left out: one that fits.")
 @click.option("--n", type=int, help="N of the instruction; left out: one that fits.")
@@ -50,24 +50,29 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
     when the hardware cannot have the tile; the message has the reason, and the nearest tile that it can have. Rules of sm_90a are measured on
     an H200; those of sm_100a and sm_103a are documented, compiled or inferred, and the plan says which.
 
+    MxNxK plans A (M x K) and B (N x K) together, and says where D lies in tensor memory and which PTX surrounds the matrix instructions; with
+    --cta-group 2 it is the tile of the pair, and each CTA holds half of A's rows and half of B's. What was left out and assumed is told on stderr.
+
     \b
+    smemsim plan 128x256x64 --dtype fp8 --cta-group 2
     smemsim plan 128x64 --arch sm_100a --dtype bf16 --major K --swizzle 128B
     smemsim plan 256x64 --arch sm_90a --dtype f16 --major MN --side b --n 256 --stages 4
     smemsim plan 128x64 --arch sm_100a --dtype bf16 --major MN --all
     smemsim plan 128x64 --arch sm_100a --dtype bf16 --major K --code cpp
-    smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K --scenario | smemsim check /dev/stdin
+    smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K --scenario | smemsim check -
     """
     from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.make import choices_text, plan, plans
 
-    rows, k = _extents("the tile", tile)
+    _assume(given)
     given["base_address"] = parse_address("--base", base)
+    if _PRODUCT.fullmatch(tile):
+        _plan_product(tile, swizzle, as_json, given)
+        return
+    rows, k = _extents("the tile", tile)
     given["matrix"] = None if matrix is None else _extents("--matrix", matrix)
     given["at"] = parse_numbers("--at", at, "row and k of the tile's first element, as --at 128,0")
-    if every and (swizzle or given["stack"] or code or scenario):
-        raise InputError("--all: shows every swizzle and stacking; leave --swizzle, --stack, --code and --scenario out")
-    if one_box and not scenario:
-        raise InputError("--one-box: says how the --scenario is loaded")
+    _check_together(every=every, alone=bool(swizzle or given["stack"] or code or scenario), one_box=one_box and not scenario)
     try:
         if every:
             given.pop("stack")
@@ -93,6 +98,70 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
         click.echo(made.code(code))
     else:
         click.echo(json.dumps(made.as_dict(), indent=1) if as_json else made.text())
+
+
+def _check_together(*, every: bool, alone: bool, one_box: bool) -> None:
+    if every and alone:
+        raise InputError("--all: shows every swizzle and stacking; leave --swizzle, --stack, --code and --scenario out")
+    if one_box:
+        raise InputError("--one-box: says how the --scenario is loaded")
+
+
+_PRODUCT = re.compile(r"\s*(\d{1,9})\s*[xX×,]\s*(\d{1,9})\s*[xX×,]\s*(\d{1,9})\s*")
+_ALIASES = {
+    "fp8": "e4m3",
+    "fp6": "e3m2",
+    "fp4": "e2m1",
+    "fp16": "f16",
+    "half": "f16",
+    "fp32": "f32",
+    "fp64": "f64",
+    "int8": "s8",
+    "bfloat": "bf16",
+}
+_OTHERS = {"fp8": "e5m2", "fp6": "e2m3"}
+
+
+def _assume(given: dict[str, Any]) -> None:
+    """Fills in what people leave out and say in their own words, and tells it."""
+    assumed = []
+    if (named := _ALIASES.get(given["dtype"].lower())) is not None:
+        other = _OTHERS.get(given["dtype"].lower())
+        assumed += [f"--dtype {named} for {given['dtype']}{f' (or {other})' if other else ''}"]
+        given["dtype"] = named
+    if given["arch"] is None:
+        if given["cta_group"] != 2:
+            raise InputError(f"--arch is missing: needs one of {', '.join(ARCHITECTURES)}, as --arch sm_90a")
+        given["arch"] = "sm_100a"
+        assumed.append("--arch sm_100a")
+    if given["major"] is None:
+        given["major"] = "K"
+        assumed.append("--major K (the other is MN)")
+    if assumed:
+        click.echo(f"smemsim: assumed {', '.join(assumed)}", err=True)
+
+
+def _plan_product(tile: str, swizzle: str | None, as_json: bool, given: dict[str, Any]) -> None:
+    """Both operands, D and the PTX of a tile MxNxK."""
+    from smemsim.planning.arrangement import IllegalPlan
+    from smemsim.planning.product import plan_product, widest_product
+
+    context = click.get_current_context()
+    foreign = ("side", "m", "n", "matrix", "pitch_bytes", "at", "other_major", "every", "scenario", "one_box", "code")
+    if strange := strangers(context, foreign):
+        strange = strange.replace("--pitch-bytes", "--pitch").replace("--every", "--all")
+        raise InputError(f"{strange}: of one operand; give its tile as ROWSxK")
+    m, n, k = (int(x) for x in re.findall(r"\d+", tile))
+    taken = {name: given[name] for name in ("arch", "dtype", "major", "kind", "cta_group", "stack", "base_address", "stages")}
+    try:
+        made = widest_product(m, n, k, **taken) if swizzle is None else plan_product(m, n, k, swizzle=swizzle, **taken)
+    except IllegalPlan as e:
+        if as_json:
+            click.echo(json.dumps({"legal": False, "reason": e.reason, "nearest": e.nearest, "changed": list(e.changed)}, indent=1))
+        else:
+            click.echo(f"smemsim: {e}", err=True)
+        context.exit(1)
+    click.echo(json.dumps(made.as_dict(), indent=1) if as_json else made.text())
 
 
 def _extents(name: str, text: str) -> tuple[int, int]:

@@ -33,7 +33,12 @@ MATRIX = click.Path(path_type=pathlib.Path)
 @click.argument("paths", nargs=-1, type=MATRIX, metavar="[SCENARIO | DUMP OPERAND]")
 @click.option("--arch", metavar="ARCH", help=f"Dump, product: architecture: {', '.join(ARCHITECTURES)}.")
 @click.option("--operand", "where", metavar="STEP", help="Scenario: the operand, as step[1].a; with words or without.")
-@click.option("--base", metavar="ADDRESS", help="Dump: the .shared address of its first byte.")
+@click.option(
+    "--layout",
+    metavar="LAYOUT",
+    help="Instead of files: the tile as a CuTe layout (M or N, K) of elements, as 'Sw<3,4,3> o (128,64):(64,1)'.",
+)
+@click.option("--base", metavar="ADDRESS", help="Dump, layout: the .shared address of its first byte.")
 @click.option("--dtype", metavar="TYPE", help="Dump: element type of the operand.")
 @click.option("--major", metavar="K|MN", help="Dump: which axis is contiguous.")
 @click.option("--rows", type=int, help="Dump: M or N elements of one instruction; all of the operand if left out.")
@@ -65,6 +70,7 @@ def solve(
     a: pathlib.Path | None,
     b: pathlib.Path | None,
     c: pathlib.Path | None,
+    layout: str | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -77,6 +83,7 @@ def solve(
 
     \b
     smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
+    smemsim solve --layout 'Sw<3,4,3> o (128,64):(64,1)' --base 0x400 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
     smemsim solve kernel.toml --operand "step[1].a"
     smemsim solve --d d.npy --a a.npy --b b.npy --arch sm_90a --a-type bf16
     """
@@ -87,13 +94,15 @@ def solve(
         "a scenario": len(paths) == 1,
         "a dump and an operand": len(paths) == 2,
         "--d --a --b": any(x is not None for x in matrices.values()),
+        "--layout": layout is not None,
     }
     if sum(forms.values()) != 1 or len(paths) > 2:
         raise InputError(
             f"{' and '.join(name for name, is_ in forms.items() if is_) or f'{len(paths)} files'}: needs one of {', '.join(forms)}"
         )
     strange = strangers(
-        ctx, [*(() if forms["--d --a --b"] else PRODUCT), *(() if len(paths) == 2 else DUMP), *(["where"] if len(paths) != 1 else [])]
+        ctx,
+        [*(() if forms["--d --a --b"] else PRODUCT), *(() if len(paths) == 2 or layout else DUMP), *(["where"] if len(paths) != 1 else [])],
     )
     if strange:
         raise InputError(f"{strange.replace('--where', '--operand')}: not an option of {next(name for name, is_ in forms.items() if is_)}")
@@ -106,7 +115,10 @@ def solve(
     else:
         from smemsim.show.solution import answer_view
 
-        answer = _of_scenario(paths[0], where) if len(paths) == 1 else _of_dump(paths[0], paths[1], arch, given)
+        if layout is not None:
+            answer = _of_layout(layout, arch, given)
+        else:
+            answer = _of_scenario(paths[0], where) if len(paths) == 1 else _of_dump(paths[0], paths[1], arch, given)
         fine, view = bool(answer.descriptors), answer_view(answer)
     if as_json:
         click.echo(json.dumps(answer.as_dict(), indent=1))
@@ -128,6 +140,23 @@ def _of_scenario(path: pathlib.Path, where: str | None) -> Answer:
     if where is None:
         raise InputError("--operand is missing: needs an operand of the scenario, as --operand 'step[1].a'")
     return of_memory(*wanted_of(path, where))
+
+
+def _of_layout(text: str, arch: str | None, given: dict[str, Any]) -> Answer:
+    import numpy as np
+
+    from smemsim.judge.find import MOST_ELEMENTS, find_descriptors
+    from smemsim.layout.cute import CuteLayout
+    from smemsim.spec.formats import element_format
+
+    _missing(base=given["base"], arch=arch, dtype=given["dtype"], major=given["major"])
+    bits, base = element_format(given["dtype"]).bits, parse_address("--base", given["base"])
+    layout = CuteLayout.parse(text)
+    if layout.rank != 2 or layout.size > MOST_ELEMENTS:
+        raise InputError(f"--layout {layout}: needs two modes, (M or N, K), and at most {MOST_ELEMENTS:,} elements")
+    rows, k = (mode.size for mode in layout.modes())
+    places = np.array([[layout.address(base, bits, i, j) for j in range(k)] for i in range(rows)])
+    return find_descriptors(places, arch=str(arch), **{name: given[name] for name in DUMP if name != "base"})
 
 
 def _of_dump(dump: pathlib.Path, operand: pathlib.Path, arch: str | None, given: dict[str, Any]) -> Answer:

@@ -41,6 +41,10 @@ class Scenario:
     def __init__(self, arch: str, **top: Any) -> None:
         self.tables: dict[str, Any] = {"arch": architecture(arch).name, **top}
 
+    def __repr__(self) -> str:
+        counted = ", ".join(f"{len(self.tables.get(kind, ()))} {kind}s" for kind in ("tensor", "buffer", "map", "step"))
+        return f"<Scenario {self.tables['arch']}: {counted}>"
+
     @classmethod
     def of(cls, scenario: scenarios.ScenarioTables) -> Scenario:
         """A builder that begins with the tables of a scenario."""

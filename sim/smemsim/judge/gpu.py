@@ -49,6 +49,9 @@ MOST_CTAS = 1 << 40  # of a grid that is run as a whole
 class Gpu(Device):
     """A simulated GPU of an architecture ("sm_90a", "sm_100a", "sm_103a") with its global memory."""
 
+    def __repr__(self) -> str:
+        return f"<Gpu {self.arch}>"
+
     def launch(
         self,
         ptx: str | Module | LinkedKernel,

@@ -248,6 +248,9 @@ class Plan:
     sbo: Field
     cute: CuteSteps
 
+    def __repr__(self) -> str:
+        return f"<Plan {self.title}: LBO {self.leading_byte_offset}, SBO {self.stride_byte_offset}, {self.words.size} descriptors>"
+
     @property
     def wish(self) -> Wish:
         """The arguments, read."""

@@ -181,7 +181,8 @@ def _read(name: str, node: ast.expr, source: str, names: Names, depth: int) -> A
         case ast.Name(id=word) | ast.Attribute(attr=word):
             if name.partition("[")[0] in ENUMS or name == "arch":
                 return word
-            raise refuse(f"{word} is a name; put its value there")
+            given = f", or give it: smemsim decode -D {word}=VALUE" if isinstance(node, ast.Name) else ""
+            raise refuse(f"{word} is a name; put its value there{given}")
         case ast.List(elts=entries) | ast.Tuple(elts=entries):
             read = [_read(f"{name}[{i}]", entry, source, names, depth) for i, entry in enumerate(entries)]
             return read[0] if len(read) == 1 and isinstance(read[0], list) else read  # {{64, 128}} of std::array
@@ -569,8 +570,9 @@ class Pasted:
         return {name: value(name, source, self.names) for name, source in named.items()}
 
 
-def find_calls(text: str) -> list[Pasted]:
-    """Every encode call of a text in its order; comments, `#if 0`, strings, and declarations of the function are none.
+def find_calls(text: str, values: Mapping[str, str] | None = None) -> list[Pasted]:
+    """Every encode call of a text in its order; comments, `#if 0`, strings, and declarations of the function are none. `values` of names count more than
+    what the text says.
 
     >>> [(c.name, c.line) for c in find_calls("// cuTensorMapEncodeTiled(&a)\\nencode(&b, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, p, 0, 0, 0, 0, 0, 0, 0, 0)")]
     [('encode', 2)]
@@ -586,7 +588,7 @@ def find_calls(text: str) -> list[Pasted]:
     searched = outside_strings(text)
     if not _CALLED.search(searched) and text.strip()[:1] in ("'", '"') and text.strip()[-1:] == text.strip()[:1]:
         text = searched = text.strip()[1:-1]  # a call in quotation marks
-    names = definitions(text)
+    names = definitions(text) | {name: Definition(value) for name, value in (values or {}).items()}
     calls, doubtful, end = [], [], 0
     for m in _CALLED.finditer(searched):
         if m.start() < end:

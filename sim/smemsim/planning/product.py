@@ -1,0 +1,193 @@
+"""`smemsim plan MxNxK`: both operands of a tile, where D lies, and the PTX around the matrix instructions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from smemsim.arguments import whole
+from smemsim.errors import InputError
+from smemsim.machine.tmem.layout import AccumulatorLayout
+from smemsim.planning.arrangement import IllegalPlan
+from smemsim.planning.make import Plan, plan
+from smemsim.spec.tcgen05 import KINDS
+from smemsim.spec.tensor_memory import ALLOCATION
+from smemsim.words.instr import InstrDescriptor
+
+__all__ = ["ProductPlan", "plan_product", "widest_product"]
+
+
+LEADER = 0xFEFFFFFF  # & of a .shared::cluster address: the same place in the even CTA of the pair; Sm100MmaPeerBitMask of CUTLASS copy_sm100_tma.hpp
+
+
+@dataclasses.dataclass(frozen=True)
+class ProductPlan:
+    """D (M x N) of A (M x K) and B (N x K): a plan of each operand, with buffers that follow one another; a pair of CTAs holds half of each."""
+
+    m: int
+    n: int
+    k: int
+    a: Plan
+    b: Plan
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Instructions along M and along N."""
+        one = self.a.arrangement.instruction
+        return self.m // one.m, self.n // one.n
+
+    @property
+    def idesc(self) -> InstrDescriptor | None:
+        """The instruction descriptor of both operands; wgmma has none."""
+        return self.a.arrangement.instruction.descriptor
+
+    @property
+    def accumulator(self) -> AccumulatorLayout | None:
+        """Where D of one instruction lies in tensor memory; None for wgmma, which has it in registers."""
+        one = self.a.arrangement.instruction
+        return None if self.idesc is None else AccumulatorLayout(one.m, one.n, self.a.wish.cta_group)
+
+    @property
+    def columns(self) -> int:
+        """Columns of tensor memory that D takes in each CTA, all instructions together; 0 for wgmma."""
+        return self.blocks[0] * self.blocks[1] * self.accumulator.columns if self.accumulator else 0
+
+    @property
+    def allocated(self) -> int:
+        """Columns to allocate: a power of two."""
+        return max(ALLOCATION.least, 1 << (self.columns - 1).bit_length()) if self.columns else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        d = {"columns": self.columns, "allocate": self.allocated, "layout": self.accumulator.name if self.accumulator else None}
+        idesc = None if self.idesc is None else f"{self.idesc.encode():#010x}"
+        return {
+            "m": self.m,
+            "n": self.n,
+            "k": self.k,
+            "a": self.a.as_dict(),
+            "b": self.b.as_dict(),
+            "d": d,
+            "idesc": idesc,
+            "ptx": self.ptx(),
+        }
+
+    def ptx(self) -> list[str]:
+        """The lines of PTX around one stage; names in %… are registers of the kernel."""
+        return list(_wgmma(self) if self.idesc is None else _tcgen05(self))
+
+    def text(self) -> str:
+        """The plan as people read it."""
+        wish = self.a.wish
+        pair = " of a pair of CTAs, each of which holds half of A's rows and half of B's" if wish.cta_group == 2 else ""
+        lines = [f"D ({self.m} x {self.n}) = A ({self.m} x {self.k}) B ({self.n} x {self.k}) on {wish.machine.name}: the tile{pair}", ""]
+        for name, one in (("A", self.a), ("B", self.b)):
+            lines += [f"==== {name} ====", one.text(), ""]
+        lines += ["==== D ====", *_accumulator_lines(self), "", "==== PTX, one stage ====", *(f"  {line}" for line in self.ptx())]
+        return "\n".join(lines)
+
+
+def plan_product(m: int, n: int, k: int, *, cta_group: int = 1, base_address: int = 0x400, stages: int = 1, **given: Any) -> ProductPlan:
+    """The plans of both operands of a tile of M x N x K, all of a pair of CTAs with `cta_group=2`; the rest is as in `plan`, both operands alike.
+
+    Raises what `plan` raises.
+
+    >>> p = plan_product(256, 256, 64, dtype="bf16", arch="sm_100a", major="K", cta_group=2)
+    >>> p.a.arrangement.instruction.rows, p.b.arrangement.instruction.rows, p.columns, p.allocated, f"{p.idesc.encode():#x}"
+    (128, 128, 256, 256, '0x10400490')
+    """
+    shares = []
+    for name, extent in (("M", m), ("N", n)):
+        if whole(name, extent, minimum=1) % cta_group:
+            raise InputError(f"{name} = {extent}: a pair of CTAs holds half of it each; {name} must be even")
+        shares.append(extent // cta_group)
+    alike = {**given, "cta_group": cta_group, "stages": stages, "other_major": given["major"]}
+    of_m = plan(shares[0], k, side="a", base_address=base_address, **alike).arrangement.instruction.m
+    of_n = plan(shares[1], k, side="b", base_address=base_address, **alike | {"m": of_m}).arrangement.instruction.n
+    alike |= {"m": of_m, "n": of_n}
+    a = plan(shares[0], k, side="a", base_address=base_address, **alike)
+    period = max(a.wish.mode.period, 128)
+    behind = -(-(base_address + stages * a.arrangement.tile_bytes) // period) * period
+    return ProductPlan(m, n, k, a, plan(shares[1], k, side="b", base_address=behind, **alike))
+
+
+def widest_product(m: int, n: int, k: int, **given: Any) -> ProductPlan:
+    """`plan_product` with the widest swizzle that the tile can have. Raises IllegalPlan, that of the widest, where it can have none."""
+    refused: IllegalPlan | None = None
+    for swizzle in ("128B", "64B", "32B", "none"):
+        try:
+            return plan_product(m, n, k, swizzle=swizzle, **given)
+        except IllegalPlan as e:
+            refused = refused or e
+    assert refused is not None
+    raise refused
+
+
+def _accumulator_lines(p: ProductPlan) -> Iterator[str]:
+    one, (down, across) = p.a.arrangement.instruction, p.blocks
+    yield f"  {down} x {across} instructions of {one.m} x {one.n}, {p.a.arrangement.steps} K steps each"
+    if p.accumulator is None:
+        yield f"  D lies in registers: {one.n // 2} of .f32 in each of the 128 threads of a warpgroup, for each instruction"
+        return
+    group = p.a.wish.cta_group
+    yield f"  layout {p.accumulator.name} ({p.accumulator.grade}): {p.accumulator.columns} columns an instruction in each CTA, {p.columns} in all"
+    if p.columns > ALLOCATION.most:
+        yield f"  more than the {ALLOCATION.most} columns that there are: a smaller tile is needed"
+    yield f"  allocate {p.allocated} columns: a power of two, {ALLOCATION.least} at least"
+    for cta in range(group):
+        lane, column = (int(x) for x in (min(p.accumulator.lanes), 0))
+        first = p.accumulator.element(cta, lane, column)
+        share = f"; it loads A from row {cta * p.m // group} and B from row {cta * p.n // group} of the tile" if group == 2 else ""
+        yield f"  CTA {cta}: lane {lane}, column {column} is element (m {first[0]}, n {first[1]}) of the first instruction{share}"
+    yield "  a warp reads the 32 lanes of its number in the warpgroup: tcgen05.ld.32x32b"
+
+
+def _words(p: ProductPlan) -> list[tuple[int, int, int]]:
+    """(K step, word of A, word of B) of the first block of both."""
+    return [(step, int(p.a.words[0, step]), int(p.b.words[0, step])) for step in range(p.a.arrangement.steps)]
+
+
+def _wgmma(p: ProductPlan) -> Iterator[str]:
+    yield "wgmma.fence.sync.aligned;"
+    registers = f"{{%d0, …, %d{p.a.arrangement.instruction.n // 2 - 1}}}"
+    for step, a, b in _words(p):
+        yield f"{p.a.arrangement.instruction.name} {registers}, {a:#018x}, {b:#018x}, %p, 1, 1;  // K step {step}; words go into .b64 registers"
+    yield "wgmma.commit_group.sync.aligned;"
+    yield "wgmma.wait_group.sync.aligned 0;"
+
+
+def _tcgen05(p: ProductPlan) -> Iterator[str]:
+    group, idesc = p.a.wish.cta_group, p.idesc
+    assert idesc is not None
+    pair, where = group == 2, "each CTA" if group == 2 else "the CTA"
+    stage = (p.a.arrangement.tile_bytes + p.b.arrangement.tile_bytes) * group
+    yield f"// one warp of {where}: tensor memory, and its address into shared memory"
+    yield f"tcgen05.alloc.cta_group::{group}.sync.aligned.shared::cta.b32 [%slot], {p.allocated};"
+    yield f"tcgen05.relinquish_alloc_permit.cta_group::{group}.sync.aligned;"
+    yield f"// one thread of {where}; then all threads meet{' (barrier.cluster)' if pair else ''}"
+    yield "mbarrier.init.shared::cta.b64 [%full], 1;"
+    yield "mbarrier.init.shared::cta.b64 [%done], 1;"
+    yield "fence.mbarrier_init.release.cluster;"
+    yield f"// one thread{' of CTA 0: bytes of both CTAs come to its barrier' if pair else ''}"
+    yield f"mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%full], {stage};"
+    yield f"// one thread of {where}, as often as the tables above have issues{f'; %full_of_0 is %full & {LEADER:#010x}' if pair else ''}"
+    suffix, bar = (".cta_group::2", "%full_of_0") if pair else ("", "%full")
+    for name in ("a", "b"):
+        yield (
+            f"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{suffix} [%smem_{name}], "
+            f"[%map_{name}, {{%x_{name}, %y_{name}}}], [{bar}];"
+        )
+    yield f"// one thread{' of CTA 0' if pair else ''}, after it has waited for the phase of %full; words go into .b64 registers, %p is 0 in the first step"
+    if p.blocks != (1, 1):
+        yield "// the first block of M and of N; the tables above have the words of the others, D of each begins at columns of its own"
+    scales = "[%scale_a], [%scale_b], " if KINDS[idesc.kind].block_scaled else ""
+    for step, a, b in _words(p):
+        yield f"{p.a.arrangement.instruction.name} [%d], {a:#018x}, {b:#018x}, {idesc.encode():#010x}, {scales}%p;  // K step {step}"
+    many = ".multicast::cluster" if pair else ""
+    yield f"tcgen05.commit.cta_group::{group}.mbarrier::arrive::one.shared::cluster{many}.b64 [%done]{', 3' if pair else ''};"
+    yield f"// four warps of {where}, after they have waited for the phase of %done"
+    yield "tcgen05.fence::after_thread_sync;"
+    yield "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%r0, …, %r31}, [%d_of_warp];  // %d + (warp * 32 << 16); the next 32 columns are at + 32"
+    yield "tcgen05.wait::ld.sync.aligned;"
+    yield f"tcgen05.dealloc.cta_group::{group}.sync.aligned.b32 %d, {p.allocated};  // one warp of {where}, when all have read"
