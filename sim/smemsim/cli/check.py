@@ -8,7 +8,7 @@ import pathlib
 import click
 
 from smemsim.cli.explain import hint
-from smemsim.cli.options import json_option
+from smemsim.cli.options import assume_option, json_option
 from smemsim.errors import InputError, Unmodelled
 
 __all__ = ["check"]
@@ -17,9 +17,10 @@ __all__ = ["check"]
 @click.command(short_help="Check a scenario: which field makes my operand wrong?")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path), metavar="SCENARIO...")
 @click.option("--schema", is_flag=True, help="Print the JSON schema of scenario files.")
+@assume_option
 @json_option
 @click.pass_context
-def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_json: bool) -> None:
+def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, assume: str | None, as_json: bool) -> None:
     """Run a scenario (TOML or JSON: tensors, maps, transfers, descriptors, and what each operand was meant to be) and say what is wrong.
 
     Exit code 0 when nothing is wrong or exactly the expected findings came, 1 for findings, 2 for a file that cannot be read, 3 for what is not
@@ -37,11 +38,13 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_
     if not paths:
         raise InputError("no scenario is named; smemsim check FILE")
     from smemsim.judge.check import check as run
+    from smemsim.spec.alternatives import assuming
 
     reports, codes, single = [], [], len(paths) == 1
     for path in paths:
         try:
-            report = run(path)
+            with assuming(assume):
+                report = run(path)
         except (InputError, Unmodelled) as e:
             if single:
                 raise
