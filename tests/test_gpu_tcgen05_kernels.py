@@ -17,7 +17,7 @@ from smemsim import Gpu, InstrDescriptor, SharedMemory
 from smemsim.cli import main
 from smemsim.program import execute as execution
 from smemsim.spec.tcgen05 import KINDS
-from tools.witnesses.launches import compiled_launches, expected_results
+from tools.witnesses.launches import compiled_launches, expected_results, running
 
 ROOT = Path(__file__).resolve().parents[1]
 LEADER = "setp.eq.u32 %p1, %r0, 0;"
@@ -652,34 +652,11 @@ CHOSEN = (
     "gluon_accumulated_f16_tensor", "gluon_launch_control", "gluon_multicast_e4m3", "gluon_pair_f16_128x64x64", "gluon_scaled_mxf8_cp",
     "gluon_scaled_nvf4", "gluon_tmem_slices", "triton_attention_causal", "triton_scaled_mxfp4", "triton_tma_edges", "triton_two_products",
 )  # fmt: skip
-VALUES = {"f32": np.float32, "s32": np.int32, "u32": np.uint32, "s64": np.int64, "u64": np.uint64}
 
 
 def launched(name: str, ptx: str, random: bool):
     """A launch of the suite with this text: (run, its arrays before, those of the device)."""
-    launch = LAUNCHES[name][1]
-    arrays = expected_results.arrays_of(launch, random=random)
-    gpu = Gpu(launch["arch"])
-    placed = {n: gpu.array(np.ascontiguousarray(x).reshape(-1).view(np.uint8)) for n, x in arrays.items()}
-
-    def encoded(told: dict) -> bytes:
-        call = smemsim.TensorMap.im2col if "channels_per_pixel" in told else smemsim.TensorMap.tiled
-        return bytes(call(**told | {"global_address": placed[told["global_address"]].address}))
-
-    args = []
-    for one in launch["args"]:
-        if "map" in one:
-            args.append(encoded(one["map"]))
-        elif "maps" in one:
-            args.append(gpu.array(np.frombuffer(b"".join(map(encoded, one["maps"])), np.uint8)))
-        elif "array" in one:
-            args.append(placed[one["array"]])
-        elif "value" in one:
-            args.append(VALUES[one["type"]](one["value"]))
-        else:
-            args.append(gpu.array(np.zeros(one["scratch"], np.uint8)) if "scratch" in one else None)
-    shape = {key: launch[key] for key in ("grid", "block", "cluster", "shared_bytes")}
-    return gpu.launch(ptx, launch["entry"], args=args, **shape), arrays, placed
+    return running.launched(LAUNCHES[name][1], ptx, random=random)
 
 
 @pytest.mark.parametrize("random", [False, True], ids=["integers", "random"])

@@ -12,6 +12,7 @@ import numpy as np
 from smemsim.arithmetic.dot import NOTHING
 from smemsim.arithmetic.values import accumulator, numbers
 from smemsim.errors import InputError
+from smemsim.spec.assumptions import assumed
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import ARITHMETIC, LARGEST_ZERO_EXPONENT, LEAST_KEPT_BITS, NAN, MmaArithmetic, arithmetic_of
@@ -52,7 +53,10 @@ def row_of(kind: str, a_type: str, b_type: str, d_type: str) -> MmaArithmetic:
     if row is None:
         known = [f"{'/'.join(r.a_types)} x {'/'.join(r.b_types)} to {r.d_type}" for r in ARITHMETIC if kind in r.kinds]
         raise InputError(f"a_type = {a_type}, b_type = {b_type}, d_type = {d_type}: {kind} multiplies {', '.join(known)}")
-    return row
+    if row.grade is Grade.MEASURED:
+        return row
+    other: MmaArithmetic = assumed("arithmetic.row", row)
+    return other
 
 
 def multiply(
@@ -112,6 +116,22 @@ def multiply_tiles(
     factors: Factors | None = None,
 ) -> np.ndarray:
     """D of many tiles: a (tiles, M, S), b (tiles, N, K), c (tiles, M, N) raw bits whose shapes fit. Large batches use every core."""
+    product = _multiply_tiles if row.grade is Grade.MEASURED else assumed("arithmetic.tiles", _multiply_tiles, row)
+    d: np.ndarray = product(a, b, c, row=row, types=types, index=index, options=options, factors=factors)
+    return d
+
+
+def _multiply_tiles(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    *,
+    row: MmaArithmetic,
+    types: tuple[str, str, str],
+    index: np.ndarray | None,
+    options: Options,
+    factors: Factors | None,
+) -> np.ndarray:
     d = np.empty(c.shape, np.uint16 if element_format(types[2]).bits == 16 else np.uint32)
     step = max(1, TILE_WORK // max(1, c.shape[1] * c.shape[2]))
     parts = [slice(first, first + step) for first in range(0, len(d), step)]

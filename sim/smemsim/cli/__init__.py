@@ -34,6 +34,7 @@ COMMANDS = {
     "replay": "replay.replay",
     "campaign": "campaign.campaign",
     "explain": "explain.explain",
+    "evidence": "evidence.evidence",
 }
 TRACEBACK = "SMEMSIM_TRACEBACK"  # set, an error that nobody expected is raised as it is
 
@@ -119,6 +120,7 @@ def main() -> None:
     smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000
     smemsim replay golden/
     smemsim campaign smem --cases 1e8                   whole spaces of inputs: what disagrees?
+    smemsim evidence --open sm_100a                     which alternatives of our rules does nobody refute?
 
     Exit codes: 0 fine, 1 a finding, a refusal or a difference, 2 bad input, 3 not modelled.
     """

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from smemsim.cli.explain import hint
-from smemsim.cli.options import json_option
+from smemsim.cli.options import assume_option, json_option
 from smemsim.errors import InputError, Unmodelled
 
 __all__ = ["check"]
@@ -23,9 +23,10 @@ MOST = 1 << 24  # characters of a scenario on standard input
 @click.command(short_help="Check a scenario: which field makes my operand wrong?")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path), metavar="SCENARIO...")
 @click.option("--schema", is_flag=True, help="Print the JSON schema of scenario files.")
+@assume_option
 @json_option
 @click.pass_context
-def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_json: bool) -> None:
+def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, assume: str | None, as_json: bool) -> None:
     """Run a scenario (TOML or JSON: tensors, maps, transfers, descriptors, and what each operand was meant to be) and say what is wrong; - is
     standard input.
 
@@ -45,11 +46,13 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_
     if not paths:
         raise InputError("no scenario is named; smemsim check FILE")
     from smemsim.judge.check import check as run
+    from smemsim.spec.alternatives import assuming
 
     reports, codes, single = [], [], len(paths) == 1
     for path in paths:
         try:
-            report = run(_standard_input() if str(path) in STDIN else path)
+            with assuming(assume):
+                report = run(_standard_input() if str(path) in STDIN else path)
         except (InputError, Unmodelled) as e:
             if single:
                 raise

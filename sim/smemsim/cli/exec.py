@@ -44,6 +44,9 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option(
     "--schedule", metavar="SEED", help="The order in which things happen: a seed, earliest, latest, or all:N for these and N seeds."
 )
+@click.option(
+    "--assume", metavar="RULE=ALTERNATIVE", help="Take a rule about Blackwell otherwise; smemsim evidence --alternatives lists them."
+)
 @click.option("--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other.")
 @click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card; else those of the real one.")
 @click.option("--device-memory", metavar="BYTES", help="Memory of the card, as 16G; else that of the real one.")

@@ -15,6 +15,7 @@ from smemsim.spec.tcgen05 import KINDS
 
 __all__ = [
     "arch_option",
+    "assume_option",
     "check_options",
     "instruction_options",
     "json_option",
@@ -103,6 +104,12 @@ def strangers(ctx: click.Context, names: Sequence[str]) -> str:
 
 arch_option = click.option(
     "--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}. Left out: all of them, and what differs is said."
+)
+assume_option = click.option(
+    "--assume",
+    metavar="RULE=ALTERNATIVE",
+    envvar="SMEMSIM_ASSUME",
+    help="Take a rule about Blackwell otherwise, as tcgen05.pair=b_interleaved; smemsim evidence --alternatives lists them.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -13,7 +13,7 @@ import click
 
 from smemsim.arguments import shown, suggestion
 from smemsim.cli.explain import hint
-from smemsim.cli.options import json_option
+from smemsim.cli.options import assume_option, json_option
 from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
@@ -206,6 +206,7 @@ class _Command(click.Command):
     "--source", "sources", multiple=True, type=click.Path(path_type=pathlib.Path, exists=True, file_okay=False), metavar="FOLDER",
     help="A folder whose files the PTX (.file) and the launch file may name too; else those beside them.",
 )  # fmt: skip
+@assume_option
 @json_option
 @click.pass_context
 def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool, as_json: bool, **o: Any) -> None:
@@ -317,7 +318,7 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
         stack.callback(close_client, client)
         options = {"sanitize": not o["no_sanitize"], "watch_global": not o["no_watch_global"],
                    "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "workers": o["workers"], "client": client,
-                   "name": name, "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds", "schedule")}  # fmt: skip
+                   "name": name, "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds", "schedule", "assume")}  # fmt: skip
         done = gpu.run(module, launch.config(args), RunOptions(**options))
     if done.schedules is not None and launch.about["outputs"]:
         done.schedules = done.schedules.only(launch.about["outputs"])

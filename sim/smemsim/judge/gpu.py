@@ -28,7 +28,7 @@ from smemsim.judge.progress import Progress
 from smemsim.judge.run import Run
 from smemsim.judge.schedules import Appeared, Schedules, apart, schedules_of
 from smemsim.machine.region import Region
-from smemsim.program.device import Device
+from smemsim.program.device import Device, relinked
 from smemsim.program.execute import requests
 from smemsim.program.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
 from smemsim.program.linking.program import module_of
@@ -36,6 +36,8 @@ from smemsim.program.schedule import seeds_of
 from smemsim.program.spread import execute_spread
 from smemsim.program.traps import region_name
 from smemsim.ptx.module import Instruction, Module
+from smemsim.spec.alternatives import assuming
+from smemsim.spec.assumptions import in_force
 from smemsim.spec.findings import Severity
 
 __all__ = ["Gpu"]
@@ -75,6 +77,7 @@ class Gpu(Device):
         cancel: str = "resident",
         cooperative: bool = False,
         schedule: int | str | None = None,
+        assume: str | None = None,
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
@@ -92,6 +95,7 @@ class Gpu(Device):
         `schedule` is the order in which things happen: a seed takes any that the memory model allows (warps, CTAs, when asynchronous operations and
         stores land, when waits give up), "earliest" and "latest" are the extremes, and "all:N" runs the kernel in the usual order, the extremes and with
         the seeds below N, each on the same memory: `Run.schedules` says what differs (finding X030), what appears, and which seed shows it again.
+        `assume` names an alternative of a rule about Blackwell that holds instead, as "tcgen05.pair=b_interleaved" (`smemsim evidence --alternatives`).
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
@@ -116,13 +120,16 @@ class Gpu(Device):
         )
         options = RunOptions(
             sanitize=sanitize, watch_global=watch_global, ctas=ctas, limit=limit, limit_seconds=limit_seconds, workers=workers, client=client,
-            progress=progress, sources=sources, name=name, schedule=schedule,
+            progress=progress, sources=sources, name=name, schedule=schedule, assume=assume,
         )  # fmt: skip
         return self.run(ptx, config, options)
 
     def run(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Run:
         """Run a kernel as `launch` does, which says what the members of `config` and `options` are."""
         options = options or RunOptions()
+        if options.assume and options.assume != in_force():
+            with assuming(options.assume):
+                return self.run(relinked(ptx) if isinstance(ptx, LinkedKernel) else ptx, config, options)
         kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
         if config.cancel == EVERY:
             return self._with_every_answer(kernel, config, options)

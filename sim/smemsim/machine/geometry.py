@@ -21,6 +21,7 @@ from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.layout import tma_loops
 from smemsim.layout.tma import row_pitch, tile_size
 from smemsim.spec.architectures import architecture
+from smemsim.spec.assumptions import assumed, in_force
 from smemsim.spec.swizzles import Swizzle, SwizzleMode
 from smemsim.spec.tensor_map import LIMITS, SWIZZLE_ARCHITECTURES, Interleave
 from smemsim.spec.transfers import BLACKWELL_MODES, CHUNK_BYTES, GATHERED_ROWS, HALO_LIMITS, LOAD_MODES, STORE_MODES
@@ -111,10 +112,10 @@ class Geometry:
 
 def geometry_of(tm: TensorMap, mode: str | None, arch: str | None, *, is_store: bool) -> Geometry:
     """The geometry of a map for an instruction's mode; None: the mode that goes with the map."""
-    known: dict[tuple[str | None, str | None, bool], Geometry] = tm.__dict__.setdefault("_geometry", {})
+    known: dict[tuple[str | None, str | None, bool, str], Geometry] = tm.__dict__.setdefault("_geometry", {})
     if type(mode) is not str and mode is not None:
         raise InputError(f"mode = {shown(mode)}: needs the name of the instruction's mode, as PTX has it, or None")
-    key = (mode, arch, is_store)
+    key = (mode, arch, is_store, in_force())
     if key not in known:
         if arch is not None:
             architecture(arch)
@@ -138,7 +139,7 @@ def _mode_of(tm: TensorMap, mode: str | None, *, is_store: bool) -> str:
 def _build(tm: TensorMap, mode: str, arch: str | None, is_store: bool) -> Geometry:
     _check_bits(tm, arch)
     row, slices = tm.type_row, bool(tm.interleave)
-    swizzle = _swizzle(tm, arch, mode, is_store=is_store)
+    swizzle = assumed("tma.mode", _swizzle(tm, arch, mode, is_store=is_store))
     unit_bits = 128 * int(tm.interleave) if slices else row.bits
     shape, box = _shape(tm, unit_bits), _pixel_box(tm)
     if tm.call == "tiled":
@@ -149,7 +150,7 @@ def _build(tm: TensorMap, mode: str, arch: str | None, is_store: bool) -> Geomet
         rows = LIMITS.wide_pixels if mode == "im2col::w::128" else tm.pixels_per_column
     row_bytes, chunk_bytes = elements * unit_bits // 8, CHUNK_BYTES.get(row.code, 16)
     chunks = -(-row_bytes // chunk_bytes)
-    pitch = 16 * chunks if slices else row_pitch(16 * chunks, swizzle.width)
+    pitch = 16 * chunks if slices else assumed("tma.pitch", row_pitch(16 * chunks, swizzle.width), swizzle.swizzle, 16 * chunks)
     flip = int(swizzle.swizzle is Swizzle.B128_ATOM_32B_FLIP_8B)
     return Geometry(
         **box,

@@ -29,6 +29,7 @@ from smemsim.machine.owners import Owners, ThreadWrite
 from smemsim.machine.region import GlobalMemory, Region
 from smemsim.machine.tma import Transfer, check_covered, reduce_bytes, store_bytes, tma_load, tma_store
 from smemsim.spec.architectures import architecture
+from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_ADDRESS
 from smemsim.words.operand import operand_addresses
@@ -75,7 +76,7 @@ def offsets(address: np.ndarray, window: tuple[int, int]) -> np.ndarray:
     return found
 
 
-@functools.lru_cache(maxsize=512)
+@remembered(512)
 def pattern(
     word: int, arch: str, dtype: str, major: str, rows: int, k: int, window: tuple[int, int], packing: str = "packed"
 ) -> tuple[np.ndarray, np.ndarray]:

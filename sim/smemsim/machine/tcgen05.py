@@ -39,12 +39,13 @@ from smemsim.machine.tmem.layout import (
     lane_set,
 )
 from smemsim.machine.tmem.memory import TensorMemory, check_together, memories_of
+from smemsim.spec.assumptions import assumed, remembered
 from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.instr_descriptor import ZERO_COLUMN_MASK
 from smemsim.spec.tcgen05 import kind_of, scale_modes
-from smemsim.spec.tensor_memory import COLUMNS, DECOMPRESSIONS, EMPTY_GROUP, LANES, METADATA, SCALE_ID_SHIFT, Decompression
+from smemsim.spec.tensor_memory import COLUMNS, DECOMPRESSIONS, EMPTY_GROUP, LANES, METADATA, SCALE_ID_SHIFT, Decompression, ScaleMode
 from smemsim.words.instr import InstrDescriptor, shape_disputes
 from smemsim.words.smem import SmemDescriptor
 
@@ -82,13 +83,13 @@ def instruction(idesc: Any, kind: Any) -> InstrDescriptor:
     if isinstance(idesc, InstrDescriptor):
         if kind is not None and kind_of(kind).name != idesc.kind:
             raise InputError(f"kind = {shown(kind)}: the instruction descriptor is one of kind {idesc.kind}")
-        return idesc
+        return InstrDescriptor.decode(assumed("idesc.word", idesc.word, idesc.kind), kind=idesc.kind)
     if kind is None:
         raise InputError("kind: needs the .kind of the instruction (f16, tf32, f8f6f4 ...); the word does not say it")
-    return InstrDescriptor.decode(idesc, kind=kind)
+    return InstrDescriptor.decode(assumed("idesc.word", idesc, kind_of(kind).name), kind=kind)
 
 
-descriptor_of = functools.lru_cache(maxsize=64)(instruction)
+descriptor_of = remembered(64)(instruction)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,7 +244,7 @@ def prepare(mma: Tcgen05Mma) -> Prepared:
     return Prepared(mma, d, a, b, scales, metadata, zero, written, options)
 
 
-prepared = functools.lru_cache(maxsize=1024)(prepare)  # those of a kernel come again and again
+prepared = remembered(1024)(prepare)  # those of a kernel come again and again
 
 
 def _scale_of_d(i: InstrDescriptor, shift: Any, ws: bool) -> int:
@@ -275,12 +276,12 @@ def _zero_columns(mask: Any, layout: AccumulatorLayout) -> np.ndarray | None:
     if not v["non_zero_mask"]:
         return None
     width = layout.columns  # of one band; each has a start count and a first span of its own
-    return np.array(
-        [
-            is_zero_column(v[f"start_count_{n // width}"], v[f"first_span_{n // width}"], v["skip_span"], v["use_span"], n % width)
-            for n in range(layout.n)
-        ]
-    )
+    counts: list[tuple[int, int, int, int]] = [
+        assumed("zero_columns.counts", (v[f"start_count_{n}"], v[f"first_span_{n}"], v["skip_span"], v["use_span"]))
+        for n in range(layout.n // width)
+    ]
+    zero: np.ndarray = assumed("zero_columns", np.array([is_zero_column(*counts[n // width], n % width) for n in range(layout.n)]), width)
+    return zero
 
 
 def _written(words: Any, i: InstrDescriptor, layout: AccumulatorLayout) -> np.ndarray | None:
@@ -298,6 +299,7 @@ def _written(words: Any, i: InstrDescriptor, layout: AccumulatorLayout) -> np.nd
             f"disable_output_lane = {shown(given)}: .cta_group::{len(cells)} has {count} words of 32 bits, a bit for every lane"
         )
     off = np.array([[is_lane_disabled(given, cta, lane) for lane in range(LANES)] for cta in range(len(cells))])
+    off = assumed("lanes.disabled", off)
     return np.concatenate([~off[cta][lane] for cta, (lane, _) in enumerate(cells)])
 
 
@@ -307,7 +309,8 @@ DECOMPRESSION_OF = {dtype: row for row in DECOMPRESSIONS.values() for dtype in r
 
 def _contained(i: InstrDescriptor, layout: ATmemLayout) -> Decompression | None:
     """How A's elements stand in their bytes; None where they have no container."""
-    return DECOMPRESSION_OF.get(i.a_type) if layout.bits == 8 else None
+    row = DECOMPRESSION_OF.get(i.a_type) if layout.bits == 8 else None
+    return None if row is None else assumed("decompression", row)
 
 
 def _grade_of_a(i: InstrDescriptor, layout: ATmemLayout) -> Grade:
@@ -332,11 +335,17 @@ def _layouts_of_scales(mma: Tcgen05Mma) -> tuple[ScaleLayout, ScaleLayout]:
     of_a, of_b = (
         ScaleLayout(
             operand, m=i.m, n=i.n, kind=i.kind, scale_vec=mma.scale_vec or modes[0].name, k=i.k if i.k_size else None, cta_group=mma.cta_group,
-            scale_id=scale_id, column=scale_address(f"scale_{operand.lower()}", taddr)[1],
+            scale_id=_scale_id(scale_id, f"scale_{operand.lower()}", taddr, modes), column=scale_address(f"scale_{operand.lower()}", taddr)[1],
         )
         for operand, taddr, scale_id in (("A", mma.scale_a, i.a_sf_id), ("B", mma.scale_b, i.b_sf_id))
     )  # fmt: skip
     return of_a, of_b
+
+
+def _scale_id(of_descriptor: int, name: str, taddr: Any, modes: Sequence[ScaleMode]) -> int:
+    """The scale id that counts: the descriptor's."""
+    number: int = assumed("scales.id", of_descriptor, scale_address(name, taddr)[0], modes[0].ids)
+    return number
 
 
 def _layout_of_metadata(mma: Tcgen05Mma) -> MetadataLayout:
@@ -441,9 +450,9 @@ def _read(issue: Issue) -> tuple[Values, bool]:
     mma, tensor = issue.mma, issue.tensor
     for cta, _, first, end in boxes_of_d(mma.d):
         tensor[cta].check_allocated(0, np.arange(first, end))
-    b, is_unwritten = _bits(mma.b, issue.shared)
+    b, is_unwritten = _bits("B", mma.b, issue.shared)
     if isinstance(mma.a, SharedOperand):
-        bits, missing = _bits(mma.a, issue.shared)
+        bits, missing = _bits("A", mma.a, issue.shared)
         a, is_unwritten = [bits], is_unwritten or missing
     else:
         a = [_elements(_gather(tensor, *copy[:3]), copy[3], mma.i, mma.a) for copy in cells_of_a(mma.a)]
@@ -454,10 +463,13 @@ def _read(issue: Issue) -> tuple[Values, bool]:
     return _values(issue, a, b, c), is_unwritten
 
 
-def _bits(operand: SharedOperand, shared: tuple[SharedMemory, ...]) -> tuple[np.ndarray, bool]:
+def _bits(side: str, operand: SharedOperand, shared: tuple[SharedMemory, ...]) -> tuple[np.ndarray, bool]:
     """Raw bits of the rows of all CTAs, and whether nobody wrote some of them."""
     parts = [operand.bits(memory) for memory in shared]
-    return parts[0][0] if len(parts) == 1 else np.concatenate([bits for bits, _ in parts]), any(missing for _, missing in parts)
+    if len(parts) == 1:
+        return parts[0]
+    rows = assumed("pair.rows", [bits for bits, _ in parts], side)
+    return np.concatenate(rows), any(missing for _, missing in parts)
 
 
 def _values(issue: Issue, a: Sequence[np.ndarray], b: np.ndarray, c: np.ndarray) -> Values:
@@ -505,7 +517,7 @@ def _products(mma: Prepared, given: Sequence[Values]) -> np.ndarray:
     return np.concatenate(bands, axis=2) if len(bands) > 1 else bands[0]
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def _flat_d(layout: AccumulatorLayout) -> tuple[np.ndarray, ...]:
     """D's cells in each CTA, (rows, N)."""
     return tuple(lane * COLUMNS + column for lane, column in cells_of_d(layout))

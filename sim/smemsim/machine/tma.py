@@ -19,6 +19,7 @@ from smemsim.machine import loops
 from smemsim.machine.geometry import Geometry, check_coordinates, check_global, check_map, check_smem_address, check_window, geometry_of
 from smemsim.machine.region import OUTSIDE
 from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.assumptions import assumed
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, corner_bits
 from smemsim.spec.transfers import GATHERED_ROWS, HALO_EVERY, STORED_BITS
@@ -302,7 +303,7 @@ def _walk(g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], rank: int) -
     """The coordinates at which each row of a gather or an im2col column begins, int64 (rows, 5); None for a tile."""
     if g.mode in ("tile::gather4", "tile::scatter4"):
         rows = np.zeros((GATHERED_ROWS, 5), np.int64)
-        rows[:, 0], rows[:, 1] = at[0], at[1:]
+        rows[:, 0], rows[:, 1] = at[0], assumed("tma.gathered", at[1:])
         return rows
     if not g.axes:
         return None

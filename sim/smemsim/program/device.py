@@ -27,6 +27,7 @@ from smemsim.program.linking.program import Program, linked, module_of
 from smemsim.program.schedule import seeds_of
 from smemsim.ptx.module import Module, Variable
 from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.assumptions import in_force
 from smemsim.spec.targets import target_number
 from smemsim.words.tensor_map import TensorMap
 
@@ -85,18 +86,19 @@ class LoadedPtx:
     def __init__(self, device: Device, module: Module) -> None:
         self.device, self.module = device, module
         self.addresses: dict[str, int] = {}
-        self._kernels: dict[str, LinkedKernel] = {}
+        self._kernels: dict[tuple[str, str], LinkedKernel] = {}
         _check_target(module, device.arch)
         self._place([v for v in module.variables.values() if v.space in ("global", "const") and not v.is_extern])
 
     def kernel(self, name: str | None = None) -> LinkedKernel:
         """A kernel that can be launched. Raises Unmodelled with a line for every instruction that is not modelled, InputError without such a kernel."""
         entry = entry_of(self.module, name)
-        if entry not in self._kernels:
+        key = entry, in_force()
+        if key not in self._kernels:
             program = linked(self.module, entry, self.device.arch)
             self._place([v for v in program.places.globals if v.name not in self.addresses], program)
-            self._kernels[entry] = LinkedKernel.of(program, self.module.text, self.module.functions[entry].directives, self.addresses)
-        return self._kernels[entry]
+            self._kernels[key] = LinkedKernel.of(program, self.module.text, self.module.functions[entry].directives, self.addresses)
+        return self._kernels[key]
 
     def variable(self, name: str) -> tuple[int, int]:
         """(address, bytes) of a variable of the file in global or constant memory."""
@@ -233,6 +235,11 @@ def _in_small_blocks(kernel: LinkedKernel, schedule: int | str) -> LinkedKernel:
     if seeds_of(schedule) is not None:
         raise InputError(f"schedule = {shown(schedule)}: is several launches, and one is asked for")
     return dataclasses.replace(kernel, program=linked(module_of(kernel.text), kernel.name, kernel.program.arch, in_small_blocks=True))
+
+
+def relinked(kernel: LinkedKernel) -> LinkedKernel:
+    """The same kernel, linked by the rules that hold now: what is assumed may have changed since it was loaded."""
+    return dataclasses.replace(kernel, program=linked(module_of(kernel.text), kernel.name, kernel.program.arch))
 
 
 def entry_of(module: Module, entry: Any = None) -> str:

@@ -24,6 +24,7 @@ from smemsim.program.registers import Wave
 from smemsim.program.registry import ON_EXIT
 from smemsim.program.schedule import Schedule, checked_schedule
 from smemsim.ptx.module import Instruction, Parameter
+from smemsim.spec.alternatives import alternative_of
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
@@ -122,7 +123,8 @@ class RunOptions:
     may be executed until the kernel counts as endless, and `limit_seconds` seconds pass until it is ended without a finding. `workers` processes execute
     CTAs that do not depend on each other, or the Dask cluster of `client`, a `distributed.Client`. `progress` False draws no bar. `sources` are folders
     with sources that findings may show, `name` is how findings call the PTX. `schedule` is in which order things happen: None the usual one, a seed
-    any that the memory model allows, "earliest" and "latest" the extremes, "all:N" each of these and N seeds, one run after the other. Raises InputError.
+    any that the memory model allows, "earliest" and "latest" the extremes, "all:N" each of these and N seeds, one run after the other. `assume` names an
+    alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved", that holds instead of it; such a launch runs in this process. Raises InputError.
     """
 
     sanitize: bool = True
@@ -136,6 +138,7 @@ class RunOptions:
     sources: Any = ()
     name: str = "ptx"
     schedule: int | str | None = None
+    assume: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
@@ -147,6 +150,11 @@ class RunOptions:
             raise InputError(f"limit_seconds = {shown(seconds)}: needs a number of seconds above 0, or None")
         if self.workers is not None:
             object.__setattr__(self, "workers", whole("workers", self.workers, minimum=1))
+        if self.assume:
+            alternative_of(self.assume)
+            if self.client is not None or (self.workers or 1) > 1:
+                raise InputError(f"assume = {shown(self.assume)}: such a launch runs in one process; leave workers and client out")
+            object.__setattr__(self, "workers", 1)
         if self.client is not None and not hasattr(self.client, "get_executor"):
             raise InputError(f"client = {shown(self.client)}: needs a distributed.Client")
         object.__setattr__(self, "sources", _folders(self.sources))

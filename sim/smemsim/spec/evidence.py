@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import json
+import pathlib
+from typing import Any
 
-__all__ = ["RULES", "Dispute", "Grade", "Rule"]
+__all__ = ["RULES", "Dispute", "Grade", "Rule", "kill_matrix", "witnessed"]
 
 
 class Grade(enum.StrEnum):
     """How sure a rule is; where grades disagree the first of these wins."""
 
     MEASURED = "measured"  # a golden trace shows it
+    WITNESSED = "witnessed"  # programs known right come out right with it, and wrong with each of its alternatives
     DOCUMENTED = "documented"  # the PTX ISA, the CUDA guide or the driver's header says so
     COMPILED = "compiled"  # shipping compilers and kernels rely on it
     INFERRED = "inferred"  # reasoned from the others
@@ -46,9 +51,38 @@ def _grades(sm_90a: str | None, sm_100a: str | None, sm_103a: str | None = "") -
     return {arch: Grade(value) for arch, value in values.items() if value}
 
 
+@functools.cache
+def kill_matrix() -> dict[str, Any]:
+    """Which program comes out wrong under which alternative (kill_matrix.json, written by tools/witnesses/kill.py).
+
+    `programs` by name say whether they are known right on hardware (`witness`) or written for this package; `alternatives` by RULE=ALTERNATIVE have
+    `refuted_by`, program to what it did ("wrong", "traps", "refused"), and `survived`, those that came out right under it.
+    """
+    found: dict[str, Any] = json.loads((pathlib.Path(__file__).parent / "kill_matrix.json").read_text())
+    return found
+
+
+def witnessed() -> frozenset[str]:
+    """Rules each of whose alternatives a program refutes that is known right on sm_100a."""
+    matrix = kill_matrix()
+    known = {name for name, about in matrix["programs"].items() if about["witness"]}
+    alternatives = matrix["alternatives"]
+    rules = {text.partition("=")[0] for text in alternatives}
+    survived = {text.partition("=")[0] for text, about in alternatives.items() if not known & about["refuted_by"].keys()}
+    return frozenset(rules - survived)
+
+
+def _raised(rule: Rule) -> Rule:
+    """The rule with the grade that programs give it on sm_100a."""
+    grade = rule.grades.get("sm_100a")
+    if rule.name not in witnessed() or grade is None or list(Grade).index(grade) <= list(Grade).index(Grade.WITNESSED):
+        return rule
+    return dataclasses.replace(rule, grades={**rule.grades, "sm_100a": Grade.WITNESSED})
+
+
 _OPERANDS = ("wgmma_operands", "reference_gemm")
 # fmt: off
-RULES: dict[str, Rule] = {r.name: r for r in (
+RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("operand.k_major", "K-major: start + r%8*W + r/8*SBO + kb%W + kb/W*LBO, then the XOR; W is 16 without swizzle",
          _grades("measured", "documented"), "PTX ISA 9.7.16.3.3, 9.7.15.5.1.2", _OPERANDS),
     Rule("operand.mn_major", "MN-major: start + k%8*W + k/8*SBO + mb%W + mb/W*LBO, then the XOR; without swizzle LBO and SBO swap roles",
@@ -99,6 +133,12 @@ RULES: dict[str, Rule] = {r.name: r for r in (
          _grades(None, "compiled"), "CUTLASS copy_traits_sm100.hpp; PTX ISA 9.7.16.9.2"),
     Rule("tcgen05.alloc", "powers of two from 32 columns, all lanes; the first that fit on multiples of their number (inferred); none after relinquish_alloc_permit; dealloc begins where an allocation does",
          _grades(None, "documented"), "PTX ISA 9.7.16.7.1; what is checked: guardrails in the code of ptxas 13.0.88, which has none against an allocation that is larger than the one before"),
+    Rule("tcgen05.commit", "tcgen05.commit arrives once, on the barrier it names, or with a mask on that of every CTA whose rank has a bit",
+         _grades(None, "documented"), "PTX ISA 9.7.16.12"),
+    Rule("tcgen05.shift", "tcgen05.shift.down: of 8 columns lane i takes what lane i + 1 had, in every 32 lanes by themselves; the last keeps its own",
+         _grades(None, "inferred"), "PTX ISA 9.7.16.9.3 gives neither direction nor lanes; a readback on a B200 by github.com/cicuvc/nvidia-sass-document"),
+    Rule("tcgen05.lane_masks", "disable-output-lane: a bit for each lane of D that is kept, the even CTA's words first; zero-column mask: skip counts masked columns",
+         _grades(None, "inferred"), "PTX ISA 9.7.16.10.9, 9.7.16.4.3 (worked examples; its table exchanges skip and use)"),
     Rule("arithmetic.wgmma", "exact products and c, each cut at 25 bits (fp8: 13) below the largest exponent, summed, converted once: f32 toward zero (fp8: to 13 bits), f16 to nearest even; zero is +0; s32 wraps or clamps",
          _grades("measured", None), "public studies of tensor-core arithmetic", ("wgmma_dots_f32", "wgmma_dots_f16", "wgmma_dots_s32", "reference_gemm")),
     Rule("arithmetic.mma_sync", "mma.sync: each instruction of floats sums as wgmma does, once, tf32 of k8 too; 8-bit floats are two sums as f16 from zero, C added to nearest; m8n8k4 of f16 is a chain of f32 steps; f64 of fused ones",

@@ -891,7 +891,7 @@ class VirtualDevice:
                 f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), watch_global=self.policy.watch_global,
                 limit=self.policy.limit or LIMIT,
                 limit_seconds=self.policy.limit_seconds, ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
-                workers=self.policy.workers, cancel=self.policy.cancel, schedule=self.policy.schedule,
+                workers=self.policy.workers, cancel=self.policy.cancel, schedule=self.policy.schedule, assume=self.policy.assume,
             )  # fmt: skip
         except SmemsimError as e:
             about.seconds = time.perf_counter() - begin

@@ -58,7 +58,7 @@ class Policy:
     instructions and `limit_seconds` seconds of one launch; `limit_launches` and `total_seconds` end the program's use of the device.
     `record` is a folder for every launch as a launch file, `report` one for pages, `json` a file for what was found. `hooks` is a Python file with
     functions marked by `hook`. `workers` are processes for independent CTAs. `schedule` is a seed for the order in which things
-    happen, earliest, latest, or all:N, as `Gpu.launch` takes it. `quiet` leaves the line for each launch out.
+    happen, earliest, latest, or all:N, as `Gpu.launch` takes it. `assume` names an alternative of a rule about Blackwell. `quiet` leaves the line for each launch out.
     """
 
     on_finding: str = "warn"
@@ -78,6 +78,7 @@ class Policy:
     workers: int | None = None
     cancel: str = "resident"
     schedule: str | None = None
+    assume: str | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -86,6 +87,10 @@ class Policy:
                 f"on_finding = {shown(self.on_finding)}: needs one of {', '.join(ON_FINDING)}{suggestion(self.on_finding, ON_FINDING)}"
             )
         checked_schedule(self.schedule)
+        if self.assume:
+            from smemsim.spec.alternatives import alternative_of
+
+            alternative_of(self.assume)
         try:
             re.compile(self.unwatched)
         except re.error as e:

@@ -13,6 +13,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.layout.swizzle import swizzle
 from smemsim.processes import processors
 from smemsim.spec.architectures import Architecture, architecture
+from smemsim.spec.assumptions import assumed
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
@@ -163,6 +164,9 @@ def _run(words: np.ndarray, machine: Architecture, k_major: bool, bits: int, per
     from smemsim.layout import loops
 
     fields, modes = _tables(machine)
+    if machine.name != "sm_90a":
+        fields, modes = assumed("operand.tables", (fields, modes), k_major)
+        words = assumed("operand.words", words, k_major)
     signed = words.view(np.int64)
     size = max(1, BLOCK_ELEMENTS // (out.shape[1] * out.shape[2]))
 

@@ -22,6 +22,7 @@ from smemsim.machine.memory import Operand, SharedMemory
 from smemsim.machine.product import SharedOperand, weaker
 from smemsim.machine.tmem.address import TmemAddress, check_columns
 from smemsim.machine.tmem.memory import TensorMemory, TmemCopy, check_together, memories_of
+from smemsim.spec.assumptions import assumed
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape, Decompression
 from smemsim.words.smem import SmemDescriptor
@@ -36,7 +37,8 @@ def copy_shape(shape: Any, multicast: Any = "") -> CopyShape:
     """The row of a shape with its multicast; InputError where tcgen05.cp has no such form."""
     name, cast = (text.removeprefix(".") if isinstance(text, str) else shown(text) for text in (shape, multicast))
     if (name, cast) in COPY_SHAPES:
-        return COPY_SHAPES[name, cast]
+        row: CopyShape = assumed("cp.shape", COPY_SHAPES[name, cast])
+        return row
     named = [row for row in COPY_SHAPES.values() if row.name == name]
     if not named:
         raise InputError(
@@ -90,7 +92,8 @@ def _format(src_fmt: Any) -> Decompression:
         raise InputError(
             f"src_fmt = {shown(src_fmt)}: tcgen05.cp decompresses {' and '.join(DECOMPRESSIONS)} to b8x16 (PTX ISA 9.7.16.9.1)"
         )
-    return DECOMPRESSIONS[name]
+    row: Decompression = assumed("decompression", DECOMPRESSIONS[name])
+    return row
 
 
 def copied_operand(shape: CopyShape, descriptor: int | SmemDescriptor) -> SharedOperand:
@@ -123,7 +126,7 @@ def tcgen05_cp(
     fmt = None if isinstance(src_fmt, str) and not src_fmt else _format(src_fmt)
     address = TmemAddress.decode(taddr)
     memories = memories_of("tensor_memory", tensor_memory, TensorMemory, cta_group)
-    sources = memories_of("shared", shared, SharedMemory, cta_group)
+    sources = assumed("cp.sources", memories_of("shared", shared, SharedMemory, cta_group))
     check_together(memories, sources, cta_group)
     lane, column = copied_cells(row, address)
     operand = copied_operand(row, descriptor)
@@ -185,4 +188,4 @@ def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory
     for memory in memories:
         memory.check_allocated(lane, column)
     for memory in memories:
-        memory.move(lane, column, shift_source(lane, SHIFT.window))
+        memory.move(lane, column, assumed("shift.source", shift_source(lane, SHIFT.window), lane))

@@ -39,6 +39,7 @@ from smemsim.layout.tensor_memory import (
     scale_slot,
 )
 from smemsim.machine.tmem.address import check_columns, indices, layout_repr, plain, together
+from smemsim.spec.assumptions import assumed, remembered
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tcgen05 import SHAPES, WIDE_K, kind_of, scale_modes
 from smemsim.spec.tensor_memory import (
@@ -92,7 +93,8 @@ def accumulator_path(m: Any, cta_group: Any, ws: Any, sparse: Any) -> Accumulato
     fitting = [p for p in ACCUMULATORS if p.cta_group == cta_group and p.ws in (None, ws) and p.sparse in (None, sparse)]
     for path in fitting:
         if path.m == m:
-            return path
+            found: AccumulatorPath = assumed("accumulator.path", path)
+            return found
     sizes = " or ".join(str(n) for n in sorted({p.m for p in fitting}))
     form = f"tcgen05.mma{'.ws' if ws else ''}{'.sp' if sparse else ''}.cta_group::{cta_group}"
     pair = ", the rows of both CTAs" if cta_group == 2 else ""
@@ -191,7 +193,8 @@ class AccumulatorLayout:
         n = indices("n", n, self.n, "the instruction has columns")
         m, n = together(m, n)
         cta, lane, column = accumulator_cell(m, n, self.columns, path.rows, path.block, self.lane)
-        return cta, lane, self.column + column
+        cell: tuple[Any, Any, Any] = assumed("accumulator.cell", (cta, lane, self.column + column), self, m, n)
+        return cell
 
     def element(self, cta: Any, lane: Any, column: Any) -> tuple[Any, Any]:
         """(m, n) of the element in a cell. Where none lies there: InputError for numbers, -1 in arrays.
@@ -325,7 +328,9 @@ class ATmemLayout:
         copy = indices("copy", copy, self.copies, "A lies there as copies")
         m, k, copy = together(m, k, copy)
         column, bit = a_column(k, self.bits)
-        return m // path.rows, path_lane(m % path.rows, copy, path.rows, path.block, self.lane), self.column + column, bit
+        lane = path_lane(m % path.rows, copy, path.rows, path.block, self.lane)
+        cell: tuple[Any, Any, Any, Any] = assumed("a.cell", (m // path.rows, lane, self.column + column, bit), self, m, k, copy)
+        return cell
 
     def element(self, cta: Any, lane: Any, column: Any, bit: Any = 0) -> tuple[Any, Any]:
         """(m, k) of the element that a bit of a cell belongs to. Where none lies there: InputError for numbers, -1 in arrays."""
@@ -429,9 +434,12 @@ class MetadataLayout:
         inside, first = m % self.rows, self.column + self.selector
         if row.interleaved:
             lane, bit = metadata_lane_and_bit(inside, k, row.k, row.pair_bits)
-            return m // self.rows, lane + copy * self.rows, first + 0 * lane, bit
-        column, bit = metadata_bit(k, row.pair_bits)
-        return m // self.rows, inside + copy * self.rows, first + column, bit
+            cell = m // self.rows, lane + copy * self.rows, first + 0 * lane, bit
+        else:
+            column, bit = metadata_bit(k, row.pair_bits)
+            cell = m // self.rows, inside + copy * self.rows, first + column, bit
+        found: tuple[Any, Any, Any, Any] = assumed("metadata.cell", cell, self, m, k)
+        return found
 
     def element(self, cta: Any, lane: Any, column: Any, bit: Any) -> tuple[Any, Any]:
         """(m, k) of the first logical element that a bit belongs to. Where none lies: InputError for numbers, -1 in arrays."""
@@ -575,7 +583,8 @@ class ScaleLayout:
         in_cta = self.copies // (self.cta_group if self.operand == "B" else 1)
         cta = row // self.rows if self.operand == "A" else copy // in_cta
         lane, column = scale_cell(row % self.rows, copy % in_cta, self._band_rows)
-        return cta, lane, self.column + column + further, byte
+        cell: tuple[Any, Any, Any, Any] = assumed("scales.cell", (cta, lane, self.column + column + further, byte), self, row, index, copy)
+        return cell
 
     def element(self, cta: Any, lane: Any, column: Any, byte: Any) -> tuple[Any, Any]:
         """(row, index) of the scale in a byte of a cell. Where none of them lies: InputError for numbers, -1 in arrays."""
@@ -621,7 +630,7 @@ Parts = tuple[tuple[np.ndarray, np.ndarray], ...]  # (lane, column) in each CTA
 Copies = tuple[tuple[np.ndarray, ...], ...]  # (CTA, lane, column, unit of the cell), one entry a copy
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def cells_of_d(layout: AccumulatorLayout) -> Parts:
     """(lanes, columns) of D's rows in each CTA, (rows, N)."""
     m, n = np.meshgrid(np.arange(layout.m), np.arange(layout.n), indexing="ij")
@@ -630,14 +639,14 @@ def cells_of_d(layout: AccumulatorLayout) -> Parts:
     return tuple((lane[cta * rows : (cta + 1) * rows], column[cta * rows : (cta + 1) * rows]) for cta in range(layout.cta_group))
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def cells_of_a(layout: ATmemLayout) -> Copies:
     """Cells of A's stored elements, (M, stored K), with the lowest bit of each."""
     m, k = np.meshgrid(np.arange(layout.m), np.arange(layout.k), indexing="ij")
     return tuple(layout.location(m, k, copy) for copy in range(layout.copies))
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def cells_of_scales(layout: ScaleLayout) -> Copies:
     """Cells of scale factors, (rows, factors of a row), with the byte of each."""
     rows = layout.m if layout.operand == "A" else layout.n
@@ -645,7 +654,7 @@ def cells_of_scales(layout: ScaleLayout) -> Copies:
     return tuple(layout.location(row, index, copy) for copy in range(layout.copies))
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def cells_of_metadata(layout: MetadataLayout) -> Copies:
     """Cells of the metadata's sets of four bits, (M, sets of a row), with the lowest bit of each."""
     m, k = np.meshgrid(np.arange(layout.m), np.arange(0, layout.k, METADATA[layout.kind].chunk), indexing="ij")
@@ -659,13 +668,13 @@ def lane_set(lanes: np.ndarray) -> Lanes:
     return slice(first, last + 1) if last - first + 1 == len(distinct) else distinct
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def boxes_of_d(layout: AccumulatorLayout) -> tuple[Box, ...]:
     """Where D lies, a box in each CTA."""
     return tuple((cta, lane_set(lane), int(column.min()), int(column.max()) + 1) for cta, (lane, column) in enumerate(cells_of_d(layout)))
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def boxes_of(layout: ATmemLayout | ScaleLayout | MetadataLayout) -> tuple[Box, ...]:
     """Where A, scale factors or metadata lie, all copies of them, a box in each CTA that has any."""
     if isinstance(layout, ATmemLayout):

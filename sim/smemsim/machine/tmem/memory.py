@@ -35,6 +35,7 @@ from smemsim.machine.tma import Transfer
 from smemsim.machine.tmem.address import TmemAddress, check_columns, indices, plain, together
 from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
 from smemsim.spec.architectures import architecture
+from smemsim.spec.assumptions import assumed
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import (
     ALLOCATION,
@@ -121,10 +122,10 @@ class Columns:
 
     def free(self, columns: int) -> int | None:
         """The first column that an allocation of so many would get now; None: it has to wait."""
-        for first in range(0, COLUMNS - columns + 1, columns):
-            if not self._allocated[first : first + columns].any():
-                return first
-        return None
+        begins = range(0, COLUMNS - columns + 1, columns)
+        first = next((n for n in begins if not self._allocated[n : n + columns].any()), None)
+        column: int | None = assumed("alloc.column", first, columns, self._allocated)
+        return column
 
     def dealloc(self, taddr: int | TmemAddress, columns: int, *, cta_group: int = 1) -> int:
         """`tcgen05.dealloc`: give the columns of an allocation back, and of those that follow it. Lanes in the address do not count.
@@ -284,6 +285,11 @@ def owner_of(writer: Any, place: int) -> Owner:
 # ---- `TmemAccess`: which cell each register of each thread has in a tcgen05.ld or tcgen05.st
 
 
+def first_lane(warp: Any, lane: Any) -> Any:
+    """The lane at which an access of a warp begins whose address has `lane`: `window_lane`."""
+    return assumed("ld_st.window", window_lane(warp, lane), warp, lane)
+
+
 SPLIT = "16x32bx2"
 HALF = WARP_LANES // 2  # threads of each of its two accesses
 REPEATS = tuple(1 << i for i in range(8))
@@ -410,13 +416,13 @@ class TmemAccess:
         register = indices("register", register, self.registers, f".{self.shape}.x{self.repeat} has registers")
         half = indices("half", half, 2 if self.pack else 1, "the register has halves" if self.pack else "without pack there is half")
         warp, thread, register, half = together(warp, thread, register, half)
-        lane, column = _CELLS[self.shape](thread, register)
+        lane, column = assumed("ld_st.cell", _CELLS[self.shape](thread, register), self.shape, thread, register)
         if self.pack:
             column = 2 * column + half
         if self.shape == SPLIT:
             column = column + thread // HALF * self.half_split_offset
         base = self.address
-        return formulas.window_lane(warp, base.lane) + lane, base.column + column
+        return first_lane(warp, base.lane) + lane, base.column + column
 
     def register(self, lane: Any, column: Any) -> tuple[Any, ...]:
         """(warp of the warpgroup, thread, register) of a cell, with `pack` and the half of the register. The other way of `location`.

@@ -32,6 +32,7 @@ from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.wave import OFFSET_MASK
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Vector
+from smemsim.spec.assumptions import remembered
 from smemsim.spec.launches import SHARED_WINDOW
 from smemsim.spec.reductions import ReductionOp
 from smemsim.spec.tensor_map import LIMITS, TENSOR_MAP
@@ -58,7 +59,7 @@ __all__ = ["map_at"]
 SIZE = TENSOR_MAP.parts.size
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _decoded(raw: bytes) -> TensorMap:
     return TensorMap.from_bytes(raw)
 

@@ -24,6 +24,7 @@ from smemsim.program.special import special
 from smemsim.ptx.module import Address, Function, Instruction, Module, Operand, Register, Special, Symbol, Variable
 from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import architecture
+from smemsim.spec.assumptions import remembered
 from smemsim.spec.targets import TargetRule, unsupported
 
 __all__ = ["Block", "Linker", "Place", "Places", "Program", "link", "linked", "module_of"]
@@ -244,7 +245,7 @@ def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False
 
 MOST_MODULES = 64  # PTX texts and programs that a process keeps, whichever card they were loaded into
 _modules: dict[str, Module] = {}
-linked = functools.lru_cache(maxsize=MOST_MODULES)(link)  # the program of a module, an entry and an architecture
+linked = remembered(MOST_MODULES)(link)  # the program of a module, an entry and an architecture
 
 
 def module_of(ptx: str | Module, name: str = "<ptx>") -> Module:

@@ -16,6 +16,7 @@ from smemsim.program.registry import Step, implements
 from smemsim.program.tcgen05.allocation import cta_group, refusals, tensor_of
 from smemsim.program.watch.clocks import CLUSTER
 from smemsim.ptx.module import Instruction
+from smemsim.spec.assumptions import assumed
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
 if TYPE_CHECKING:
@@ -58,13 +59,18 @@ def build_commit(i: Instruction, c: Linker) -> Step:
                     if beyond:
                         message = f"{i.name}: the mask {masks[n]:#x} names CTAs that the cluster of {x.launch.cluster_size} does not have"
                         stop(x, i, "X015", message, "a bit for each rank of the cluster, from bit 0", ILLEGAL_INSTRUCTION)
-                    ctas = [member(x, cta, rank) for rank in range(x.launch.cluster_size) if masks[n] >> rank & 1]
+                    ranks = [rank for rank in range(x.launch.cluster_size) if masks[n] >> rank & 1]
+                    ctas = [member(x, cta, rank) for rank in assumed("commit.ranks", ranks, cta.rank)]
                 barriers = [mbarrier_of(x, to, offset + x.window_begin, i) for to in ctas]
                 if x.watch is not None:
                     x.watch.tensor.commit(int(thread[0]), barriers)
                 for barrier in barriers:
                     stream = "tcgen05", cta.index - cta.rank % group
-                    lands(x, functools.partial(barrier.arrive, x, thread, 1, i=i, release=False), stream=stream)
+                    lands(
+                        x,
+                        functools.partial(barrier.arrive, x, thread, assumed("commit.arrivals", 1, group), i=i, release=False),
+                        stream=stream,
+                    )
 
     return run
 

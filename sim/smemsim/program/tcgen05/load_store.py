@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError
-from smemsim.layout.tensor_memory import window_lane
-from smemsim.machine.tmem.memory import SPLIT, TmemAccess
+from smemsim.machine.tmem.memory import SPLIT, TmemAccess, first_lane
 from smemsim.program.asynchronous import stop
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
@@ -16,6 +15,7 @@ from smemsim.program.tcgen05.allocation import given_back
 from smemsim.program.traps import warp_name
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Vector
+from smemsim.spec.assumptions import assumed
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity
 from smemsim.spec.tensor_memory import COLUMNS, LANES, LOAD_STORE_SHAPES, WARP_LANES
@@ -136,6 +136,7 @@ class _Access:
     def _of_warps(self, x: Wave, threads: np.ndarray, starts: np.ndarray, word: np.ndarray) -> np.ndarray:
         """The address of each warp, in all its threads: where they give several, that of the first, if only their own lanes make them differ."""
         first: np.ndarray = word[np.repeat(starts, np.diff(starts, append=len(word)))]
+        first = assumed("ld_st.address", first, word, starts)
         apart = word ^ first
         if not apart.any():
             return word
@@ -167,7 +168,7 @@ class _Access:
     def _lanes(self, x: Wave, threads: np.ndarray, word: np.ndarray) -> np.ndarray:
         """The lane at which each thread's warp begins. Ends the kernel where the shape begins at no such lane."""
         given = word >> 16
-        lane: np.ndarray = window_lane(x.tid[threads] // WARP, given)
+        lane: np.ndarray = first_lane(x.tid[threads] // WARP, given)
         inside = given % WARP_LANES
         if not np.isin(inside, self.first_lanes).all():
             n = int(np.flatnonzero(~np.isin(inside, self.first_lanes))[0])
@@ -214,7 +215,7 @@ class _Access:
         first, word = threads[starts], np.broadcast_to(self.address(x), threads.shape)[starts]
         cells = []
         for thread, address in zip(first.tolist(), word.tolist(), strict=True):
-            lane, column = window_lane(int(x.tid[thread]) // WARP, address >> 16), address & 0xFFFF
+            lane, column = first_lane(int(x.tid[thread]) // WARP, address >> 16), address & 0xFFFF
             for offset in {0, self.access.half_split_offset or 0}:
                 begin = column + offset
                 cells.append((thread // WARP, int(x.cta_of[thread]), lane, begin, begin + self.access.width))

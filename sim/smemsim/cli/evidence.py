@@ -1,0 +1,85 @@
+"""`smemsim evidence`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from smemsim.arguments import shown, suggestion
+from smemsim.cli.options import json_option
+from smemsim.errors import InputError
+
+__all__ = ["evidence"]
+
+
+@click.command(short_help="What do the rules rest on, and which alternatives does nobody refute?")
+@click.argument("rule", required=False)
+@click.option(
+    "--open", "open_arch", metavar="ARCH", help="Alternatives that no program refutes on ARCH, and the experiment that would settle each."
+)
+@click.option("--alternatives", is_flag=True, help="What can be assumed instead of RULE, or of every rule, and who refutes it.")
+@json_option
+def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_json: bool) -> None:
+    """The rules about hardware with their grades: measured, witnessed, documented, compiled, inferred. RULE is the name of one.
+
+    A rule is witnessed where programs known right on that hardware come out wrong with each of its alternatives. Alternatives can be
+    assumed: --assume RULE=ALTERNATIVE of smemsim run, exec and check.
+
+    \b
+    smemsim evidence
+    smemsim evidence --alternatives tcgen05.pair
+    smemsim evidence --open sm_100a
+    """
+    from smemsim.spec.alternatives import ALTERNATIVES, EXPERIMENTS
+    from smemsim.spec.architectures import architecture
+    from smemsim.spec.evidence import RULES, Grade
+
+    if rule is not None and rule not in RULES:
+        raise InputError(f"rule = {shown(rule)}: there is none of this name{suggestion(rule, list(RULES))}; smemsim evidence lists them")
+    rules = [r for r in RULES.values() if rule in (None, r.name)]
+    if open_arch is None and not alternatives:
+        if as_json:
+            rows = [{"rule": r.name, "statement": r.statement, "grades": dict(r.grades), "source": r.source} for r in rules]
+            click.echo(json.dumps(rows, indent=1))
+        for r in () if as_json else rules:
+            click.echo(str(r))
+        return
+    arch = None if open_arch is None else architecture(open_arch).name
+    found = []
+    for a in ALTERNATIVES.values():
+        grades = RULES[a.rule].grades
+        if a.rule not in [r.name for r in rules] or (arch is not None and grades.get(arch, Grade.MEASURED) is Grade.MEASURED):
+            continue
+        by, others = _refuters(str(a), arch)
+        if arch is None or not by:
+            found.append({
+                "alternative": str(a), "instead": a.sentence, "because": a.source, "refuted_by": by, "refuted_by_own_programs": others,
+                "experiment": EXPERIMENTS[a.point],
+            })  # fmt: skip
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    for one in found:
+        click.echo(_line(one, with_experiment=arch is not None))
+    if arch is not None:
+        click.echo(f"{len(found)} alternatives that no program known right on {arch} refutes, of {len(ALTERNATIVES)}")
+
+
+def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]:
+    """Programs known right that refute an alternative, and programs of this package that do. Those of another architecture say nothing."""
+    from smemsim.spec.evidence import kill_matrix
+
+    matrix = kill_matrix()
+    programs = {name: about for name, about in matrix["programs"].items() if arch in (None, about["arch"])}
+    refuted = [name for name in matrix["alternatives"].get(alternative, {"refuted_by": {}})["refuted_by"] if name in programs]
+    return [n for n in refuted if programs[n]["witness"]], [n for n in refuted if not programs[n]["witness"]]
+
+
+def _line(one: dict[str, Any], *, with_experiment: bool) -> str:
+    by, own = one["refuted_by"], one["refuted_by_own_programs"]
+    who = f"refuted by {', '.join(by[:3])}{f' and {len(by) - 3} more' if by[3:] else ''}" if by else "refuted by no program known right"
+    own_words = f" (but by {', '.join(own[:2])}, written for this package)" if own and not by else ""
+    text = f"{one['alternative']}: {one['instead']} ({one['because']}); {who}{own_words}"
+    return f"{text}\n    would settle it: {one['experiment']}" if with_experiment else text
