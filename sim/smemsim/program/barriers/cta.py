@@ -16,9 +16,9 @@ import numpy as np
 from smemsim.errors import InputError
 from smemsim.program.registers import Read, Write
 from smemsim.program.registry import ON_EXIT, End, Step, implements, unmodelled
+from smemsim.program.scopes import CLUSTER, CTA
 from smemsim.program.threads.warps import bar_warp
 from smemsim.program.traps import misuse, thread_name
-from smemsim.program.watch.clocks import CLUSTER, CTA
 from smemsim.program.wave import EXITED, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import CTA_BARRIERS

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.finding import Touched
+from smemsim.program.scopes import GPU
 from smemsim.program.traps import misuse
-from smemsim.program.watch.clocks import GPU
 from smemsim.program.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES, MBARRIER_SIZE

@@ -16,8 +16,8 @@ from smemsim.program.memory.ordering import SCOPES
 from smemsim.program.memory.spaces import Locate, locate, space_modifier
 from smemsim.program.registers import Read, Write
 from smemsim.program.registry import End, Gate, Step, implements, unmodelled
+from smemsim.program.scopes import CLUSTER, level
 from smemsim.program.traps import misuse
-from smemsim.program.watch.clocks import CLUSTER, level
 from smemsim.program.wave import YIELDED, Cta
 from smemsim.ptx.module import Instruction, Sink
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES

@@ -15,7 +15,7 @@ import numpy as np
 from smemsim.errors import InputError
 from smemsim.program.memory.spaces import Piece
 from smemsim.program.registry import Step, implements, unmodelled
-from smemsim.program.watch.clocks import GPU, level
+from smemsim.program.scopes import GPU, level
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smemsim.program.registry import unmodelled
+from smemsim.program.scopes import GPU
 from smemsim.program.traps import misaligned, outside, reserved
-from smemsim.program.watch.clocks import GPU
 from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, THREADS
 from smemsim.ptx.module import Instruction, Operand
 from smemsim.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW

@@ -13,8 +13,8 @@ from smemsim.program.late import lands
 from smemsim.program.memory.spaces import locate
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements
+from smemsim.program.scopes import CLUSTER
 from smemsim.program.tcgen05.allocation import cta_group, refusals, tensor_of
-from smemsim.program.watch.clocks import CLUSTER
 from smemsim.ptx.module import Instruction
 from smemsim.spec.assumptions import assumed
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION

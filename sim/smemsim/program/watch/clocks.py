@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAli
 
 import numpy as np
 
+from smemsim.program.scopes import CLUSTER, CTA, GPU
 from smemsim.program.wave import WARP, WARPGROUP, Cta
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["CLUSTER", "CTA", "GENERIC", "GPU", "GROUP", "NOBODY", "OPERATIONS", "Operation", "Operations", "Order", "Tell", "level"]
+__all__ = ["GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Operation", "Operations", "Order", "Tell"]
 
 
 # ---- The asynchronous operations that a wave still remembers, by number; a number is used again when nothing refers to its operation any
@@ -179,20 +180,10 @@ class Operations:
 # ---- What each warp has seen: vector clocks over warps, and which asynchronous operations it knows to be complete
 
 
-CTA, CLUSTER, GPU = range(3)  # scopes, the narrowest first; to the threads of one launch .sys is .gpu
 EVERYWHERE = -1  # in place of the CTA that something comes from: whoever can see it at all, sees it
 Rows: TypeAlias = tuple[np.ndarray, ...]  # one of each of the five matrices
 Foreign: TypeAlias = dict[int, np.ndarray]  # by the number of another wave: the clocks of its warps
 P = ParamSpec("P")
-
-
-def level(scope: str) -> int:
-    """The level of a scope by its name.
-
-    >>> level("cta"), level("cluster"), level("gpu"), level("sys")
-    (0, 1, 2, 2)
-    """
-    return {"cta": CTA, "cluster": CLUSTER}.get(scope, GPU)
 
 
 @dataclasses.dataclass(eq=False)

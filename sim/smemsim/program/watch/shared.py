@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch import loops
 from smemsim.program.watch.bytes import Parts
-from smemsim.program.watch.clocks import CTA, GENERIC, GPU, GROUP, NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.clocks import GENERIC, GROUP, NOBODY, OPERATIONS, Operation, Operations, Order
 from smemsim.program.watch.lanes import LANE_BITS, MANY, SEVERAL, Lanes
 from smemsim.program.watch.telling import WORD, Telling
 from smemsim.program.wave import ALL, WARP

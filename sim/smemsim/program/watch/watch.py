@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.program.watch.clocks import CTA, GPU, NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.scopes import CTA, GPU
+from smemsim.program.watch.clocks import NOBODY, OPERATIONS, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.global_memory import GlobalShadow, History
