@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from smemsim import InputError, Unmodelled
-from smemsim.program import Launch, LaunchConfig, device
+from smemsim.program import Launch, LaunchConfig, RunOptions, device
 from smemsim.program.execute import execute
 from smemsim.program.linking import link
 from smemsim.ptx import read_module
@@ -40,8 +40,8 @@ ret;
 class Device(device.Device):
     """A simulated card without a judge; `launch` executes under the watch alone."""
 
-    def launch(self, ptx: str, entry: str | None = None, **given) -> Launch:
-        launch = self.prepare(ptx, LaunchConfig(entry=entry, **given))
+    def launch(self, ptx: str, entry: str | None = None, *, watch_global: bool = False, **given) -> Launch:
+        launch = self.prepare(ptx, LaunchConfig(entry=entry, **given), RunOptions(watch_global=watch_global))
         execute(launch)
         return launch
 

@@ -117,7 +117,7 @@ def test_a_planted_fault_is_the_first_finding_and_its_repair_works(mode, meant, 
     first = report.findings[0]
     assert first.code == code, report.text()
     assert report.codes == (code,), report.text()  # the rest are consequences
-    assert first.grade in ("documented", "compiled", "inferred")
+    assert first.grade in ("witnessed", "documented", "compiled", "inferred")
     assert first.message in report.text()
     assert (first.fix is None) == (what in TEXT_ONLY), report.text()
     if first.fix:

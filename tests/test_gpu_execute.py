@@ -384,8 +384,8 @@ cp.async.ca.shared.global [%r41], [%d1], 4; cp.async.commit_group;
 def test_a_thousand_copies_are_forgotten_and_the_last_one_is_not(monkeypatch, wait, codes):
     watches = []
 
-    def watched(x):
-        watches.append(Watch(x))
+    def watched(x, history):
+        watches.append(Watch(x, history))
         return watches[-1]
 
     monkeypatch.setattr("smemsim.program.execute.Watch", watched)

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from launches import found
+from launches import found as found_in
 from smemsim import Gpu, InputError
+
+
+def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
+    return found_in(body, *arrays, watch_global=True, **given)
+
 
 # CTA 0 writes a word and publishes it; the others wait for that, read the word and store it at a place of their own.
 PRODUCE, CONSUME = "st.global.u32 [%d20], 7;", "ld.global.u32 %r2, [%d20];"
@@ -118,12 +123,38 @@ def test_a_bulk_load_of_what_threads_have_stored_needs_a_proxy_fence(fence, code
     assert set(found(LOADED.format(fence), np.zeros(32, np.uint32))) == codes
 
 
-def test_it_can_be_left_out():
+def test_it_is_asked_for():
     ptx = """.version 8.0 .target sm_90a .address_size 64
     .visible .entry k(.param .u64 a) { .reg .b32 %r<2>; .reg .b64 %d<2>; ld.param.u64 %d1, [a]; mov.u32 %r1, %ctaid.x; st.global.u32 [%d1], %r1; ret; }"""
     gpu = Gpu("sm_90a")
     args = [gpu.array(np.zeros(1, np.uint32))]
-    assert [f.code for f in gpu.launch(ptx, grid=2, args=args, progress=False).findings] == ["X008"]
-    assert gpu.launch(ptx, grid=2, args=args, progress=False, watch_global=False).findings == []
+    assert [f.code for f in gpu.launch(ptx, grid=2, args=args, progress=False, watch_global=True).findings] == ["X008"]
+    assert gpu.launch(ptx, grid=2, args=args, progress=False).findings == []
     with pytest.raises(InputError, match="watch_global"):
         gpu.launch(ptx, watch_global="no", args=args)
+
+
+LAST = """mov.u32 %r8, %ctaid.x; mad.lo.u32 %r9, %r8, 64, %r1; mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %d20, %d1; st.global.u32 [%d1], 1;
+{each} bar.sync 0; setp.ne.u32 %p1, %r1, 0; mov.u32 %r12, sm; @%p1 bra MEET;
+atom.relaxed.gpu.global.add.u32 %r10, [%d21], 1; {one} st.shared.u32 [%r12], %r10;
+MEET: bar.sync 0; ld.shared.u32 %r10, [%r12]; setp.ne.u32 %p2, %r10, {last}; @%p2 bra END;
+mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d20, %d2; ld.global.u32 %r2, [%d2]; ld.global.u32 %r3, [%d2+256]; ld.global.u32 %r4, [%d2+512];
+add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; mul.wide.u32 %d3, %r1, 4; add.u64 %d3, %d22, %d3; st.global.u32 [%d3], %r2;
+END:"""
+
+
+@pytest.mark.parametrize(
+    ("each", "one", "last", "codes"),
+    [
+        (FENCE, FENCE, 2, set()),
+        ("", f"{FENCE}", 2, {"X008"}),
+        ("fence.acq_rel.cta;", FENCE, 2, {"X008"}),
+        (FENCE, "", 2, {"X008"}),
+        (FENCE, FENCE, 1, {"X008"}),
+    ],
+    ids=["right", "no fence in front", "fence of the CTA", "no fence behind", "last but one"],
+)
+def test_the_last_cta_adds_what_all_have_fenced(each, one, last, codes):
+    """__threadfence by every thread, __syncthreads, atomicAdd by one: the ticket of the last CTA covers what all threads have stored."""
+    arrays = [np.zeros(n, np.uint32) for n in (192, 1, 64)]
+    assert set(found(LAST.format(each=each, one=one, last=last), *arrays, grid=3, block=64)) == codes

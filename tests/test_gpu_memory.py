@@ -265,7 +265,7 @@ def test_atomics_are_what_threads_do_one_after_the_other(data):
     index = f"mul.wide.u32 %d1, %r1, {size}; add.u64 %d2, %d21, %d1; ld.global.b{8 * size} {r}10, [%d2]; mul.wide.u32 %d3, %r1, 4; add.u64 %d3, %d22, %d3;"
     index += f" ld.global.b32 %r5, [%d3]; mul.wide.u32 %d4, %r5, {size}; {address} add.u64 %d8, %d8, %d4; add.u64 %d9, %d20, %d4;"
     copy = f"ld.global.b{8 * size} {r}12, [%d9]; st.shared.b{8 * size} [%d8], {r}12; bar.warp.sync -1;" if space == "shared" else ""
-    back = f"ld.shared.b{8 * size} {r}12, [%d8]; st.global.b{8 * size} [%d9], {r}12;" if space == "shared" else ""
+    back = f"bar.warp.sync -1; ld.shared.b{8 * size} {r}12, [%d8]; st.global.b{8 * size} [%d9], {r}12;" if space == "shared" else ""
     body = f"{index}{copy} atom{memory}.{op}.{kind} {r}11, [%d8], {r}10; {back} add.u64 %d6, %d23, %d1; st.global.b{8 * size} [%d6], {r}11;"
     after, _, _, old = launch(body, begin, new, where, np.zeros(32, dtype))
     state, expected = [int(v) for v in begin], []

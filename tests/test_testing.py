@@ -643,7 +643,7 @@ def test_collecting_imports_neither_numpy_nor_numba(tmp_path):
 def test_launch_folders_below_the_golden_path_are_tests(pytester):
     pytester.makeini("[pytest]\nsmemsim_golden = golden")
     pytester.mkdir("golden")
-    assert "holds neither a trace" in "".join(pytester.runpytest("--collect-only", "-q", "-p", "no:cacheprovider").errlines)
+    assert "holds neither a trace" in pytester.runpytest("--collect-only", "-q", "-p", "no:cacheprovider").stdout.str()
     folder = pytester.path / "golden" / "k"
     folder.mkdir()
     (folder / "launch.toml").write_text("args = []\n")

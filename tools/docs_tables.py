@@ -126,7 +126,7 @@ def commands(_: Page) -> str:
 def options(_: Page, name: str) -> str:
     """Usage and options of a command, as `--help` has them."""
     command = COMMANDS[name]
-    context = click.Context(command, info_name=f"smemsim {name}")
+    context = click.Context(command, info_name=f"smemsim {name}", parent=click.Context(cli, **cli.context_settings))
     usage = "```text\n" + " ".join(["smemsim", name, *command.collect_usage_pieces(context)]) + "\n```"
     rows = []
     for parameter in command.get_params(context):

@@ -41,7 +41,7 @@ def run_of(kernel: Planted, ptx: str) -> tuple[Any, dict[str, np.ndarray], dict[
 def _options() -> Any:
     from smemsim.program.launch import RunOptions
 
-    return RunOptions(progress=False, limit=LIMIT, workers=1)
+    return RunOptions(progress=False, limit=LIMIT, workers=1, watch_global=True)
 
 
 def _source_line(ptx: str, line: int) -> int:

@@ -180,7 +180,7 @@ class _Command(click.Command):
 )
 @click.option("--random", is_flag=True, help="Fill the arrays in the launch file's second way, where they have one.")
 @click.option("--no-sanitize", is_flag=True, help="Execute only: no watch over fences, barriers and reads that come too early.")
-@click.option("--no-watch-global", is_flag=True, help="Do not look for races in global memory.")
+@click.option("--watch-global", is_flag=True, help="Look for races in global memory too.")
 @click.option("--strict", is_flag=True, help="Remarks on rules that the PTX breaks, though no user can change it, give exit code 1 too.")
 @click.option("--expect", multiple=True, metavar="ARRAY=FILE.npy", help="What must be in an array afterwards, or ARRAY=sha256:DIGEST.")
 @click.option("--rtol", type=float, help="How far an element may be off, as a part of the expected one: |d| <= atol + rtol * |expected|.")
@@ -316,7 +316,7 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
     with contextlib.ExitStack() as stack:
         client = dask_client(o["dask"]) if o["dask"] else None
         stack.callback(close_client, client)
-        options = {"sanitize": not o["no_sanitize"], "watch_global": not o["no_watch_global"],
+        options = {"sanitize": not o["no_sanitize"], "watch_global": o["watch_global"],
                    "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "workers": o["workers"], "client": client,
                    "name": name, "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds", "schedule", "assume")}  # fmt: skip
         done = gpu.run(module, launch.config(args), RunOptions(**options))

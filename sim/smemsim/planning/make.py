@@ -740,6 +740,7 @@ MOST_ROWS = 16  # of a table; JSON has all
 
 _GRADES = {
     "measured": "measured on an H200",
+    "witnessed": "witnessed: programs known right on such cards come out right with them, and wrong with their alternatives",
     "documented": "documented",
     "compiled": "compiled: what shipping compilers and kernels rely on",
     "inferred": "inferred from documented ones",

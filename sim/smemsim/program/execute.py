@@ -514,17 +514,16 @@ def _run_step(wave: Wave, block: Block, step: Plain, marks: Unwritten | None) ->
 # ---- Running a launch: its clusters in waves, several waves where CTAs wait for each other, and shards of a grid for other processes
 
 
-# Threads that are executed together, where registers do not take too much room; with the watch, whose clocks are those of every warp of every other.
-WAVE_THREADS, WATCHED_THREADS = 16384, 4096
+WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
 WAVE_BYTES = 1 << 28
 
 
-def at_once(launch: Launch, *, watch: bool = True) -> int:
+def at_once(launch: Launch) -> int:
     """Clusters of one wave."""
     threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
     own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
     room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
-    return max(1, min((WATCHED_THREADS if watch else WAVE_THREADS) // threads, room))
+    return max(1, min(WAVE_THREADS // threads, room))
 
 
 def resident(launch: Launch) -> int:
@@ -589,7 +588,7 @@ def execute(
 
 
 def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int], None]) -> bool:
-    most, together = resident(launch), at_once(launch, watch=watch and launch.window_bytes > 0)
+    most, together = resident(launch), at_once(launch)
     if takes_over(launch) and launch.config.cancel != "resident":
         together = 1  # so that there are others to take over
     if launch.schedule is not None:

@@ -98,7 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     for folder in _golden(config):
         if not any(next(folder.rglob(name), None) for name in (MANIFEST, *LAUNCHES)):
-            raise pytest.UsageError(f"smemsim_golden: {folder} holds neither a trace ({MANIFEST}) nor a launch ({' or '.join(LAUNCHES)})")
+            told = f"smemsim_golden: {folder} holds neither a trace ({MANIFEST}) nor a launch ({' or '.join(LAUNCHES)})"
+            config.issue_config_time_warning(pytest.PytestConfigWarning(told), stacklevel=2)
     begun = [pathlib.Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]
     config.args += [str(folder) for folder in _golden(config) if not any(folder.is_relative_to(root) for root in begun)]
 

@@ -65,7 +65,7 @@ class Policy:
     strict: bool = False
     ctas: tuple[int, ...] | None = None
     sanitize: bool = True
-    watch_global: bool = True
+    watch_global: bool = False
     unwatched: str = ""
     limit: int | None = None
     limit_seconds: float | None = None

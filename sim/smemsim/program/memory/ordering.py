@@ -56,7 +56,7 @@ class Ordering:
     def acquire(self, x: Wave, piece: Piece) -> None:
         """The threads of a piece have seen what was released at their addresses."""
         for threads, what in _by_address(x, piece):
-            if not self._takes_turns(threads):
+            if not self._takes_turns(threads, what):
                 x.watch.loaded(threads, what, relaxed=not self.acquires, scope=self.level)
 
     def release(self, x: Wave, piece: Piece, which: np.ndarray | None = None) -> None:
@@ -68,15 +68,15 @@ class Ordering:
         if which is not None:
             wrote[(x.threads if piece.part is None else x.threads[piece.part])[~which]] = False
         for threads, what in _by_address(x, piece):
-            turns = np.split(threads, np.flatnonzero(np.diff(threads >> 5)) + 1) if self._takes_turns(threads) else [threads]
+            turns = np.split(threads, np.flatnonzero(np.diff(threads >> 5)) + 1) if self._takes_turns(threads, what) else [threads]
             for own in turns:
                 if len(turns) > 1:
                     x.watch.loaded(own, what, relaxed=not self.acquires, scope=self.level)
                 if wrote[own].any():
                     x.watch.stored(own[wrote[own]], what, relaxed=not self.releases, replaces=not self.is_atomic, scope=self.level)
 
-    def _takes_turns(self, threads: np.ndarray) -> bool:
-        return self.is_atomic and self.reads and self.writes and threads[0] >> 5 != threads[-1] >> 5
+    def _takes_turns(self, threads: np.ndarray, what: tuple[str, int, int]) -> bool:
+        return what[0] == "global" and self.is_atomic and self.reads and self.writes and threads[0] >> 5 != threads[-1] >> 5
 
 
 def _by_address(x: Wave, piece: Piece) -> list[tuple[np.ndarray, tuple[str, int, int]]]:

@@ -73,6 +73,7 @@ class Operation:
     lane: int = 0
     slots: set[int] = dataclasses.field(default_factory=set)
     holds_registers: bool = False
+    has_written: bool = False  # bytes of shared memory
     barriers: dict[int, tuple[Cta, int]] = dataclasses.field(default_factory=dict)
     results: set[int] = dataclasses.field(default_factory=set)
     copies: set[int] = dataclasses.field(default_factory=set)

@@ -192,16 +192,22 @@ def _words(flat: np.ndarray, size: int) -> np.ndarray:
     return found
 
 
+# Instructions whose first operand alone is a result; of all others, such as tcgen05.ld.red, every register may be one.
+_ONE_RESULT = {
+    "abs", "add", "and", "cvt", "cvta", "fma", "fused", "ld", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "selp", "setp", "shl", "shr", "st", "sub",
+    "xor",
+}  # fmt: skip
+
+
 def _never_given(body: Sequence[Instruction]) -> dict[int, Instruction]:
     """The registers that instructions read and none gives a value, with the first reader."""
     given: set[int] = set()
     readers: dict[int, Instruction] = {}
     for i in body:
         for slot, is_result in mentions(i):
-            if is_result:
+            if is_result or i.op not in _ONE_RESULT:
                 given.add(slot)
-            else:
-                readers.setdefault(slot, i)
+            readers.setdefault(slot, i)
     return {slot: i for slot, i in readers.items() if slot not in given}
 
 

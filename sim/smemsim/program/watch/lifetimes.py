@@ -157,7 +157,7 @@ class Endings:
         for cta in self.x.ctas:
             for barrier in mbarriers(cta).values():
                 for op in barrier.copies:
-                    is_bulk = op.instruction.op == "cp" and "bulk" in op.instruction.modifiers
+                    is_bulk = op.has_written and op.instruction.op == "cp" and "bulk" in op.instruction.modifiers
                     if is_bulk and self.operations.remembers(op) and not self._is_known(self.order.done, op, cta.index - cta.rank, count):
                         self._tell(
                             op,

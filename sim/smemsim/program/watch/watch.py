@@ -237,6 +237,7 @@ class Watch:
         """An operation writes these bytes of a CTA's window; `lay_there` marks the words that the write leaves unchanged."""
         at = self.shared.of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
+        op.has_written |= len(at) > 0
         self.early.comes(op, at, functools.partial(self.shared.is_unordered, op))
         if lay_there is not None or not self.shared.is_written_by(op, at):
             self.shared.written_by_operation(op, at, lay_there)
