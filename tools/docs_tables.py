@@ -129,10 +129,11 @@ def options(_: Page, name: str) -> str:
     context = click.Context(command, info_name=f"smemsim {name}", parent=click.Context(cli, **cli.context_settings))
     usage = "```text\n" + " ".join(["smemsim", name, *command.collect_usage_pieces(context)]) + "\n```"
     rows = []
-    for parameter in command.get_params(context):
+    for parameter in command.params:  # --help, which click makes at first use and keeps, stands last
         record = parameter.get_help_record(context)
         if record is not None:
             rows.append((f"`{record[0].replace('|', '&#124;')}`" if "|" not in record[0] else f"<code>{record[0].replace('|', '&#124;').replace('<', '&lt;')}</code>", record[1].replace("|", "\\|")))  # fmt: skip
+    rows.append(("`-h, --help`", "Show this message and exit."))
     return f"{usage}\n\n{table(('option', 'what it does'), rows)}"
 
 
