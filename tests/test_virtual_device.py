@@ -3,6 +3,7 @@
 import ctypes
 import importlib
 import pathlib
+import pickle
 import struct
 import subprocess
 import sys
@@ -422,6 +423,61 @@ def test_the_environment_says_the_policy_and_a_mistake_names_the_variable():
     for name, text in (("SMEMSIM_LIMIT_SECONDS", "soon"), ("SMEMSIM_STRICT", "maybe"), ("SMEMSIM_CTAS", "3-1")):
         with pytest.raises(Exception, match=name):
             Policy.of({name: text})
+
+
+# ---- what is found, and how it is told
+
+
+def test_findings_can_be_sent_to_another_process():
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding="raise"))
+    with pytest.raises(FindingsError, match="X001") as told:
+        device.launch(device.load(PTX).function("fill"), 1, 1, [word(64), word(1, 4)])
+    assert told.value.run.findings
+    sent = pickle.loads(pickle.dumps(told.value))
+    assert (str(sent), sent.run) == (str(told.value), None)
+
+
+@pytest.mark.parametrize(("away", "place"), [(1000, "1000 bytes past the end"), (1 << 33, "no array is near")])
+def test_an_allocation_is_named_that_an_address_may_be_meant_for(device, away, place):
+    a = device.allocate(4096)
+    run = device.launch(device.load(PTX).function("fill"), 1, 1, [word(a + 4096 + away), word(1, 4)])
+    (found,) = run.findings
+    assert place in found.message
+    assert bool(found.arrays) == (away == 1000)
+
+
+ASSERTION = """.version 8.0
+.target sm_90a
+.address_size 64
+.extern .func __assertfail (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
+.global .align 1 .b8 text[3] = {110, 111, 0};
+.visible .entry fails() { .reg .b64 %rd<2>; mov.u64 %rd1, text; cvta.global.u64 %rd1, %rd1;
+  { .param .b64 a0; st.param.b64 [a0], %rd1; .param .b64 a1; st.param.b64 [a1], %rd1; .param .b32 a2; st.param.b32 [a2], 7;
+    .param .b64 a3; st.param.b64 [a3], %rd1; .param .b64 a4; st.param.b64 [a4], 1; call.uni __assertfail, (a0, a1, a2, a3, a4); }
+  ret; }
+"""
+
+
+def test_an_assertion_is_told_as_a_card_tells_it_whatever_the_policy():
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding="raise"))
+    run = device.launch(device.load(ASSERTION).function("fails"), 1, 1, [])
+    assert [f.code for f in run.findings] == ["X013"]
+    with pytest.raises(CudaError, match="assert") as told:
+        device.synchronize()
+    assert told.value.code == 710
+
+
+def test_each_launch_is_told_when_it_is_over_and_how_many_seconds_are_left():
+    device = VirtualDevice("sm_90a", policy=Policy(total_seconds=3600.0))
+    ended, lines = [], []
+    device.ended, device.tell = ended.append, lines.append
+    a = device.allocate(4)
+    device.launch(device.load(PTX).function("fill"), 1, 1, [word(a), word(1, 4)])
+    device.policy = Policy(total_seconds=0.001)
+    device.launch(device.load(PTX).function("fill"), 1, 1, [word(a), word(1, 4)])
+    assert [x.number for x in ended] == [1]
+    assert "s left of 3600" in lines[0]
+    assert "the limit of 0.001 s is reached" in lines[1]
 
 
 # ---- what an H200's driver said (tools/capture/card.py)

@@ -118,8 +118,13 @@ def source_folders(beside: Sequence[pathlib.Path] = (), allowed: Sequence[pathli
 
     The root of a file system is none of them unless it is allowed by name: everything lies below it.
     """
-    near = [folder for folder in (pathlib.Path(), *beside) if folder.resolve() != folder.resolve().parent]
+    near = [folder for folder in (pathlib.Path(), *beside) if not _is_root(folder)]
     return tuple(dict.fromkeys((*near, *allowed)))
+
+
+def _is_root(folder: pathlib.Path) -> bool:
+    place = os.path.realpath(folder)
+    return place == os.path.dirname(place)
 
 
 def source_line(name: str, line: int, folders: Sequence[pathlib.Path]) -> str:

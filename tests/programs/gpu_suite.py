@@ -16,6 +16,20 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 DEVICE = triton.runtime.driver.active.get_active_torch_device()
 
 
+def test_a_driver_that_is_made_anew():
+    made = triton.backends.backends["nvidia"].driver()
+    assert made.get_current_target().backend == "cuda"
+    assert torch.zeros(2, device=torch.cuda.current_device()).is_cuda
+    nvidia = triton._C.libtriton.nvidia
+    if not hasattr(nvidia, "device_malloc"):
+        return
+    at = nvidia.device_malloc(8)
+    nvidia.copy_host_to_device(at, b"8 bytes.")
+    nvidia.synchronize()
+    assert nvidia.copy_device_to_host(at, 8) == b"8 bytes."
+    nvidia.device_free(at)
+
+
 @triton.jit
 def add(x, y, out, n, block: tl.constexpr):
     at = tl.program_id(0) * block + tl.arange(0, block)

@@ -535,22 +535,12 @@ def resident(launch: Launch) -> int:
 
 def depends(launch: Launch) -> bool:
     """May a CTA of the launch wait for, or add to, what another one writes to global memory?"""
-    for i in launch.program.inlined.body:
-        where = {m.partition("::")[0] for m in i.modifiers}
-        if i.op in ("atom", "red") and "shared" not in where:
-            return True
-        if i.op == "ld" and where & {"cv", "cg"}:  # past the L1, where others' stores are seen
-            return True
-        if i.op in ("ld", "st") and where & {"acquire", "release", "relaxed", "volatile", "mmio"} and "shared" not in where:
-            return True
-        if i.op == "cp" and i.modifiers[:1] == ("reduce",):
-            return True
-    return False
+    return launch.program.needs_others
 
 
 def requests(program: Program) -> list[Instruction]:
     """The instructions with which a CTA asks for the work of others."""
-    return [i for i in program.inlined.body if i.op == "clusterlaunchcontrol" and "try_cancel" in i.modifiers]
+    return program.requests
 
 
 def takes_over(launch: Launch) -> bool:

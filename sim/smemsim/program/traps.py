@@ -13,10 +13,15 @@ from smemsim.spec.launches import SHARED_WINDOW
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
+    from smemsim.machine.region import Region
     from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
 
 __all__ = ["misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
+
+
+FAR = 1 << 20  # bytes from an array; further away, and further than its size, an address is meant for another one
+NULL_PAGE = 4096  # addresses below it are a null pointer and an offset
 
 
 def thread_name(x: Wave, thread: int) -> str:
@@ -46,7 +51,7 @@ def outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarra
     more = f" (and {count - 1} more threads)" if count > 1 else ""
     where, repair = _ABOUT[space](x, address, size)
     message = f"{i.name} of {thread_name(x, thread)}{more} touches {size} bytes at {space} address {address:#x}: {where}"
-    near = x.launch.memory.nearest(address) if space == "global" else None
+    near = _near(x, address) if space == "global" else None
     x.launch.find("X001", i, message, repair, arrays=() if near is None else (near.begin,))
     raise HardwareTrap(f"line {i.line}: {message}", cuda_error=ILLEGAL_ADDRESS)
 
@@ -78,10 +83,26 @@ def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, b
         )
 
 
-def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
+def _near(x: Wave, address: int) -> Region | None:
+    """The array that an address was perhaps meant for: the nearest, unless it is further away than FAR and than its own size."""
     near = x.launch.memory.nearest(address)
+    if near is None or max(near.begin - address, address - near.end) > max(FAR, near.end - near.begin):
+        return None
+    return near
+
+
+def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
+    if address < NULL_PAGE:
+        return f"a null pointer and an offset of {address}", "pass an array for the pointer"
+    near = _near(x, address)
     if near is None:
-        return "there is no array at all", ""
+        away = x.launch.memory.nearest(address)
+        if away is None:
+            return "there is no array at all", ""
+        return (
+            f"no array is near, within {max(away.begin - address, address - away.end):,} bytes",
+            "look for a pointer of the host, one that was never set or whose memory was freed, or an offset that overflowed",
+        )
     begin, end = near.begin, near.end
     name = region_name(x.launch, begin, end)
     if address < begin:
@@ -90,8 +111,6 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
         place = f"right behind {name}" if address == end else f"{address - end} bytes past the end of {name}"
     else:
         place = f"{address + size - end} of them past the end of {name}"
-    if address < 4096:
-        return f"a null pointer and an offset of {address}", "pass an array for the pointer"
     note = "; silicon sees it only where no other allocation follows in the page"
     return f"{place}, {end - begin} bytes at {begin:#x}{note}", "guard the access, or make the array large enough"
 

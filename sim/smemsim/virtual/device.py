@@ -321,6 +321,7 @@ class VirtualDevice:
         self._began = time.monotonic()
         self._is_over = ""
         self.mappings = Mappings(self.memory, self._bind, self._unbind)
+        self.ended: Callable[[Launched], None] = lambda about: None  # is told of each launch when it is over
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
 
     @functools.cached_property
@@ -876,6 +877,12 @@ class VirtualDevice:
         if self._is_out(about):
             return None
         self.launches.append(about)
+        try:
+            return self._execute(f, config, arguments, about)
+        finally:
+            self.ended(about)
+
+    def _execute(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], about: Launched) -> Run | None:
         self.host.settle()
         self._mirror(to_device=True)
         begin = time.perf_counter()
@@ -890,7 +897,7 @@ class VirtualDevice:
             run, error = self.machine.run(
                 f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), watch_global=self.policy.watch_global,
                 limit=self.policy.limit or LIMIT,
-                limit_seconds=self.policy.limit_seconds, ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
+                limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
                 workers=self.policy.workers, cancel=self.policy.cancel, schedule=self.policy.schedule, assume=self.policy.assume,
             )  # fmt: skip
         except SmemsimError as e:
@@ -912,10 +919,12 @@ class VirtualDevice:
             raise KeyboardInterrupt
         if error:
             self._fail(error)
-        elif not about.is_fine and self.policy.on_finding == "raise":
+        if about.is_fine or self.policy.on_finding != "raise" or (error and run.asserted):  # an assertion is told as a card tells it
+            return run
+        if not error:
             about.error = LAUNCH_FAILED
             self._fail(LAUNCH_FAILED)
-        if not about.is_fine and self.policy.on_finding == "raise" and self.host.shares_memory:
+        if self.host.shares_memory:
             raise FindingsError(run)
         return run
 
@@ -932,12 +941,22 @@ class VirtualDevice:
             return None
         return [n for n in self.policy.ctas if n < math.prod(config["grid"])] or [0]
 
+    def _seconds_left(self) -> float | None:
+        """Of the program's time on the device; None where it has no limit."""
+        total = self.policy.total_seconds
+        return None if total is None else max(0.0, total - (time.monotonic() - self._began))
+
+    def _seconds_of_a_launch(self) -> float | None:
+        """How long a launch may run that begins now."""
+        limits = [seconds for seconds in (self.policy.limit_seconds, self._seconds_left()) if seconds is not None]
+        return max(min(limits), 0.001) if limits else None
+
     def _is_out(self, about: Launched) -> bool:
         """Is the limit on launches or on the program's seconds reached? Then nothing runs any more, and calls time out."""
-        policy, seconds = self.policy, time.monotonic() - self._began
+        policy = self.policy
         if policy.limit_launches is not None and len(self.launches) >= policy.limit_launches:
             reason = f"the limit of {policy.limit_launches} launches is reached (--limit-launches)"
-        elif policy.total_seconds is not None and seconds > policy.total_seconds:
+        elif policy.total_seconds is not None and not self._seconds_left():
             reason = f"the limit of {policy.total_seconds:g} s is reached (--total-seconds)"
         else:
             return False
@@ -965,7 +984,8 @@ class VirtualDevice:
         shape = f"{math.prod(about.grid)} CTA{'s' * (math.prod(about.grid) != 1)}"
         about.told = f"{about.number} {run.summary() if run is not None else f'{about.name}: {shape} in {about.seconds:.1f} s, {instead}'}"
         if not self.policy.quiet:
-            self.tell(about.told)
+            left = self._seconds_left()
+            self.tell(about.told if left is None else f"{about.told}; {left:.0f} s left of {self.policy.total_seconds:g}")
         if run is not None and not about.is_fine:
             about.named = self._named_in(run)
             if self.policy.on_finding != "collect":

@@ -102,7 +102,7 @@ class _Sessions:
         self.select = selectors.DefaultSelector()
         self.select.register(ended, selectors.EVENT_READ)
         self.select.register(listener, selectors.EVENT_READ)
-        self.told: dict[socket.socket, bytearray] = {}
+        self.told: dict[socket.socket, bytes] = {}  # the line that a channel has begun
         self.processes: list[int] = []
         self.parts = list(PARTS)
         self.launches: list[dict[str, Any]] = []
@@ -177,17 +177,17 @@ class _Sessions:
 
     def _hear(self, channel: socket.socket) -> None:
         """Read what was launched from a channel until it ends: of a session's process, or of a Python program that had the device itself."""
-        self.told[channel] = bytearray()
+        self.told[channel] = b""
         self.select.register(channel, selectors.EVENT_READ)
 
     def _read(self, channel: socket.socket) -> None:
-        part = channel.recv(1 << 20)
-        if part:
-            self.told[channel] += part
-            return
+        with contextlib.suppress(ConnectionError):
+            if part := channel.recv(1 << 20):
+                *lines, self.told[channel] = (self.told[channel] + part).split(b"\n")
+                self.launches += map(json.loads, lines)
+                return
         self.select.unregister(channel)
-        with contextlib.suppress(ValueError):
-            self.launches += json.loads(self.told.pop(channel).decode() or "[]")
+        del self.told[channel]
         channel.close()
 
 

@@ -27,7 +27,7 @@ from smemsim.spec.traps import TIMEOUT
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ON_FINDING", "FindingsError", "HookedLaunch", "Policy", "card_of_environment", "hook", "numbers_of"]
+__all__ = ["ON_FINDING", "FindingsError", "HookedLaunch", "Policy", "card_of_environment", "hook", "line_of", "numbers_of"]
 
 
 ON_FINDING = {
@@ -41,11 +41,21 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
 class FindingsError(SmemsimError):
-    """Something is wrong with a launch, and the policy is to raise. `run` is the launch."""
+    """Something is wrong with a launch, and the policy is to raise. `run` is the launch, None where it was in another process."""
 
     def __init__(self, run: Any) -> None:
         super().__init__(run.text())
         self.run = run
+
+    def __reduce__(self) -> Any:
+        """For another process it is its text: a run is bound to the memory of the one that it ran in."""
+        return _findings_elsewhere, (str(self),)
+
+
+def _findings_elsewhere(text: str) -> FindingsError:
+    made = FindingsError.__new__(FindingsError, text)
+    made.run = None
+    return made
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -277,6 +287,11 @@ def summary_of(launches: list[Launched]) -> str:
     counts = f"{len(launches)} launch{'es' * (len(launches) != 1)} of {kernels} kernel{'s' * (kernels != 1)} in {sum(x.seconds for x in launches):.1f} s"
     findings = f"findings in {len(bad)} ({', '.join(dict.fromkeys(x.name for x in bad))})" if bad else "no findings"
     return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "") + (f", {cut} ended before it was over" if cut else "")
+
+
+def line_of(launched: Launched) -> bytes:
+    """A launch as a line for `smemsim exec`, which is told each one when it is over: a program that is killed loses none."""
+    return json.dumps(vars(launched), default=str).encode() + b"\n"
 
 
 def write_json(path: pathlib.Path, launches: list[Launched]) -> None:

@@ -6,14 +6,12 @@ process, made when it is first used; all doors share it. A child made by fork ha
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import json
 import os
 import socket
 import sys
@@ -26,7 +24,7 @@ from smemsim.spec.architectures import architecture
 if TYPE_CHECKING:
     from smemsim.spec.cards import Card
     from smemsim.virtual.device import VirtualDevice
-    from smemsim.virtual.policy import Policy
+    from smemsim.virtual.policy import Launched, Policy
 
 __all__ = ["DOORS", "SOCKET_ENDING", "card", "choose", "device", "has_device", "open_on_import"]
 
@@ -84,18 +82,35 @@ def device() -> VirtualDevice:
     first = os.environ.get("SMEMSIM_FIRST") or own  # what this process starts inherits it
     os.environ["SMEMSIM_FIRST"] = first
     made.label = "" if first == own else f"{own}-"
-    atexit.register(_tell_exec, made, os.getpid())
+    name = os.environ.get("SMEMSIM_SOCKET")
+    if name:
+        made.ended = _Teller(name).tell
     return made
 
 
-def _tell_exec(made: VirtualDevice, process: int) -> None:
-    """Tell `smemsim exec`, where the program runs under it, what was launched."""
-    name = os.environ.get("SMEMSIM_SOCKET")
-    if not name or not made.launches or os.getpid() != process:
-        return
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        channel.connect(f"\0{name}{SOCKET_ENDING}")
-        channel.sendall(json.dumps([vars(x) for x in made.launches], default=str).encode())
+class _Teller:
+    """Tells `smemsim exec`, under which this process runs, of each launch."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._channel: socket.socket | None = None
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """A child has a channel of its own."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def tell(self, launched: Launched) -> None:
+        """Tell of a launch that is over."""
+        from smemsim.virtual.policy import line_of
+
+        with contextlib.suppress(OSError):
+            if self._channel is None:
+                self._channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                self._channel.connect(f"\0{self.name}{SOCKET_ENDING}")
+            self._channel.sendall(line_of(launched))
 
 
 # ---- Doors that open when a library is imported

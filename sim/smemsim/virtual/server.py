@@ -8,7 +8,6 @@ that is `device.VirtualDevice`.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import select
@@ -47,7 +46,7 @@ from smemsim.virtual.device import (
     VirtualDevice,
 )
 from smemsim.virtual.memory import RANGE_BYTES
-from smemsim.virtual.policy import Policy
+from smemsim.virtual.policy import Launched, Policy, line_of
 
 __all__ = ["Session", "serve"]
 
@@ -707,16 +706,15 @@ def _parsed(message: bytes) -> tuple[str, list[Any]]:
 
 def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Policy, card: dict[str, Any], label: str = "") -> None:
     """Serve one program until it ends, tell what was launched to `report`, and end this process: it is a fork of the one that listens."""
-    told = threading.Lock()
+    telling = threading.Lock()
+
+    def tell(launched: Launched) -> None:
+        with telling, contextlib.suppress(OSError):
+            report.sendall(line_of(launched))
 
     def finish() -> None:
-        if told.acquire(blocking=False):
-            try:
-                launches = session.device.launches if session is not None else []
-                report.sendall(json.dumps([_plain(x) for x in launches]).encode())
-            except OSError:
-                pass
-            os._exit(0)
+        telling.acquire()
+        os._exit(0)
 
     def watch() -> None:
         poll = select.poll()
@@ -734,7 +732,7 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         session = Session(channel, arch, policy, **card)
-        session.device.label = label
+        session.device.label, session.device.ended = label, tell
         threading.Thread(target=watch, daemon=True).start()
         session.run()
     except (InputError, SmemsimError) as e:
@@ -745,7 +743,3 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
         with contextlib.suppress(OSError):
             channel.close()
         finish()
-
-
-def _plain(launched: Any) -> dict[str, Any]:
-    return dict(vars(launched))

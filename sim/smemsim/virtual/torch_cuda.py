@@ -20,7 +20,7 @@ def is_cuda(device: Any) -> bool | None:
     """Does a `device` argument mean the card? None for devices of other kinds, such as "meta". RuntimeError for a second card."""
     import torch
 
-    meant = torch.device(device)
+    meant = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)  # a number means the accelerator's
     if meant.type == "cuda" and meant.index:
         raise accelerator_error(CudaError(INVALID_DEVICE, f"cuda:{meant.index}; there is one card, cuda:0"))
     return {"cuda": True, "cpu": False}.get(meant.type)

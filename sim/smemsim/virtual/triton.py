@@ -259,6 +259,39 @@ def _is_on_host(value: Any) -> bool:
     return tensors.place(base) == CPU
 
 
+# ---- Memory for programs without torch, by the names of `triton._C.libtriton.nvidia`
+
+
+def device_malloc(size: int) -> int:
+    """The address of `size` bytes. RuntimeError where there is no room."""
+    with _errors():
+        return process.device().allocate(size)
+
+
+def device_free(address: int) -> None:
+    """Give back what `device_malloc` gave."""
+    with _errors():
+        process.device().free(address)
+
+
+def copy_host_to_device(address: int, data: bytes) -> None:
+    """Copy bytes to the device."""
+    with _errors():
+        process.device().view(address, len(data))[:] = memoryview(data).cast("B")
+
+
+def copy_device_to_host(address: int, size: int) -> bytes:
+    """Copy bytes from the device."""
+    with _errors():
+        return bytes(process.device().view(address, size))
+
+
+def synchronize() -> None:
+    """Wait for the device. RuntimeError with the error of a kernel that trapped."""
+    with _errors():
+        process.device().synchronize()
+
+
 # ---- The driver, and what measures
 
 
@@ -358,6 +391,7 @@ def _open() -> None:
     utils = Utils()
     from triton import testing
     from triton._C import libtriton
+    from triton.backends import backends
     from triton.backends.nvidia import driver as nvidia
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime import driver
@@ -366,10 +400,11 @@ def _open() -> None:
     nvidia.PyCUtensorMap, nvidia.PyKernelArg = Map, Argument
     for name, value in ARGUMENT_KINDS.items():
         setattr(nvidia, name, value)
-    made = _driver_class(utils)()
+    nvidia.CudaDriver = _driver_class(utils)
+    backends["nvidia"] = dataclasses.replace(backends["nvidia"], driver=nvidia.CudaDriver)  # for a driver that is made anew
+    made = nvidia.CudaDriver()
     driver._default = made
     driver.set_active(made)
-    nvidia.CudaDriver.is_active = staticmethod(lambda: True)
     begin: Any = CompiledKernel._init_handles
 
     @functools.wraps(begin)
@@ -389,6 +424,9 @@ def _open() -> None:
     of_compiler: Any = getattr(libtriton, "nvidia", None)
     if hasattr(of_compiler, "cublas"):
         of_compiler.cublas.CublasLt = CublasLt
+    for help_without_torch in (device_malloc, device_free, copy_host_to_device, copy_device_to_host, synchronize):
+        if hasattr(of_compiler, help_without_torch.__name__):
+            setattr(of_compiler, help_without_torch.__name__, help_without_torch)
     if "torch" in sys.modules:
         from smemsim.virtual.torch import install as install_torch
 

@@ -147,6 +147,27 @@ class Program:
         """Does the program ask where the system's scratch memory for tiles of several warps lies (cooperative groups)?"""
         return any(operand == Special("reserved_smem_offset_1") for i in self.inlined.body for operand in i.operands)
 
+    @functools.cached_property
+    def needs_others(self) -> bool:
+        """May a CTA wait for, or add to, what another one writes to global memory?"""
+        return any(_meets_others(i) for i in self.inlined.body)
+
+    @functools.cached_property
+    def requests(self) -> list[Instruction]:
+        """The instructions with which a CTA asks for the work of others."""
+        return [i for i in self.inlined.body if i.op == "clusterlaunchcontrol" and "try_cancel" in i.modifiers]
+
+
+def _meets_others(i: Instruction) -> bool:
+    where = {m.partition("::")[0] for m in i.modifiers}
+    if i.op in ("atom", "red"):
+        return "shared" not in where
+    if i.op == "ld" and where & {"cv", "cg"}:  # past the L1, where others' stores are seen
+        return True
+    if i.op in ("ld", "st") and where & {"acquire", "release", "relaxed", "volatile", "mmio"}:
+        return "shared" not in where
+    return i.op == "cp" and i.modifiers[:1] == ("reduce",)
+
 
 class Linker:
     """What builders ask: how to read and write operands, where variables lie, which block a label is."""
