@@ -244,9 +244,14 @@ def map_command(
         if read.note:
             click.echo(f"smemsim: {read.note}", err=True)
         _map_transfer(ctx, read.maps[0], arch, form, lines, **{name: given[name] for name in _TRANSFER})
-    word = parse_word(read.text, bits=64 if given["kind"] is None else 32)
+    _map_word(ctx, read.text, arch, form, lines, given)
+
+
+def _map_word(ctx: click.Context, text: str, arch: str | None, form: str, lines: int | None, given: dict[str, Any]) -> None:
+    """The operand of a descriptor, or D of an instruction."""
+    word = parse_word(text, bits=64 if given["kind"] is None else 32)
     if foreign := strangers(ctx, _TRANSFER):
-        raise InputError(f"{foreign}: of a tensor map's transfer; {read.text} is a descriptor")
+        raise InputError(f"{foreign}: of a tensor map's transfer; {text} is a descriptor")
     instruction = {name: given.pop(name) for name in ACCUMULATOR}
     if instruction["kind"] is not None:
         if foreign := strangers(ctx, (*_OPERAND, "packing", "arch", "lines")):

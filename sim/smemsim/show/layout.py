@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,8 +69,10 @@ class LayoutMap:
             raise InputError(f"layout {self.layout}: --dtype is missing: how wide is an element? (the text may say it, as smem_ptr[16b])")
         bit = self.base * 8 + self.offsets() * self.bits
         functor = self.layout.functor
-        byte = bit // 8
-        return ((byte ^ ((byte >> functor.base + functor.shift) % (1 << functor.bits) << functor.base)) * 8) + bit % 8
+        byte: np.ndarray = bit // 8
+        swapped: np.ndarray = byte ^ ((byte >> functor.base + functor.shift) % (1 << functor.bits) << functor.base)
+        found: np.ndarray = swapped * 8 + bit % 8
+        return found
 
     def shared(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """The first two coordinates at one offset; None where the layout is one-to-one."""
