@@ -1,11 +1,13 @@
 """The package's CuTe algebra against the tests' own, against plain evaluation, and against what the documents print."""
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import cute as ours
 from smemsim import InputError
+from smemsim.cli import main
 from smemsim.layout.cute import CuteLayout, CuteSwizzle, coalesce, composition, logical_divide, recast, tile_to_shape, zipped_divide
 from strategies import examples
 
@@ -143,3 +145,60 @@ def test_the_xor_is_that_of_the_absolute_byte_address():
 def test_what_does_not_divide_is_a_sentence(call):
     with pytest.raises(InputError):
         call(CuteLayout.parse("(8,64):(64,1)"))
+
+
+# ---- layouts as linear functions of bits, and on the command line
+
+
+@st.composite
+def powers(draw):
+    """A tile of atoms whose sizes and strides are powers of two, and a swizzle that fits it."""
+    lines, width, down, across = (1 << draw(st.integers(low, high)) for low, high in ((3, 4), (5, 6), (0, 3), (0, 2)))
+    order = draw(st.permutations((0, 1)))
+    return tile_to_shape(
+        CuteLayout((lines, width), (width, 1), CuteSwizzle(draw(st.integers(0, 3)), 4, 3)), (lines * down, width * across), order
+    )
+
+
+@examples(30)
+@given(powers(), st.sampled_from([8, 16, 32]))
+def test_bases_give_the_element_of_every_address(layout, bits):
+    bases = layout.linear_bases(bits)
+    at = {0: (0,) * layout.rank}
+    for number, basis in enumerate(bases):
+        at |= {offset + (1 << number): tuple(a ^ b for a, b in zip(place, basis, strict=True)) for offset, place in at.items()}
+    assert len(at) == layout.size
+    for offset, place in at.items():
+        assert layout.address(0, bits, *place) == offset * bits // 8
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("(8,3):(3,1)", "no power of two"), ("(16,64):(16,1)", "share a place"), ("(8,64):(128,1)", "holes"), ("S<3,4,3> o 0 o (8,64):(64,1)", "bits of an element"),
+])  # fmt: skip
+def test_a_layout_that_is_not_linear_says_why(text, said):
+    with pytest.raises(InputError, match=said):
+        CuteLayout.parse(text).linear_bases()
+
+
+PASTED = "Sw<3,4,3> o smem_ptr[16b](unset) o ((_8,_16),(_64,_4)):((_64,_512),(_1,_8192))"
+
+
+@pytest.mark.parametrize(("command", "code", "said"), [
+    (["decode", PASTED], 0, "offset=64 -> (1, 8)"),
+    (["decode", PASTED, "--zipped-divide", "64,16"], 0, "((64,16),(2,(4,4))):((64,1),(4096,(16,8192)))"),
+    (["decode", "(64,2):(8,1)", "--logical-divide", "8,1"], 0, "((8,8),(1,2)):((8,64),(0,1))"),
+    (["decode", "(64,16):(64,1)", "--dtype", "bf16", "--recast", "128"], 0, "(64,2):(8,1)"),
+    (["decode", "(16,64):(16,1)", "--json"], 1, '"one_to_one": false'),
+    (["map", PASTED, "--lines", "2"], 0, "1,8   1,0   1,24  1,16"),
+    (["map", "tensor<ptr<bf16, smem, align<1024>, S<3,4,3>> o (8,64):(64,1)>", "--csv"], 0, "\n1,0,64,1168,0\n"),
+    (["map", "(16,64):(16,1)", "--dtype", "bf16"], 1, "not one-to-one: (0, 16) and (1, 0)"),
+    (["map", "(8,8):(8,1)"], 2, "--dtype is missing"),
+    (["decode", PASTED, "--dtype", "f32"], 2, "the layout says 16"),
+    (["decode", PASTED, "--recast", "8", "--zipped-divide", "8,8"], 2, "one at a time"),
+    (["decode", "(8,64):(64,1)", "--arch", "sm_90a"], 2, "--arch: not of a layout"),
+    (["decode", "(8,?):(8,1)"], 2, "must be known"),
+    (["map", "0x4000404000010040", "--recast", "8"], 2, "of a layout"),
+])  # fmt: skip
+def test_layouts_on_the_command_line(command, code, said):
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, said in done.output) == (code, True), done.output

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smemsim.arguments import shown
+from smemsim.cli.layouts import DIVISIONS, decode_layout, layout_options
 from smemsim.cli.options import arch_option, check_options, instruction_options, json_option, operand_options, parse_word, strangers
 from smemsim.errors import InputError
 from smemsim.files import read_bytes
 from smemsim.finding import Finding, TensorMapError
+from smemsim.layout.cute import is_layout
 from smemsim.spec.findings import CODES, Severity
 from smemsim.words.smem import SmemDescriptor
 
@@ -223,8 +225,12 @@ _CODES = "\b\nCodes of findings, and how grave they usually are:\n" + "\n".join(
 )
 
 
-@click.command(context_settings={"ignore_unknown_options": True}, short_help="Explain a descriptor or a tensor map.", epilog=_CODES)
-@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | FILE | -")  # a negative word is an argument, no option
+@click.command(
+    context_settings={"ignore_unknown_options": True}, short_help="Explain a descriptor, a tensor map or a layout.", epilog=_CODES
+)
+@click.argument(
+    "words", nargs=-1, required=True, metavar="WORD | MAP | CALL | LAYOUT | FILE | -"
+)  # a negative word is an argument, no option
 @arch_option
 @operand_options(required=False)
 @click.option(
@@ -237,6 +243,7 @@ _CODES = "\b\nCodes of findings, and how grave they usually are:\n" + "\n".join(
 )
 @click.option("--tile-bytes", type=int, help="Descriptor: size of the buffer from the start address on.")
 @instruction_options
+@layout_options
 @json_option
 @click.pass_context
 def decode(
@@ -249,18 +256,20 @@ def decode(
     defined: tuple[str, ...],
     **context: Any,
 ) -> None:
-    """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), or the 128 bytes of a tensor map.
+    """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), the 128 bytes of a tensor map, or a CuTe layout.
 
     A tensor map is its 128 bytes, as gdb, xxd, od -t x1, hexdump -C or an array of C or Python print them; the text of the encode calls in
     C, C++ or Python, with the constants that they use, others as -D rows=4096; or a file with one of these, - for standard input. Without --arch a word is shown as
     wgmma (sm_90a) and as tcgen05 (sm_100a) read it, and a map is judged for every architecture: it is shown when it is legal on one of
     them, with those on which it is not. The more is known of a descriptor's operand, the more can be said. Exit code 1 when something is
-    silently wrong or would trap, or the driver refuses the call.
+    silently wrong or would trap, or the driver refuses the call. A layout is shape:stride as CuTe prints it in C++ or Python; what it says is also
+    told as Triton's LinearLayout.
 
     \b
     smemsim decode 0x4000404000010040 --arch sm_100a
     smemsim decode 0x08200490 --kind f16 --cta-group 1
     smemsim decode 0x4000020000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
+    smemsim decode 'S<3,4,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))' --dtype bf16 --zipped-divide 64,16
     xxd tensor_map.bin | smemsim decode -
     smemsim decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
       (void*)0x7f0000000000, {64, 128}, {64 * sizeof(__nv_bfloat16)}, {64, 64}, {1, 1},
@@ -268,6 +277,13 @@ def decode(
       CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);'
     """
     check_options(words)
+    changes = {name: context.pop(name) for name in DIVISIONS}
+    if is_layout(text := " ".join(words)):
+        if foreign := strangers(ctx, ("arch", "kind", "defined", "major", "rows", "k", "packing", "tile_bytes", *_INSTRUCTION)):
+            raise InputError(f"{foreign}: not of a layout, which takes --dtype, --json and --{', --'.join(DIVISIONS).replace('_', '-')}")
+        ctx.exit(decode_layout(text, dtype=context["dtype"], as_json=as_json, given=changes))
+    if foreign := strangers(ctx, DIVISIONS):
+        raise InputError(f"{foreign}: of a layout, as '((8,16),(64,2)):((64,512),(1,8192))'")
     read = read_input(words, arch, defined)
     of_operand, of_instruction = ("dtype", "major", "rows", "k", "packing", "tile_bytes"), ("kind", *_INSTRUCTION)
     if read.maps:

@@ -11,6 +11,7 @@ import click
 
 from smemsim.arguments import shown
 from smemsim.cli.decode import Given, read_input
+from smemsim.cli.layouts import DIVISIONS, layout_options, map_layout
 from smemsim.cli.options import (
     check_options,
     json_option,
@@ -23,6 +24,7 @@ from smemsim.cli.options import (
 )
 from smemsim.errors import HardwareTrap, InputError
 from smemsim.finding import Finding
+from smemsim.layout.cute import is_layout
 from smemsim.spec.findings import Severity
 from smemsim.spec.transfers import LOAD_MODES, STORE_MODES
 
@@ -159,13 +161,13 @@ LINES = 32
 
 
 @click.command("map", context_settings={"ignore_unknown_options": True}, short_help="Show where an operand, or a TMA transfer, lies.")
-@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | FILE | -")
+@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | LAYOUT | FILE | -")
 @click.option(
     "--arch", metavar="ARCH", help="sm_90a, sm_100a or sm_103a; a descriptor needs it, a map is taken where it is legal on one of them."
 )
 @operand_options(required=False)
 @click.option("--at", metavar="C0,C1,…", help="Tensor map: coordinates of the box, dimension 0 first; the origin if left out.")
-@click.option("--smem", metavar="ADDRESS", help="Tensor map: shared address of the box, 0x400 if left out.")
+@click.option("--smem", metavar="ADDRESS", help="Tensor map, layout: shared address of the box or of element 0, 0x400 if left out.")
 @click.option("--offsets", metavar="W,H,…", help="Tensor map: im2col offsets, W first; of im2col::w wHalo,wOffset.")
 @click.option(
     "--mode",
@@ -174,6 +176,7 @@ LINES = 32
 )
 @click.option("--store", is_flag=True, help="Tensor map: a store, not a load.")
 @accumulator_options
+@layout_options
 @click.option("--csv", "as_csv", is_flag=True, help="Print a line for every element of an operand, for every byte of a transfer.")
 @json_option
 @click.option("--svg", "as_svg", is_flag=True, help="Print an SVG picture.")
@@ -199,12 +202,14 @@ def map_command(
     The picture has a row for each 128-byte line and a cell for each 16-byte chunk. Of a 64-bit matrix descriptor it shows the operand;
     --arch, --dtype, --major, --rows and --k are needed, and colours are the chunk columns before swizzling. Of a tensor map, in any form
     that decode takes, it shows one transfer; colours are rows of the box. Of a 32-bit instruction descriptor (--kind) it shows the lanes and
-    columns of D; --element, --cell and --register ask for one element. Exit code 1 when the transfer would trap or the driver refuses the
+    columns of D; --element, --cell and --register ask for one element. Of a layout as CuTe prints it, it shows where the elements lie (--dtype where
+    the text has no [16b]). Exit code 1 when the transfer would trap or the driver refuses the
     map.
 
     \b
     smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16
     smemsim map 0x4000404002000040 --arch sm_100a --dtype bf16 --major MN --rows 128 --k 16 --svg > operand.svg
+    smemsim map 'Sw<3,4,3> o smem_ptr[16b](unset) o ((8,16),(64,4)):((64,512),(1,8192))'
     smemsim map 0x04200490 --kind f16 --element 20,3
     smemsim map 0x04200490 --kind f16 --register 1,4,3 --ld 32x32b.x128
     xxd tensor_map.bin | smemsim map - --at 0,64 --smem 0x800
@@ -219,6 +224,13 @@ def map_command(
     if lines is not None and lines < 1:
         raise InputError(f"--lines {lines}: needs at least 1")
     form = "csv" if as_csv else "json" if as_json else "svg" if as_svg else ""
+    if is_layout(text := " ".join(words)):
+        if foreign := strangers(ctx, ("arch", "major", "rows", "k", "packing", *_TRANSFER[:1], *_TRANSFER[2:], *ACCUMULATOR)):
+            raise InputError(f"{foreign}: not of a layout, which takes --dtype, --smem and --{', --'.join(map(_dashed, DIVISIONS))}")
+        changes = {name: given[name] for name in DIVISIONS}
+        ctx.exit(map_layout(text, form, dtype=given["dtype"], smem=given["smem"], most=lines, given=changes))
+    if foreign := strangers(ctx, DIVISIONS):
+        raise InputError(f"{foreign}: of a layout, as '((8,16),(64,2)):((64,512),(1,8192))'")
     read = read_input(words, arch)
     if read.maps:
         if foreign := strangers(ctx, (*_OPERAND, "packing", *ACCUMULATOR)):
@@ -232,9 +244,14 @@ def map_command(
         if read.note:
             click.echo(f"smemsim: {read.note}", err=True)
         _map_transfer(ctx, read.maps[0], arch, form, lines, **{name: given[name] for name in _TRANSFER})
-    word = parse_word(read.text, bits=64 if given["kind"] is None else 32)
+    _map_word(ctx, read.text, arch, form, lines, given)
+
+
+def _map_word(ctx: click.Context, text: str, arch: str | None, form: str, lines: int | None, given: dict[str, Any]) -> None:
+    """The operand of a descriptor, or D of an instruction."""
+    word = parse_word(text, bits=64 if given["kind"] is None else 32)
     if foreign := strangers(ctx, _TRANSFER):
-        raise InputError(f"{foreign}: of a tensor map's transfer; {read.text} is a descriptor")
+        raise InputError(f"{foreign}: of a tensor map's transfer; {text} is a descriptor")
     instruction = {name: given.pop(name) for name in ACCUMULATOR}
     if instruction["kind"] is not None:
         if foreign := strangers(ctx, (*_OPERAND, "packing", "arch", "lines")):
@@ -244,7 +261,7 @@ def map_command(
         ctx.exit(map_accumulator(word, form, **instruction))
     if foreign := strangers(ctx, ACCUMULATOR):
         raise InputError(f"{foreign}: of an instruction's D; say which kind of instruction with --kind")
-    operand = {"arch": arch, **{name: value for name, value in given.items() if name not in _TRANSFER}}
+    operand = {"arch": arch, **{name: value for name, value in given.items() if name not in (*_TRANSFER, *DIVISIONS)}}
     if missing := [f"--{name}" for name, value in operand.items() if value is None]:
         raise InputError(
             f"{', '.join(missing)} missing: a descriptor's operand needs --arch, {', '.join(f'--{name}' for name in _OPERAND)}"

@@ -151,7 +151,7 @@ def _of_layout(text: str, arch: str | None, given: dict[str, Any]) -> Answer:
 
     _missing(base=given["base"], arch=arch, dtype=given["dtype"], major=given["major"])
     bits, base = element_format(given["dtype"]).bits, parse_address("--base", given["base"])
-    layout = CuteLayout.parse(text)
+    layout = CuteLayout.parse(text, element_bits=bits)
     if layout.rank != 2 or layout.size > MOST_ELEMENTS:
         raise InputError(f"--layout {layout}: needs two modes, (M or N, K), and at most {MOST_ELEMENTS:,} elements")
     rows, k = (mode.size for mode in layout.modes())

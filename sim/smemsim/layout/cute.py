@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import math
+import operator
 import re
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -30,8 +32,10 @@ __all__ = [
     "byte_axes",
     "coalesce",
     "composition",
+    "is_layout",
     "logical_divide",
     "recast",
+    "stated_bits",
     "text_of",
     "tile_to_shape",
     "zipped_divide",
@@ -111,22 +115,25 @@ class CuteLayout:
 
     @classmethod
     def parse(cls, text: str, *, element_bits: int = 0) -> CuteLayout:
-        """The layout of a text as CuTe prints it, C++ or Python: `Sw<3,4,3> o`, `Swizzle<..> o`, `S<..> o 0 o`, `_8` for 8.
+        """The layout of a text as CuTe prints it, C++ or Python: `Sw<3,4,3> o`, `Swizzle<..> o`, `S<..> o 0 o`, `_8` for 8, a whole tensor.
 
-        `element_bits` says what the layout counts; a swizzle that is written for elements is then turned into that of bytes. Raises
-        InputError for what is no layout, dynamic sizes (`?`) included.
+        `element_bits` says what the layout counts, where the text does not; a swizzle that is written for elements is then turned into that
+        of bytes. Raises InputError for what is no layout, dynamic sizes (`?`) included.
 
         >>> print(CuteLayout.parse("S<3,3,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))", element_bits=16))
         Swizzle<3,4,3> o ((8,16),(64,2)):((64,512),(1,8192))
         >>> print(CuteLayout.parse("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"))
         Swizzle<3,4,3> o (8,64):(64,1)
+        >>> print(CuteLayout.parse("tensor<ptr<bf16, smem, align<1024>, S<3,4,3>> o (8,64):(64,1)>"))
+        Swizzle<3,4,3> o (8,64):(64,1)
         """
         if not isinstance(text, str):
             raise InputError(f"layout = {shown(text)}: needs a text as '((8,16),(64,2)):((64,512),(1,8192))'")
-        printed = _LAYOUT.fullmatch(text.strip()) if len(text) <= MOST_TEXT else None
+        printed = _LAYOUT.fullmatch(_bare(text)) if len(text) <= MOST_TEXT else None
         if printed is None:
             raise InputError(f"layout = {shown(text)}: needs shape:stride as CuTe prints it, as 'Sw<3,4,3> o ((8,16),64):((64,512),1)'")
         functor = CuteSwizzle(*(int(x) for x in printed.group(1, 2, 3))) if printed[1] else IDENTITY
+        element_bits = element_bits or stated_bits(text)
         if element_bits:
             functor = functor.on_bytes(element_bits)
         elif functor.bits + functor.base + functor.shift > 18:
@@ -172,6 +179,45 @@ class CuteLayout:
         given: Nested = coordinate[0] if len(coordinate) == 1 else coordinate
         return _offset(given, self.shape, self.stride)
 
+    def coalesce(self) -> CuteLayout:
+        """The same layout as a function of one number, in as few modes as possible: CuTe's `coalesce`."""
+        return coalesce(self)
+
+    def logical_divide(self, tiler: Nested) -> CuteLayout:
+        """Each mode as (inside a tile, which tile): CuTe's `logical_divide`. Raises InputError where the tiler does not divide.
+
+        >>> print(CuteLayout.parse("(64,2):(8,1)").logical_divide((8, 1)))
+        ((8,8),(1,2)):((8,64),(0,1))
+        """
+        return logical_divide(self, tiler)
+
+    def zipped_divide(self, tiler: tuple[int, ...]) -> CuteLayout:
+        """(inside a tile, which tile), each of all modes: CuTe's `zipped_divide`. Raises InputError where the tiler does not divide.
+
+        >>> print(CuteLayout.parse("((8,16),(64,2)):((64,512),(1,8192))").zipped_divide((64, 16)))
+        ((64,16),(2,(4,2))):((64,1),(4096,(16,8192)))
+        """
+        return zipped_divide(self, tiler)
+
+    def recast(self, new_bits: int, old_bits: int) -> CuteLayout:
+        """The layout of the same bytes in elements of another width: CuTe's `recast_layout`. Raises InputError where elements do not fit.
+
+        >>> print(CuteLayout.parse("(64,16):(64,1)").recast(128, 16))
+        (64,2):(8,1)
+        """
+        return recast(self, new_bits, old_bits)
+
+    def linear_bases(self, element_bits: int = 0) -> list[tuple[int, ...]]:
+        """The bases of this layout as Triton's LinearLayout has them: the coordinates, one for each top-level mode, at offset 1, 2, 4, … elements.
+
+        `element_bits` is needed where there is an XOR, which acts on bytes of a tile that begins at a multiple of its pattern. Raises InputError for
+        layouts that are no linear function of the bits of the offset: sizes or strides that are no powers of two, elements that share a place, holes.
+
+        >>> CuteLayout.parse("Swizzle<1,4,3> o (8,16):(16,1)").linear_bases(16)
+        [(0, 1), (0, 2), (0, 4), (0, 8), (1, 0), (2, 0), (4, 8)]
+        """
+        return _linear_bases(self, element_bits)
+
     def address(self, start: int, element_bits: int, *coordinate: Nested) -> int:
         """Byte address of the element at a coordinate, of a tile that begins at `start`: the XOR is taken of the whole address.
 
@@ -183,10 +229,48 @@ class CuteLayout:
 
 # ---- nested tuples
 
-_SWIZZLE = (
-    r"(?:Sw|Swizzle|S)\s*<\s*(\d{1,2})\s*,\s*(\d{1,2})\s*,\s*(\d{1,2})\s*>\s*(?:o|∘)\s*(?:(?:_?0|smem_ptr\[\d+b\]\([^)]*\))\s*(?:o|∘)\s*)?"
+_AFTER = r"\s*(?:o|∘)\s*"
+_POINTER = r"(?:[gs]mem_)?ptr\[\d+b\]\([^)]*\)"
+_SWIZZLE = rf"(?:Sw|Swizzle|S)\s*<\s*(\d{{1,2}})\s*,\s*(\d{{1,2}})\s*,\s*(\d{{1,2}})\s*>(?:{_AFTER}(?:(?:_?0|{_POINTER}){_AFTER})?|_{_POINTER}{_AFTER})"
+_LAYOUT = re.compile(rf"(?:{_SWIZZLE}|{_POINTER}{_AFTER})?([^:]+):([^:]+)")
+_TENSOR = re.compile(rf"tensor<ptr<(\w+)(?:,\s*(?:\w+|align<\d+>))*(?:,\s*(S<[\d\s,]+>))?>{_AFTER}(.+)>")  # of CuTe DSL
+_ATTRIBUTE = re.compile(r"!cute\.\w+<\"(.+)\">")  # of its MLIR
+_PRINTED = re.compile(
+    r"(?:Sw|Swizzle|S)\s*<.*|!cute\..*|tensor<ptr<.*|(?:[gs]mem_)?ptr\[\d+b\].*|\(?[\d_(][\d\s(),_?]*:\s*\(.*|_?\d{1,6}:_?\d{1,6}",
+    re.DOTALL,
 )
-_LAYOUT = re.compile(rf"(?:{_SWIZZLE})?([^:]+):([^:]+)")
+
+
+def is_layout(text: str) -> bool:
+    """Is this text meant as a layout, rather than as a word, a dump or a call?
+
+    >>> is_layout("(8,64):(64,1)"), is_layout("Sw<3,4,3> o (8,?):(64,1)"), is_layout("00000000: 4000 4040 0001 0040")
+    (True, True, False)
+    """
+    return len(text) <= MOST_TEXT and _PRINTED.fullmatch(text.strip()) is not None
+
+
+def stated_bits(text: str) -> int:
+    """The bits of an element where the text says them, 0 where it does not.
+
+    >>> stated_bits("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)"), stated_bits("(8,64):(64,1)")
+    (16, 0)
+    """
+    if pointer := re.search(r"ptr\[(\d{1,3})b\]", text):
+        return int(pointer[1])
+    tensor = _TENSOR.search(text)
+    width = re.fullmatch(r"[a-z]+?(\d+)(?:E\w+)?", tensor[1]) if tensor else None
+    return int(width[1]) if width else 0
+
+
+def _bare(text: str) -> str:
+    """A text without what the Python face prints around a layout."""
+    text = text.strip()
+    if attribute := _ATTRIBUTE.fullmatch(text):
+        text = attribute[1]
+    if tensor := _TENSOR.fullmatch(text):
+        return f"{tensor[2]} o {tensor[3]}" if tensor[2] else tensor[3]
+    return text
 
 
 def _nested(text: str, part: str) -> Nested:
@@ -239,6 +323,44 @@ def _offset(coordinate: Nested, shape: Nested, stride: Nested) -> int:
         total += (coordinate % size if number < len(leaves) - 1 else coordinate) * step
         coordinate //= size
     return total
+
+
+# ---- The same as a linear function over bits, as Triton writes layouts
+
+
+def _linear_bases(layout: CuteLayout, element_bits: int) -> list[tuple[int, ...]]:
+    at: dict[int, tuple[int, ...]] = {}  # offset of one bit of one coordinate -> the coordinates
+    for axis, mode in enumerate(layout.modes()):
+        inside = 1
+        for size, step in mode.leaves():
+            if size & size - 1:
+                raise InputError(f"{layout}: size {size} is no power of two, so that no LinearLayout is this layout")
+            for bit in range(size.bit_length() - 1):
+                offset = step << bit
+                if not offset or offset & offset - 1 or offset in at:
+                    why = "is no power of two" if offset and offset & offset - 1 else "is taken twice: elements share a place"
+                    raise InputError(
+                        f"{layout}: offset {offset} of coordinate {inside << bit} of mode {axis} {why}; no LinearLayout is this layout"
+                    )
+                at[offset] = tuple(inside << bit if i == axis else 0 for i in range(layout.rank))
+            inside *= size
+    if holes := [1 << bit for bit in range(len(at)) if 1 << bit not in at]:
+        raise InputError(f"{layout}: has holes, nothing lies at offset {holes[0]}; a LinearLayout from offsets needs every one")
+    if layout.functor.bits and not element_bits:
+        raise InputError(f"{layout}: the bits of an element are needed, since the XOR acts on bytes")
+    bases = []
+    for bit in range(len(at)):
+        # The XOR is its own inverse: what lies at an offset is what was there before it.
+        before = (
+            layout.functor((element_bits << bit) // 8) * 8 // element_bits if layout.functor.bits and element_bits << bit >= 8 else 1 << bit
+        )
+        found = [at[1 << i] for i in range(before.bit_length()) if before >> i & 1]
+        bases.append(tuple(_xor(axis) for axis in zip(*found, strict=True)))
+    return bases
+
+
+def _xor(numbers: Sequence[int]) -> int:
+    return functools.reduce(operator.xor, numbers)
 
 
 # ---- The algebra of CuTe layouts, as much of it as descriptors need; results are those that CuTe prints

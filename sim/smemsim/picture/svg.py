@@ -381,7 +381,7 @@ def _across(at: _Layout, number: int, stride: Stride) -> list[str]:
 # ---- Boxes: one grid whose cells touch as on a map, with labelled outlines and arrows from box to box
 
 
-BOXES_TOP, BOXES_LEFT = 104, MARGIN + 54
+BOXES_TOP, BOXES_LEFT, BOXES_LINE = 104, MARGIN + 54, 20  # pixels; the last is for a stride above the boxes
 WIDEST, LEAST = 860, 34  # pixels of all boxes beside each other, and of one
 
 
@@ -393,13 +393,16 @@ def boxes_svg(picture: Picture, style: str | None = None) -> str:
     wide = min(max(WIDEST / columns, LEAST), 76.0 * divided if divided > 1 else 118.0)
     high = 52.0 if rows <= 8 else 34.0 if rows <= 16 else 26.0
 
+    strides, notes, above = _box_strides(picture, grid, wide, high)
+    top = BOXES_TOP + above
+
     def at(row: float, column: float) -> tuple[float, float]:
-        return BOXES_LEFT + column * wide, BOXES_TOP + row * high
+        return BOXES_LEFT + column * wide, top + row * high
 
     parts = [text(BOXES_LEFT, BOXES_TOP - 28, "s", grid.title)]
-    parts += [text(at(0, i)[0] + 3, BOXES_TOP - 8, "s", head[0]) for i, head in enumerate(grid.heads)]
+    parts += [text(at(0, i)[0] + 3, top - 8, "s", head[0]) for i, head in enumerate(grid.heads)]
     parts += [text(BOXES_LEFT - 8, at(row.number, 0)[1] + 14, "s r", row.label) for row in grid.shown]
-    parts.append(text(MARGIN, BOXES_TOP - 8, "s", grid.corner))
+    parts.append(text(MARGIN, top - 8, "s", grid.corner))
     for row, column, cell in grid.cells():
         x, y = at(row.number, column)
         parts += [
@@ -410,31 +413,38 @@ def boxes_svg(picture: Picture, style: str | None = None) -> str:
         (x, y), (x1, y1) = at(o.top, o.left), at(o.bottom, o.right)
         parts.append(rect(x + 2, y + 2, x1 - x - 4, y1 - y - 4, o.kind))
         parts += [text((x + x1) / 2, y1 - 8, "mmad m edge", o.label)] if o.label else []
-    strides, notes = _box_strides(picture, grid, wide, high)
     used = ", ".join(f"{s.name} {s.bytes} B" for s in picture.strides if s.used)
     width = max(BOXES_LEFT + columns * wide + 118, _least_width(picture), 560)
-    foot, bottom = _legend(picture, BOXES_TOP + rows * high + 20, width, [picture.outlined, used, *notes, *picture.notes, picture.evidence])
+    foot, bottom = _legend(picture, top + rows * high + 20, width, [picture.outlined, used, *notes, *picture.notes, picture.evidence])
     return svg(width, bottom, [*_head(picture, width), *parts, *strides, *foot], picture.title, style)
 
 
-def _box_strides(picture: Picture, grid: Grid, wide: float, high: float) -> tuple[list[str], list[str]]:
-    """Arrows from the first cell to that in which a stride ends; and what is not drawn."""
-    parts, notes = list[str](), list[str]()
-    for number, stride in enumerate(picture.strides):
+def _box_strides(picture: Picture, grid: Grid, wide: float, high: float) -> tuple[list[str], list[str], int]:
+    """Arrows from the first cell to that in which a stride ends, beside the boxes, where they hide nothing; what is not drawn; the room above the boxes."""
+    drawn, notes = list[tuple[Stride, int, int]](), list[str]()
+    for stride in picture.strides:
+        place = grid.place(stride.end)
         if not stride.used:
             notes.append(f"{stride.name} {stride.bytes} B is not used by this operand")
-            continue
-        place = grid.place(stride.end)
-        if place is None or (place[0].number, place[1]) == (0, 0):
+        elif place is None or (place[0].number, place[1]) == (0, 0):
             notes.append(f"{stride.name} {stride.bytes} B leads to {stride.end:#x}")
-            continue
-        row, column, shift = place[0].number, place[1], 12 * number
-        x0, y0 = BOXES_LEFT + wide * 0.42 + shift, BOXES_TOP + high * 0.5
-        x1, y1 = BOXES_LEFT + wide * (column + 0.42) + (0 if column else shift), BOXES_TOP + high * (row + 0.5)
-        parts.append(arrow([(x0, y0), (x1, y1)], stride.name))
-        label = ((x0 + x1) / 2, y0 - 7) if column else (x1 + 9, (y0 + y1) / 2 + 7)
-        parts.append(text(*label, f"{stride.name}d edge" + (" m" if column else ""), f"{stride.name} {stride.bytes} B"))
-    return parts, notes
+        else:
+            drawn.append((stride, place[0].number, place[1]))
+    parts, right = list[str](), BOXES_LEFT + len(grid.heads) * wide
+    above = BOXES_LINE * sum(row == 0 for _, row, _ in drawn)
+    top, line, beside = BOXES_TOP + above, BOXES_TOP - 12, right + 10
+    for stride, row, column in drawn:
+        x0, y0, x1, y1 = BOXES_LEFT + wide / 2, top + high / 2, BOXES_LEFT + wide * (column + 0.5), top + high * (row + 0.5)
+        name = f"{stride.name} {stride.bytes} B"
+        if row == 0:
+            parts += [arrow([(x0, line), (x1, line)], stride.name), text(x1 + 8, line + 4, f"{stride.name}d", name)]
+            line += BOXES_LINE
+        elif column == 0:
+            parts += [arrow([(beside, y0), (beside, y1)], stride.name), text(beside + 8, (y0 + y1) / 2 + 4, f"{stride.name}d", name)]
+            beside += 12
+        else:
+            parts += [arrow([(x0, y0), (x1, y1)], stride.name), text(beside + 8, y1 + 4, f"{stride.name}d", name)]
+    return parts, notes, above
 
 
 # ---- Strips beside each other, from the top downward
