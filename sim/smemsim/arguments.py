@@ -9,7 +9,7 @@ from typing import Any
 
 from smemsim.errors import InputError
 
-__all__ = ["choice", "flag", "in_steps", "is_whole", "shown", "suggestion", "whole", "wholes"]
+__all__ = ["choice", "closest", "flag", "in_steps", "is_whole", "shown", "suggestion", "whole", "wholes"]
 
 
 OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")  # what Python says of an object that says nothing of itself
@@ -96,13 +96,18 @@ def in_steps(values: Iterable[int]) -> str:
 
 def suggestion(value: Any, known: Iterable[str]) -> str:
     """ "; did you mean '…'?" for a near miss, or nothing."""
+    near = closest(value, known)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def closest(value: Any, known: Iterable[str]) -> str:
+    """The known name that somebody may have meant; "" for none."""
     if not isinstance(value, str):
         return ""
     import difflib  # only a typo pays for it
 
     names = list(known)
-    near = difflib.get_close_matches(value, names, 1) or difflib.get_close_matches(value.lower(), names, 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return next(iter(difflib.get_close_matches(value, names, 1) or difflib.get_close_matches(value.lower(), names, 1)), "")
 
 
 def choice(name: str, value: Any, options: tuple[str, ...], wanted: str) -> str:

@@ -11,10 +11,11 @@ import json
 import math
 import pathlib
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from smemsim.arguments import shown, suggestion
+from smemsim.arguments import closest, shown
 from smemsim.errors import InputError
 from smemsim.files import parse_toml, read_bytes
 from smemsim.finding import Path
@@ -24,6 +25,7 @@ __all__ = [
     "Kind",
     "Source",
     "TableError",
+    "as_in",
     "check_table",
     "frozen",
     "is_list_of",
@@ -152,6 +154,83 @@ def keys_of(table: type) -> Mapping[str, Key]:
 
 _KEYS: dict[type, Mapping[str, Key]] = {}
 
+# How keys are written, for messages. Where tables use one name for several kinds of value, there is a line of each.
+LINES = """
+arch = "sm_90a"
+dtype = "bf16"
+extent = { m = 256, k = 512 }
+stride = { m = 1024, k = 2 }
+address = 0x400
+bytes = 8192
+bytes = "0000803f00000040"
+layout = { swizzle = "128B", xor = "address", mn = [[8, 128], [8, 1024]], k = [[128, 1]] }
+xor = "address"
+mn = [[8, 128], [8, 1024]]
+k = [[128, 1]]
+k = 16
+m = 64
+n = 128
+of = "A"
+data_type = "BFLOAT16"
+global_address = "A"
+global_dim = [512, 256]
+global_strides = [1024]
+box_dim = [64, 64]
+swizzle = "128B"
+stages = 4
+stage_bytes = 8192
+op = "mma"
+map = "tmA"
+map = { data_type = "bf16", global_address = "A", global_dim = [64, 64], global_strides = [128], box_dim = [64, 64], swizzle = "128B" }
+to = "sA"
+from = "sA"
+at = [64, 128]
+offset = 0
+expect_bytes = 8192
+kind = "wgmma"
+major = "K"
+word = 0x4000004000010040
+words = [0x4000004000010040, 0x4000004000010042]
+start = "sA"
+k_add = [0, 32, 64, 96]
+tensor = "A"
+axes = ["m", "k"]
+meant = { tensor = "A", axes = ["m", "k"], at = [0, 0] }
+idesc = 0x08200490
+findings = ["D308"]
+grid = [4, 1, 1]
+block = [128, 1, 1]
+cluster = [2, 1, 1]
+shared_bytes = 65536
+args = [{array = "A"}, {value = 128, type = "u32"}]
+arrays = [{name = "A", dtype = "bf16", shape = [64, 64], distribution = {normal = [0, 1]}, seed = 1}]
+outputs = ["D"]
+expected = {D = "expected.npy"}
+distribution = {normal = [0, 1]}
+shape = [64, 64]
+file = "a.npy"
+array = "A"
+value = 128
+type = "u32"
+tolerance = {relative = 1e-5}
+ptx = "kernel.ptx"
+entry = "gemm"
+rtol = 1e-5
+atol = 1e-6
+""".strip().splitlines()
+
+
+def as_in(name: str, of: Key) -> str:
+    """`; as in: KEY = VALUE`, the line to write for a key; nothing where no line is known.
+
+    >>> as_in("extent", Key("table", "elements by axis"))
+    '; as in: extent = { m = 256, k = 512 }'
+    """
+    for line in LINES:
+        if line.partition(" = ")[0] == name and of.kind.is_one(tomllib.loads(line)[name]):
+            return f"; as in: {line}"
+    return ""
+
 
 def schema_of(keys: Mapping[str, Key], inner: Mapping[str, Mapping[str, object]] | None = None) -> dict[str, object]:
     """The JSON schema of a table; `inner` are those of the tables in it, by key."""
@@ -201,12 +280,14 @@ def check_table(table: object, keys: Mapping[str, Key], path: Path, *, between: 
         raise mistake(path, f"{shown(table)}: needs a table", between)
     for name, value in table.items():
         if name not in keys:
-            raise mistake(path / name, f"not a key here{suggestion(name, keys)}; there are {', '.join(keys)}")
+            near = closest(name, keys)
+            meant = f"; did you mean {near!r}?{as_in(near, keys[near])}" if near else ""
+            raise mistake(path / name, f"not a key here{meant}; there are {', '.join(keys)}")
         if not keys[name].kind.is_one(value):
-            raise mistake(path / name, f"{shown(value)}: needs {keys[name].kind.needs}", between)
+            raise mistake(path / name, f"{shown(value)}: needs {keys[name].kind.needs}{as_in(name, keys[name])}", between)
     for name, of in keys.items():
         if of.required and name not in table:
-            raise mistake(path, f"{name} is missing: needs {of.kind.needs}")
+            raise mistake(path, f"{name} is missing: needs {of.kind.needs}{as_in(name, of)}")
 
 
 def read_table(table: type[Made], raw: object, path: Path) -> Made:
@@ -314,6 +395,8 @@ class Source:
 
     def parsed(self) -> Any:
         """The tables of the text. ValueError for what is no TOML or JSON, InputError for what takes for ever to read."""
+        if not self.text.strip():
+            return {}
         return parse_toml(self.text) if self.is_toml else json.loads(self.text, object_pairs_hook=_each_once)
 
 

@@ -74,6 +74,7 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, ass
 
 def _standard_input() -> dict[str, Any]:
     """The scenario on standard input, as the structure that it is."""
+    from smemsim.judge.scenario import A_SCENARIO
     from smemsim.tables import Source
 
     text = sys.stdin.read(MOST + 1)
@@ -84,5 +85,5 @@ def _standard_input() -> dict[str, Any]:
     except ValueError as e:
         raise InputError(f"standard input: neither TOML nor JSON ({e})") from None
     if not isinstance(raw, dict) or not raw:
-        raise InputError("standard input: holds no scenario; a scenario is a table with arch, tensor, buffer, map and step")
+        raise InputError(f"standard input: holds no scenario; {A_SCENARIO}")
     return raw

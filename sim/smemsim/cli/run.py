@@ -275,11 +275,16 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
 
 def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> None:
     """InputError where the arguments are not those of the kernel: how many, in a launch file with the lines to write, and of which types."""
+    from smemsim.program.arrays import miscounted
     from smemsim.program.device import entry_of
 
     parameters = module.functions[entry_of(module, launch.about["entry"] or None)].parameters
     if launch.path != COMMAND_LINE and not o["given"]:
         launch.check_count(parameters)
+    elif told := miscounted(parameters, len(launch.about["args"])):
+        raise InputError(
+            f"{told}; give each one its --arg, as --arg zeros:f32:1024 --arg u32:64, or fill in a launch file: smemsim run KERNEL --init > launch.toml"
+        )
     launch.check_types(parameters)
 
 

@@ -35,7 +35,7 @@ from smemsim.program.launch import LaunchConfig, RunOptions, three
 from smemsim.ptx.demangle import shorter_name
 from smemsim.ptx.module import Address, Function, Module, Parameter, Register, Symbol
 from smemsim.spec.formats import FORMATS
-from smemsim.tables import Key, Kind, Source, TableError, check_table, is_list_of, mistake
+from smemsim.tables import Key, Kind, Source, TableError, as_in, check_table, is_list_of, mistake
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
@@ -142,6 +142,7 @@ BESIDE: dict[str, dict[str, Key]] = {
     "array": {"offset": Key("any", "bytes that are added to the address")},
     "value": {"type": Key(_TYPE, "its PTX type: u32, s64, f32 ...", required=True)},
 }
+SOME = 'for example {array = "A"} or {value = 128, type = "u32"}'  # arguments, for messages
 CONFIG_KEYS = ("grid", "block", "cluster", "shared_bytes", "cancel")  # members of LaunchConfig, checked there
 OPTION_KEYS = ("limit", "limit_seconds", "schedule")  # members of RunOptions, likewise
 
@@ -226,7 +227,7 @@ def _arrays(raw: object) -> list[dict[str, Any]]:
     elif isinstance(raw, list):
         entries = list(enumerate(raw))
     else:
-        raise _mistake(Path.of("arrays"), raw, "needs a list of tables, or a table of tables")
+        raise _mistake(Path.of("arrays"), raw, f"needs a list of tables, or a table of tables{as_in('arrays', KEYS['arrays'])}")
     for place, table in entries:
         _check_recipe(Path.of("arrays", place), table)
     names = [table["name"] for _, table in entries]
@@ -238,7 +239,7 @@ def _arrays(raw: object) -> list[dict[str, Any]]:
 def _check_recipe(path: Path, table: Any) -> None:
     """One array: its name, and a file or a recipe."""
     if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-        raise _mistake(path, table, "needs a table with a name")
+        raise _mistake(path, table, f"needs a table with a name{as_in('arrays', KEYS['arrays'])}")
     name = table["name"]
     if not name or not name.isprintable() or len(name) > MOST_NAME:
         raise _mistake(path / "name", name, f"needs 1 to {MOST_NAME} characters that can be printed")
@@ -252,14 +253,14 @@ def _check_recipe(path: Path, table: Any) -> None:
             f"{path} ({name}): shape = {shown(table['shape'])}: needs a list of whole numbers, such as [128, 64]", path / "shape"
         )
     if "file" not in table and not {"dtype", "shape", "distribution"} <= table.keys():
-        raise TableError(f"{path} ({name}): needs dtype, shape and distribution, or file", path)
+        raise TableError(f"{path} ({name}): needs dtype, shape and distribution, or file{as_in('arrays', KEYS['arrays'])}", path)
 
 
 def _argument(path: Path, table: Any, arrays: list[str]) -> None:
     """One argument: of one kind, with what stands beside it."""
     kinds = [kind for kind in ARGUMENTS if isinstance(table, dict) and kind in table]
     if len(kinds) != 1:
-        raise _mistake(path, table, f"needs one of {', '.join(ARGUMENTS)}{', and no two of them' if kinds else ''}")
+        raise _mistake(path, table, f"needs one of {', '.join(ARGUMENTS)}{', and no two of them' if kinds else ''}; {SOME}")
     kind = kinds[0]
     check_table(table, {kind: ARGUMENTS[kind], **BESIDE.get(kind, {})}, path, between=" = ")
     match kind:
@@ -282,7 +283,7 @@ def _check_map(path: Path, arguments: dict[str, Any], arrays: list[str]) -> None
     known = inspect.signature(getattr(TensorMap, call)).parameters
     check_table(arguments, dict.fromkeys(known, Key("any", "")), path)
     if missing := [name for name, p in known.items() if p.default is p.empty and name not in arguments]:
-        raise mistake(path, f"{', '.join(missing)} not given ({', '.join(known)} are those of {call})")
+        raise mistake(path, f"{', '.join(missing)} not given ({', '.join(known)} are those of {call}){as_in('map', ARGUMENTS['map'])}")
     address = arguments.get("global_address")
     _check_array(path / "global_address", f"{path}.global_address = {shown(address)}:", address, arrays)
 

@@ -146,7 +146,7 @@ def _not_compared(scenario: ScenarioTables, machine: Machine) -> Iterator[str]:
         if not step.readers:
             yield f"{path} (it has no operands)"
     if not scenario.steps and not machine.findings:
-        yield "anything (there is no step)"
+        yield "any operand (the scenario has no [[step]])"
 
 
 def _upstream(f: Finding) -> tuple[bool, int, int, bool]:

@@ -18,6 +18,7 @@ from smemsim.spec.formats import element_format
 from smemsim.tables import (
     Source,
     TableError,
+    as_in,
     check_table,
     is_list_of,
     is_number,
@@ -469,6 +470,10 @@ def json_schema() -> dict[str, object]:
 # key
 
 
+A_SCENARIO = (
+    "a scenario has arch, [tensor.NAME], [buffer.NAME], [map.NAME] and [[step]]; "
+    "`smemsim plan 128x64 --arch sm_90a --dtype bf16 --scenario` writes one to begin with"
+)
 MOST_BYTES = 1 << 24  # a larger file is no scenario
 
 
@@ -482,6 +487,8 @@ def read_scenario(given: object) -> ScenarioTables:
         raise TableError(f"scenario = {shown(given)}: needs a path, or the same structure as a dict", located=True)
     try:
         tables = plain_tables(given if isinstance(given, Mapping) else _parsed(source))
+        if tables == {}:
+            raise TableError(f"{source.name}: holds nothing; {A_SCENARIO}", located=True)
         if isinstance(tables, dict) and {"args", "arrays", "grid", "block"} & set(tables) and not {"step", "tensor"} & set(tables):
             raise TableError(
                 f"{source.name}: is a launch file, not a scenario: smemsim run kernel.ptx --launch {source.name}", located=True
@@ -544,7 +551,7 @@ def _name_of(name: object) -> str:
 def scenario_of_tables(raw: object) -> ScenarioTables:
     """The scenario of a file's tables, lists, numbers and texts. Raises TableError."""
     if not isinstance(raw, dict):
-        raise TableError(f"a {type(raw).__name__}; needs tables arch, tensor, buffer, map, step")
+        raise TableError(f"a {type(raw).__name__}, not a table; {A_SCENARIO}")
     check_table(raw, keys_of(ScenarioTables), Path())
     expect = read_table(Expect, raw["expect"], Path.of("expect")) if "expect" in raw else None
     tables = {kind: raw.get(kind) or {} for kind in ("tensor", "buffer", "map")}
@@ -557,7 +564,7 @@ def scenario_of_tables(raw: object) -> ScenarioTables:
     named = ScenarioTables(arch=raw["arch"], tensors=tensors, buffers=buffers, maps=maps, steps=())
     steps = raw.get("step", [])
     if not isinstance(steps, list):
-        raise mistake(Path.of("step"), "needs a list of steps ([[step]] in TOML)")
+        raise mistake(Path.of("step"), "needs a list of steps: write [[step]], in two brackets, before each")
     read = tuple(_step(named, step, Path.of("step", number)) for number, step in enumerate(steps))
     for code in expect.findings if expect else ():
         if not re.fullmatch(r"[A-Z]\d{3}", code):
@@ -577,7 +584,10 @@ def _map(table: dict[str, object], tensors: Mapping[str, object], path: Path) ->
     is_im2col = "pixel_box_lower_corner" in table
     missing = [name for name in ("data_type", "global_dim", *(_OF_IM2COL if is_im2col else _OF_TILED)) if name not in table]
     if "raw" not in table and missing:
-        raise mistake(path, f"{' and '.join(missing)} missing: needs the arguments of the encode call, or raw")
+        raise mistake(
+            path,
+            f"{' and '.join(missing)} missing: needs the arguments of the encode call, or raw{as_in(missing[0], keys_of(MapArguments)[missing[0]])}",
+        )
     for name in _OF_TILED if is_im2col else _OF_IM2COL:
         if "raw" not in table and name in table:
             other = (
@@ -639,7 +649,7 @@ def _overlap(tensor: Tensor) -> str:
 def _step(scenario: ScenarioTables, table: object, path: Path) -> Step:
     op = table.get("op") if isinstance(table, dict) else table
     if not isinstance(table, dict) or not isinstance(op, str) or op not in STEPS:
-        raise mistake(path / "op", f"{shown(op)}: needs one of {' '.join(STEPS)}{suggestion(op, STEPS)}")
+        raise mistake(path / "op", f'{shown(op)}: needs one of {" ".join(STEPS)}{suggestion(op, STEPS)}; as in: op = "tma_load"')
     keys = keys_of(STEPS[op])
     check_table(table, keys, path)
     for key_, kind, known in (

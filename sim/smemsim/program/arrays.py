@@ -22,7 +22,18 @@ from smemsim.ptx.module import Parameter
 from smemsim.spec.formats import FORMATS
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["MOST_BYTES", "DeviceArray", "as_numpy", "converted", "element_strides", "number_bytes", "pack", "shape_of", "storage"]
+__all__ = [
+    "MOST_BYTES",
+    "DeviceArray",
+    "as_numpy",
+    "converted",
+    "element_strides",
+    "miscounted",
+    "number_bytes",
+    "pack",
+    "shape_of",
+    "storage",
+]
 
 
 # ---- Arrays of other libraries as numpy's, and arrays in simulated global memory
@@ -244,15 +255,22 @@ def pack(places: Places, args: Sequence[Any], memory: GlobalMemory | None = None
     wanted = places.parameters
     if isinstance(args, (str, bytes)) or not isinstance(args, Sequence):
         raise InputError(f"args = {shown(args)}: needs a list, one entry for each parameter")
-    if len(args) != len(wanted):
-        names = "; ".join(f"{n}: {p.name} ({_type(p)})" for n, p in enumerate(wanted))
-        raise InputError(f"args: {len(args)} were given, the entry has {len(wanted)} parameters{f' ({names})' if names else ''}")
+    if told := miscounted(wanted, len(args)):
+        raise InputError(told)
     out = np.zeros(max(places.parameter_bytes, 1), np.uint8)
     for n, (parameter, value) in enumerate(zip(wanted, args, strict=True)):
         raw = _raw(f"args[{n}] ({parameter.name}, {_type(parameter)})", parameter, value, memory)
         at = places.of(parameter.name).offset
         out[at : at + len(raw)] = np.frombuffer(raw, np.uint8)
     return out
+
+
+def miscounted(wanted: Sequence[Parameter], given: int) -> str:
+    """What is said of a number of arguments that is not that of the parameters; "" where it is."""
+    if given == len(wanted):
+        return ""
+    names = "; ".join(f"{n}: {p.name} ({_type(p)})" for n, p in enumerate(wanted))
+    return f"args: {given} were given, the entry has {len(wanted)} parameters{f' ({names})' if names else ''}"
 
 
 def _type(parameter: Parameter) -> str:
