@@ -54,8 +54,9 @@ def row_of(kind: str, a_type: str, b_type: str, d_type: str) -> MmaArithmetic:
         known = [f"{'/'.join(r.a_types)} x {'/'.join(r.b_types)} to {r.d_type}" for r in ARITHMETIC if kind in r.kinds]
         raise InputError(f"a_type = {a_type}, b_type = {b_type}, d_type = {d_type}: {kind} multiplies {', '.join(known)}")
     if row.grade is Grade.MEASURED:
-        return row
-    other: MmaArithmetic = assumed("arithmetic.row", row)
+        other: MmaArithmetic = assumed("wgmma.row", row)
+    else:
+        other = assumed("arithmetic.row", row)
     return other
 
 

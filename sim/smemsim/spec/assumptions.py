@@ -9,11 +9,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["POINTS", "assume_nothing", "assumed", "exchange", "in_force", "remembered"]
+__all__ = ["MEASURED_POINTS", "POINTS", "assume_nothing", "assumed", "exchange", "in_force", "remembered"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Where an assumption can take effect, and what passes there; what stands behind the semicolon says of what it is. None of them is asked for sm_90a.
+# Where an assumption can take effect, and what passes there; what stands behind the semicolon says of what it is. Of wgmma only `MEASURED_POINTS` are asked.
 POINTS: dict[str, str] = {
     "idesc.word": "the instruction descriptor of a tcgen05.mma, before it is decoded; kind",
     "accumulator.path": "the organization of D, an AccumulatorPath",
@@ -45,6 +45,13 @@ POINTS: dict[str, str] = {
     "tma.mode": "the swizzle of a transfer, a SwizzleMode",
 }
 
+# Of rules that are measured on Hopper (`smemsim.spec.calibration`).
+MEASURED_POINTS: dict[str, str] = {
+    "wgmma.words": "64-bit matrix descriptors of wgmma, before their fields are taken; is the operand K-major",
+    "wgmma.tables": "tables of wgmma's descriptors, as operand.tables",
+    "wgmma.row": "the constants of a measured instruction's dot products, an MmaArithmetic",
+}
+
 _CHANGES: dict[str, Callable[..., Any]] = {}
 _REMEMBERED: list[Callable[[], None]] = []
 _NAMES: list[str] = [""]
@@ -73,7 +80,7 @@ def remembered(maxsize: int) -> Callable[[F], F]:
 
 def exchange(changes: dict[str, Callable[..., Any]], name: str = "") -> None:
     """From now on let these functions say what passes at their points, and no others."""
-    unknown = [point for point in changes if point not in POINTS]
+    unknown = [point for point in changes if point not in POINTS and point not in MEASURED_POINTS]
     if unknown:
         raise KeyError(unknown[0])
     _NAMES[0] = name

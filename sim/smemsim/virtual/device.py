@@ -25,8 +25,10 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import hashlib
 import itertools
 import math
+import re
 import sys
 import time
 import traceback
@@ -260,6 +262,18 @@ class Module:
         self.source = self.loaded.module
         self._functions: dict[str, Function] = {}
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of its code, whatever its debugging information says: the same for the same instructions."""
+        lines = (line.partition("//")[0].strip() for line in self.ptx.splitlines())
+        code = "\n".join(line for line in lines if line and not line.startswith((".loc", ".file", ".section", ".b8", ".b32", ".b64")))
+        return hashlib.sha256(code.encode()).hexdigest()[:16]
+
+    @functools.cached_property
+    def families(self) -> tuple[str, ...]:
+        """Which instructions of Hopper and Blackwell it has, as "tcgen05.mma"."""
+        return tuple(sorted(set(_FAMILIES.findall(self.ptx))))
+
     @property
     def names(self) -> list[str]:
         """Of its kernels."""
@@ -287,6 +301,9 @@ class Module:
     def kernel(self, name: str) -> LinkedKernel:
         """A kernel that can run. Raises InputError and Unmodelled as `Gpu.run` does."""
         return self.loaded.kernel(name)
+
+
+_FAMILIES = re.compile(r"\b(tcgen05\.\w+|wgmma\.mma_async|cp\.async\.bulk(?:\.tensor)?|mma\.sync|clusterlaunchcontrol)\b")
 
 
 # ---- The device
@@ -872,8 +889,9 @@ class VirtualDevice:
         """Execute a launch now."""
         self.check()
         about = Launched(
-            len(self.launches) + 1, f.readable, f.name, config["grid"], config["block"], config["cluster"], config["shared_bytes"]
-        )
+            len(self.launches) + 1, f.readable, f.name, config["grid"], config["block"], config["cluster"], config["shared_bytes"],
+            ptx=f.module.digest, families=list(f.module.families),
+        )  # fmt: skip
         if self._is_out(about):
             return None
         self.launches.append(about)

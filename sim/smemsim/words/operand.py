@@ -167,6 +167,9 @@ def _run(words: np.ndarray, machine: Architecture, k_major: bool, bits: int, per
     if machine.name != "sm_90a":
         fields, modes = assumed("operand.tables", (fields, modes), k_major)
         words = assumed("operand.words", words, k_major)
+    else:
+        fields, modes = assumed("wgmma.tables", (fields, modes), k_major)
+        words = assumed("wgmma.words", words, k_major)
     signed = words.view(np.int64)
     size = max(1, BLOCK_ELEMENTS // (out.shape[1] * out.shape[2]))
 

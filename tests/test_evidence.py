@@ -1,0 +1,158 @@
+"""Programs of others as evidence: the corpus, what is kept of them, and when one is a witness."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from smemsim.spec import touched as touched_module
+from smemsim.spec.alternatives import ALTERNATIVES, assuming
+from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force
+from smemsim.spec.calibration import CALIBRATION, calibration
+from smemsim.spec.evidence import RULES, Grade, kill_matrix
+from smemsim.spec.touched import touched
+from tools.evidence import __main__ as command
+from tools.evidence.branches import CODES, REFUTES, assume, branch
+from tools.evidence.corpus import checkout_of, corpus
+from tools.evidence.matrix import merged
+from tools.evidence.page import counts, page
+from tools.evidence.run import Runner, point_digest
+
+
+def test_programs_are_references_that_can_be_followed():
+    names = [p.name for p in corpus()]
+    assert len(names) == len(set(names)) >= 100
+    for p in corpus():
+        project = p.project
+        assert re.fullmatch(r"[0-9a-f]{40}", project.commit)
+        assert project.licence
+        assert project.tested
+        assert f"github.com/{project.name}" in project.get
+        assert p.limit > 0
+        assert (p.each > 0) == bool(p.files)
+        assert not p.needs_host or p.build or p.note
+        re.compile(p.functions)
+
+
+def test_a_checkout_is_known_by_what_lies_in_it(tmp_path):
+    project = corpus()[0].project
+    (tmp_path / "other").mkdir()
+    assert checkout_of(project, [tmp_path]) is None
+    (tmp_path / "some name" / project.mark).mkdir(parents=True)
+    assert checkout_of(project, [tmp_path]) == checkout_of(project, [tmp_path / "some name"]) == tmp_path / "some name"
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["run", "nowhere at all"]])
+def test_the_command_says_which_checkouts_it_wants(arguments, capsys):
+    with pytest.raises(SystemExit) as e:
+        command.main(arguments)
+    assert e.value.code == 2
+    assert "NVIDIA/cutlass" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_known_project_is_told(tmp_path, capsys):
+    assert command.main(["run", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "no program" in capsys.readouterr().err
+
+
+def test_what_is_not_touched_changes_nothing():
+    """Of a computation: an alternative that was not noted leaves it as it is."""
+    passed = [("scales.id", (2, 1, (0, 2))), ("commit.arrivals", (1, 1)), ("ld_st.window", (np.array([32]), np.array([1]), np.array([0])))]
+    with touched() as found:
+        before = [assumed(point, *about) for point, about in passed]
+    for name, a in ALTERNATIVES.items():
+        with assuming(name):
+            same = [np.array_equal(assumed(point, *about), was) for (point, about), was in zip(passed, before, strict=True)]
+        assert all(same) == (name not in found), name
+        assert name not in found or a.point in dict(passed)
+    assert in_force() == ""
+
+
+def test_nothing_is_noted_under_an_assumption():
+    with assuming("tcgen05.shift=around"), pytest.raises(RuntimeError, match="is assumed"), touched():
+        pass
+    assert touched_module.MOST_PRODUCTS > 0
+
+
+def test_a_child_computes_with_the_alternative_and_its_parent_does_not():
+    code = branch(20, lambda: assume("tcgen05.commit=twice_in_pairs"), lambda: assumed("commit.arrivals", 1, 2))
+    assert code == 2
+    assert assumed("commit.arrivals", 1, 2) == 1
+    assert branch(0.05, lambda: None, lambda: __import__("time").sleep(20)) == CODES["over limit"]
+    assert set(REFUTES) < CODES.keys()
+
+
+def row(**changed):
+    kills = {"tcgen05.shift=around": "wrong", "tcgen05.pair=a_exchanged": "right"}
+    digests = {ALTERNATIVES[a].point: point_digest(ALTERNATIVES[a].point) for a in kills}
+    p = next(p for p in corpus() if p.arch == "sm_100a" and p.check == "exit")
+    return {
+        "program": p.name, "project": p.project.name, "commit": p.project.commit, "arch": "sm_100a", "versions": {"smemsim": "0"}, "outcome": "passed", "kills": kills,
+        "digests": digests, "seconds": 1.0, "kernels": {"k": ["tcgen05.mma"]}, "codes": {}, "launches": 1, **changed,
+    }  # fmt: skip
+
+
+EMPTY = {"schema": "smemsim.kills/1", "programs": {}, "alternatives": {}}
+NO_CHECK = next(p.name for p in corpus() if p.check == "none")
+
+
+def test_a_witness_passed_its_own_check_and_what_it_refutes_is_kept():
+    name = row()["program"]
+    matrix = merged(EMPTY, [row()])
+    assert matrix["programs"][name]["witness"]
+    assert matrix["programs"][name]["origin"]["project"] == row()["project"]
+    assert matrix["alternatives"]["tcgen05.shift=around"]["refuted_by"] == {name: "wrong"}
+    assert matrix["alternatives"]["tcgen05.pair=a_exchanged"]["refuted_by"] == {}
+    assert merged(matrix, []) == merged(EMPTY, [])  # and taken away with the program
+
+
+@pytest.mark.parametrize("changed", [{"outcome": "failed"}, {"program": "unknown"}, {"digests": {}}, {"kills": {}}])
+def test_what_failed_is_unknown_or_old_says_nothing(changed):
+    assert merged(EMPTY, [row(**changed)]) == merged(EMPTY, [])
+
+
+def test_a_program_that_compares_nothing_is_no_witness():
+    assert not merged(EMPTY, [row(program=NO_CHECK)])["programs"][NO_CHECK]["witness"]
+
+
+def test_distinct_kernels_are_counted_of_what_passed(tmp_path):
+    rows = [
+        row(test="a"),
+        row(test="b"),
+        row(test="c", outcome="failed", kernels={"other": []}),
+        row(test="d", kernels={"plain": ["mma.sync"]}),
+    ]
+    assert counts(rows) == {"run": 4, "passed": 3, "launches": 3, "kernels": 2, "with TMA or tensor memory": 1, "with matrix products": 1}
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(x) + "\n" for x in rows), encoding="utf-8")
+    assert f"| {rows[0]['program']} | sm_100a | 3 of 4 | 2 | none | 4 |" in page(tmp_path)
+
+
+def test_an_alternative_is_tried_until_it_is_refuted(tmp_path):
+    """What was found with other sources does not count."""
+    (tmp_path / "kills.jsonl").write_text(
+        json.dumps(row()) + "\n" + json.dumps(row(test="old", digests={"shift.source": "0"})) + "\n", encoding="utf-8"
+    )
+    left = Runner(tmp_path, None, kill=True)._left("sm_100a")
+    assert left["left"]["tcgen05.shift=around"] == 0
+    assert left["left"]["tcgen05.pair=a_exchanged"] == 1
+    assert left["tries"]["tcgen05.pair=a_exchanged"] == left["tries"]["tcgen05.pair=b_exchanged"] - 1
+
+
+def test_the_matrix_says_of_every_witness_whose_it_is():
+    for name, about in kill_matrix()["programs"].items():
+        assert about["witness"] == bool(about.get("origin")), name
+        if about["witness"]:
+            assert re.fullmatch(r"[0-9a-f]{40}", about["origin"]["commit"])
+            assert about["right"]
+            assert about["kernels"]
+
+
+def test_calibration_is_of_rules_that_are_measured_on_hopper():
+    for a in CALIBRATION.values():
+        assert RULES[a.rule].grades["sm_90a"] is Grade.MEASURED
+        assert a.point in MEASURED_POINTS or a.point in POINTS
+    assert calibration()["alternatives"].keys() == CALIBRATION.keys()
+    assert all(about["arch"] == "sm_90a" and about["right"] for about in calibration()["programs"].values())

@@ -1,0 +1,1 @@
+"""Programs of others as evidence: which run right, and which alternatives of rules they refute (`python -m tools.evidence`)."""

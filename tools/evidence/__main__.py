@@ -1,0 +1,70 @@
+"""Programs of others on the virtual GPU, and the alternatives of rules that they refute.
+
+    python -m tools.evidence list
+    python -m tools.evidence run CHECKOUT ... [--only GLOB] [--jobs N] [--out DIR] [--again]
+    python -m tools.evidence kill CHECKOUT ... [--only GLOB] [--seconds N] [--wanted 2] [--out DIR]
+    python -m tools.evidence matrix [--out DIR]
+    python -m tools.evidence page [--out DIR]
+
+CHECKOUT is a folder with a checkout of one of the projects of tools/evidence/programs.toml, or a folder of several. `run` runs their programs as they are, and goes on where
+it was stopped. `kill` runs them, and again from the first launch on under every alternative that changes something in them; `matrix` puts what it found into
+sim/smemsim/spec/kill_matrix.json. `page` prints one page of results. What was run is kept in DIR (~/.cache/smemsim/evidence).
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import pathlib
+import sys
+import time
+
+from tools.evidence.corpus import checkout_of, corpus
+from tools.evidence.matrix import put
+from tools.evidence.page import page
+from tools.evidence.run import Runner
+
+__all__ = ["main"]
+
+OUT = pathlib.Path.home() / ".cache" / "smemsim" / "evidence"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; 1 where a program failed."""
+    parser = argparse.ArgumentParser(prog="python -m tools.evidence", description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("what", choices=["list", "run", "kill", "matrix", "page"])
+    parser.add_argument("checkouts", nargs="*", type=pathlib.Path)
+    parser.add_argument("--only", default="*", metavar="GLOB", help="programs with such a name")
+    parser.add_argument("--arch", help="programs of this architecture alone")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs at a time")
+    parser.add_argument("--out", type=pathlib.Path, default=OUT, metavar="DIR")
+    parser.add_argument("--build", type=pathlib.Path, help="a folder of programs that were built")
+    parser.add_argument("--again", action="store_true", help="what was run, too")
+    parser.add_argument("--wanted", type=int, default=1, help="how many programs are to refute an alternative")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="begin no other program after this time")
+    given = parser.parse_args(argv)
+    chosen = [p for p in corpus() if fnmatch.fnmatch(p.name, given.only) and given.arch in (None, p.arch)]
+    if given.what == "list":
+        print("\n".join(f"{p.name}  {p.arch}  {p.project.name}" for p in chosen))
+        return 0
+    if given.what == "page":
+        print(page(given.out))
+        return 0
+    if given.what == "matrix":
+        print(put(given.out))
+        return 0
+    missing = [str(folder) for folder in given.checkouts if not folder.is_dir()]
+    if missing or not given.checkouts:
+        parser.error(
+            f"{', '.join(missing) or 'CHECKOUT'}: needs folders with checkouts of {', '.join(sorted({p.project.name for p in corpus()}))}"
+        )
+    there = [(p, where) for p in chosen if (where := checkout_of(p.project, given.checkouts)) is not None]
+    if not there:
+        print("none of these folders is a checkout of a project of the corpus, or no program has such a name", file=sys.stderr)
+        return 2
+    runner = Runner(given.out.resolve(), given.build, again=given.again, kill=given.what == "kill", wanted=given.wanted)
+    return runner.run(there, given.jobs, time.monotonic() + given.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The corpus of others' programs (programs.toml): reading it, and finding checkouts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+import tomllib
+from collections.abc import Iterable
+from typing import Any
+
+from smemsim.spec.architectures import ARCHITECTURES
+
+__all__ = ["CORPUS", "Program", "Project", "checkout_of", "corpus"]
+
+CORPUS = pathlib.Path(__file__).with_name("programs.toml")
+CHECKS = ("exit", "assert", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class Project:
+    """Where programs come from; `tested` says how we know that the project runs them on the hardware, `mark` is a path that its checkouts have."""
+
+    name: str
+    commit: str
+    licence: str
+    get: str
+    mark: str
+    tested: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+    """One program: a `command` in a `folder` of the checkout, or a suite: `files` of tests, of whose `functions` (a regular expression) `each` sets of parameters."""
+
+    name: str
+    project: Project
+    folder: str
+    arch: str
+    check: str
+    limit: float  # seconds of a program, or of a test
+    command: str = ""
+    build: str = ""
+    files: tuple[str, ...] = ()
+    functions: str = ""
+    each: int = 0
+    stand_ins: tuple[str, ...] = ()
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if self.check not in CHECKS or self.arch not in ARCHITECTURES or bool(self.command) == bool(self.files):
+            raise ValueError(
+                f"{CORPUS.name}: {self.name}: check is one of {', '.join(CHECKS)}; it has a command or files, and a known arch"
+            )
+
+    @property
+    def needs_host(self) -> bool:
+        """Does it need something built that is not there?"""
+        return "{build}" in self.command
+
+
+@functools.cache
+def corpus() -> tuple[Program, ...]:
+    """All programs, in the order of the file."""
+    data: dict[str, Any] = tomllib.loads(CORPUS.read_text(encoding="utf-8"))
+    projects = {name: Project(name, **about) for name, about in data["projects"].items()}
+    found = []
+    for row in data["programs"]:
+        lists = {key: tuple(row[key]) for key in ("files", "stand_ins") if key in row}
+        found.append(Program(**{**row, **lists, "project": projects[row["project"]]}))
+    return tuple(found)
+
+
+def checkout_of(project: Project, folders: Iterable[pathlib.Path]) -> pathlib.Path | None:
+    """The first of these folders, or of those in them, that is a checkout of the project."""
+    for folder in folders:
+        for one in (folder, *sorted(p for p in folder.iterdir() if p.is_dir())):
+            if (one / project.mark).exists():
+                return one
+    return None

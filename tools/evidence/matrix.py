@@ -1,0 +1,81 @@
+"""What programs of others refute, put into sim/smemsim/spec/kill_matrix.json."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from smemsim.spec.alternatives import ALTERNATIVES, Alternative
+from smemsim.spec.calibration import CALIBRATION
+from tools.evidence.branches import REFUTES
+from tools.evidence.corpus import corpus
+from tools.evidence.run import point_digest, rows_of
+
+__all__ = ["merged", "put"]
+
+SPEC = pathlib.Path(__file__).resolve().parents[2] / "sim" / "smemsim" / "spec"
+KILLS, CALIBRATED = SPEC / "kill_matrix.json", SPEC / "calibration.json"
+
+
+def put(out: pathlib.Path) -> str:
+    """Put what was found in a folder into the matrix, and what Hopper's programs found into the calibration; a sentence."""
+    rows = rows_of(out / "kills.jsonl")
+    told = []
+    for path, alternatives in ((KILLS, ALTERNATIVES), (CALIBRATED, CALIBRATION)):
+        before = (
+            json.loads(path.read_text(encoding="utf-8"))
+            if path.exists()
+            else {"schema": "smemsim.kills/1", "programs": {}, "alternatives": {}}
+        )
+        matrix = merged(before, rows, alternatives)
+        path.write_text(json.dumps(matrix, indent=1) + "\n", encoding="utf-8")
+        known = {name for name, about in matrix["programs"].items() if about["witness"]}
+        refuted = {name for name, row in matrix["alternatives"].items() if known & row["refuted_by"].keys()}
+        rules = {a.rule for a in alternatives.values()}
+        whole = rules - {a.rule for name, a in alternatives.items() if name not in refuted}
+        told.append(
+            f"{path.name}: {len(known)} witnesses refute {len(refuted)} of {len(alternatives)} alternatives, all of {len(whole)} of {len(rules)} rules"
+        )
+    return "\n".join(told)
+
+
+def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, Alternative] = ALTERNATIVES) -> dict[str, Any]:
+    """The matrix with these rows in place of what it had of others' programs.
+
+    A program is a witness where its project runs it on such a card, its own check passed here as the rules are, and it compares something.
+    """
+    checks = {p.name: (p.check, p.project.tested) for p in corpus()}
+    programs = {name: about for name, about in matrix["programs"].items() if not about.get("origin")}
+    alternatives = {name: {"refuted_by": {}} for name in of}
+    for name, row in matrix["alternatives"].items():
+        if name in alternatives:
+            alternatives[name] = {**row, "refuted_by": {p: told for p, told in row["refuted_by"].items() if p in programs}}
+    for row in rows:
+        if (row["arch"] == "sm_90a") != (of is CALIBRATION):
+            continue
+        kills = {
+            a: told for a, told in row.get("kills", {}).items()
+            if a in of and row["digests"].get(of[a].point) == point_digest(of[a].point)
+        }  # fmt: skip
+        if row["outcome"] != "passed" or row["program"] not in checks or not kills:
+            continue
+        name = f"{row['program']}::{row['test'].rpartition('::')[2]}" if row.get("test") else row["program"]
+        check, tested = checks[row["program"]]
+        programs[name] = {
+            "witness": check != "none" and bool(tested), "arch": row["arch"], "what": f"{row['project']}: {row.get('test') or row['program']}", "origin": {"project": row["project"], "commit": row["commit"]},
+            "version": row["versions"]["smemsim"], "versions": row["versions"], "digest": "", "right": True, "seconds": row["seconds"], "kernels": sorted(row["kernels"]),
+            "codes": row["codes"], "tried": _by_digest(kills, of),
+        }  # fmt: skip
+        for a, told in kills.items():
+            if told in REFUTES:
+                alternatives[a]["refuted_by"][name] = told
+    return {**matrix, "programs": dict(sorted(programs.items())), "alternatives": alternatives}
+
+
+def _by_digest(kills: dict[str, str], of: Mapping[str, Alternative]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for a in kills:
+        found.setdefault(point_digest(of[a].point), []).append(a)
+    return {digest: sorted(names) for digest, names in sorted(found.items())}

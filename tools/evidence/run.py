@@ -1,0 +1,222 @@
+"""Running programs of others: one row of JSON for each program or test, kept at once, so that a second call goes on where the first one stopped."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import datetime
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import smemsim
+from smemsim.spec.calibration import every_alternative
+from tools.evidence.branches import REFUTES
+from tools.evidence.corpus import Program
+from tools.evidence.records import of_launches
+
+__all__ = ["Runner", "point_digest", "rows_of", "versions"]
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGES = ("nvidia-cutlass-dsl", "torch", "triton")
+TRIES = {"arithmetic.": 2}  # by the point: most comparisons allow for rounding, and one that does not see it once will not see it twice
+MOST_TRIES = 5
+PLUGIN, HOOKS = "tools.evidence.inside", ROOT / "tools" / "evidence" / "hooks.py"
+
+
+def versions() -> dict[str, str]:
+    """Of smemsim and of what compiles programs."""
+    found = {"smemsim": smemsim.__version__}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@functools.cache
+def point_digest(point: str) -> str:
+    """Of the sources that ask at a point of an alternative: what is kept of it holds as long as they are the same."""
+    total = hashlib.sha256()
+    for file in sorted((ROOT / "sim" / "smemsim").rglob("*.py")):
+        text = file.read_bytes()
+        if file.parent.name != "spec" and f'assumed("{point}"'.encode() in text:
+            total.update(text)
+    return total.hexdigest()[:12]
+
+
+def rows_of(path: pathlib.Path) -> list[dict[str, Any]]:
+    """Of a file of rows; of a row that was written twice the last one."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return list({(row["program"], row.get("test", "")): row for row in map(json.loads, lines)}.values())
+
+
+class Runner:
+    """Runs programs and keeps what came of them in a folder; with `kill` under alternatives too."""
+
+    def __init__(self, out: pathlib.Path, build: pathlib.Path | None, *, again: bool = False, kill: bool = False, wanted: int = 1) -> None:
+        self.out, self.build, self.again, self.kill, self.wanted = out, build, again, kill, wanted
+        self.path = out / ("kills.jsonl" if kill else "results.jsonl")
+        self.lock = threading.Lock()
+        out.mkdir(parents=True, exist_ok=True)
+
+    def run(self, programs: Iterable[tuple[Program, pathlib.Path]], jobs: int, end: float) -> int:
+        """Run them, cheapest first as far as that is known; 1 where one failed."""
+        seconds = {row["program"]: row["seconds"] for row in rows_of(self.out / "results.jsonl") if not row.get("test")}
+        done = set() if self.again else {row["program"] for row in rows_of(self.path) if not row.get("test") and not self._is_stale(row)}
+        todo = sorted((x for x in programs if x[0].name not in done), key=lambda x: seconds.get(x[0].name, 1e9))
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            failed = list(pool.map(lambda x: self._one(*x) if time.monotonic() < end else False, todo))
+        return int(any(failed))
+
+    def _is_stale(self, row: dict[str, Any]) -> bool:
+        return any(digest != point_digest(point) for point, digest in row.get("digests", {}).items())
+
+    def _one(self, program: Program, checkout: pathlib.Path) -> bool:
+        """Run a program; did it fail?"""
+        if program.needs_host and self.build is None:
+            self._say(program, "needs what is built beforehand (--build DIR)", program.build or program.note)
+            return False
+        with tempfile.TemporaryDirectory() as name:
+            place = pathlib.Path(name)
+            rows = self._suite(program, checkout, place) if program.files else [self._script(program, checkout, place)]
+        self._keep(program, checkout, rows)
+        failed = [row for row in rows if row["outcome"] not in ("passed", "skipped")]
+        counts = ", ".join(f"{n} {x}" for x, n in collections.Counter(row["outcome"] for row in rows).items())
+        self._say(program, counts or "no tests", *(f"{row.get('test', '')} {row.get('why', '')}" for row in failed[:3]))
+        return bool(failed)
+
+    def _say(self, program: Program, *words: str) -> None:
+        print(f"{program.name}: {'; '.join(w for w in words if w)}", file=sys.stderr, flush=True)
+
+    def _keep(self, program: Program, checkout: pathlib.Path, rows: list[dict[str, Any]]) -> None:
+        about = {
+            "program": program.name, "project": program.project.name, "commit": _commit(checkout) or program.project.commit, "arch": program.arch,
+            "versions": versions(), "date": datetime.date.today().isoformat(),
+        }  # fmt: skip
+        with self.lock, self.path.open("a", encoding="utf-8") as out:
+            for row in rows:
+                if self.kill:
+                    points = {every_alternative(program.arch)[a].point for a in row.get("touched", ())}
+                    row["digests"] = {point: point_digest(point) for point in sorted(points)}
+                out.write(json.dumps({**about, **row}) + "\n")
+            if program.files:  # a row for the suite: it was run
+                out.write(json.dumps({**about, "outcome": "suite", "seconds": sum(row.get("seconds", 0) for row in rows)}) + "\n")
+
+    def _left(self, arch: str) -> dict[str, Any]:
+        """How many refutations and tries each alternative still wants."""
+        alternatives = every_alternative(arch)
+        left = dict.fromkeys(alternatives, self.wanted)
+        tries = {name: TRIES.get(a.point[:11], MOST_TRIES) for name, a in alternatives.items()}
+        for row in rows_of(self.out / "kills.jsonl"):
+            if (row["arch"] == "sm_90a") == (arch == "sm_90a") and not self._is_stale(row):
+                for name, told in row.get("kills", {}).items():
+                    left[name] -= told in REFUTES
+                    tries[name] -= told not in REFUTES
+        return {"left": left, "tries": tries, "seconds": 20.0, "of_program": 300.0}
+
+    def _environment(self, plan: dict[str, Any] | None, place: pathlib.Path) -> dict[str, str]:
+        # One thread: children of a process do not have its others.
+        threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        path = os.pathsep.join(filter(None, (str(ROOT / "sim"), str(ROOT), os.environ.get("PYTHONPATH"))))
+        if plan is None:
+            return {**os.environ, "PYTHONPATH": path}
+        (place / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+        return {**os.environ, **threads, "PYTHONPATH": path, "SMEMSIM_EVIDENCE": str(place / "plan.json")}
+
+    def _suite(self, program: Program, checkout: pathlib.Path, place: pathlib.Path) -> list[dict[str, Any]]:
+        rows = place / "rows.jsonl"
+        plan = {
+            "out": str(rows),
+            "seconds": program.limit,
+            "functions": program.functions,
+            "each": program.each,
+            "stand_ins": program.stand_ins,
+        }
+        if self.kill:
+            plan["kill"] = self._left(program.arch)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            PLUGIN,
+            "-q",
+            "--smemsim-gpu",
+            program.arch,
+            "--smemsim-on-finding",
+            "collect",
+        ]
+        told, _ = _run([*command, *program.files], checkout / program.folder, self._environment(plan, place), None)
+        found = rows_of(rows) if not rows.exists() else [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+        if not found:
+            print(told[-1500:], file=sys.stderr)
+        return found
+
+    def _script(self, program: Program, checkout: pathlib.Path, place: pathlib.Path) -> dict[str, Any]:
+        begin = time.perf_counter()
+        command = program.command.replace("{build}", str(self.build and self.build.resolve()))
+        if command.startswith("python "):
+            command = f"{shlex.quote(sys.executable)} {command.removeprefix('python ')}"
+        note, out = place / "exit", place / "out.json"
+        plan = {"out": str(out), "seconds": program.limit, "kill": self._left(program.arch)} if self.kill else None
+        options = ["--json", str(out)] if plan is None else []
+        environment = self._environment(plan, place) | ({"SMEMSIM_HOOKS": str(HOOKS)} if self.kill else {})
+        limit = program.limit * (1 if plan is None else 5)
+        shell = f"{command}; code=$?; echo $code > {shlex.quote(str(note))}; exit $code"
+        told, is_over = _run(
+            [sys.executable, "-m", "smemsim", "exec", "--arch", program.arch, "--quiet", *options, "--", "sh", "-c", shell],
+            checkout / program.folder, environment, limit,
+        )  # fmt: skip
+        code = int(note.read_text()) if note.exists() else None
+        about = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+        if plan is None:
+            about = of_launches(SimpleNamespace(**x) for x in about.get("launches", ()))
+        outcome = (
+            "over limit" if is_over or code is None else "failed" if code else "passed" if about.get("launches") else "nothing launched"
+        )
+        why = " ".join(told.split())[-400:] if outcome != "passed" else ""
+        return {**about, "outcome": outcome, "exit": code, "seconds": round(time.perf_counter() - begin, 1), "why": why}
+
+
+def _run(command: list[str], folder: pathlib.Path, environment: dict[str, str], seconds: float | None) -> tuple[str, bool]:
+    """What a process and its children printed, and whether it took too long."""
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            return process.communicate(timeout=seconds)[0], False
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return process.communicate()[0], True
+
+
+def _commit(checkout: pathlib.Path) -> str:
+    """The commit of a checkout, "" where it is none of git's."""
+    if not (checkout / ".git").exists():
+        return ""
+    done = subprocess.run(["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
