@@ -11,7 +11,7 @@ from smemsim import TensorMap, tensormap_replace
 
 KINDS = ("tile", "interleaved", "im2col", "im2col interleaved", "gather", "im2col::w", "im2col::w::128")
 BASE = 0x10000
-CELLS = {  # PTX ISA 5.5.7: line l of 128 bytes, cell x of 16 bytes -> the 16-byte chunk of that line's data it holds
+CELLS = {  # PTX ISA 9.1 §5.5.7: line l of 128 bytes, cell x of 16 bytes -> the 16-byte chunk of that line's data it holds
     "none": ["01234567"],
     "32B": ["01234567", "10325476"],
     "64B": ["01234567", "10325476", "23016745", "32107654"],

@@ -171,7 +171,7 @@ def test_a_pair_meets_before_it_allocates():
 
 
 def test_all_tcgen05_instructions_of_a_kernel_name_one_cta_group():
-    """PTX ISA 9.7.16.7.1: all tcgen05 instructions within a kernel must specify the same value for .cta_group."""
+    """PTX ISA 9.1 §9.7.16.7.1: all tcgen05 instructions within a kernel must specify the same value for .cta_group."""
     for group in (1, 2):
         assert {g for code in machine.forms(group).values() for g in re.findall(r"cta_group::(\d)", code)} == {str(group)}
 
@@ -253,7 +253,7 @@ def test_numbers_are_written_as_ml_dtypes_writes_them(name, theirs):
 
 
 def test_chunks_of_sub_byte_types_are_packed_from_their_first_byte():
-    """PTX ISA 9.7.16.10.4: 16 elements in 12 or 8 bytes, then padding; 32 packed ones where the kind takes no padding."""
+    """PTX ISA 9.1 §9.7.16.10.4: 16 elements in 12 or 8 bytes, then padding; 32 packed ones where the kind takes no padding."""
     six = words.pack(words.ELEMENTS["e3m2"], np.arange(16)[None] + 40)[0]
     assert [int.from_bytes(six[:12].tobytes(), "little") >> 6 * i & 63 for i in range(16)] == list(range(40, 56))
     assert six[12:].tolist() == [0xFF] * 4

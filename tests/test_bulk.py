@@ -253,7 +253,7 @@ def test_a_reduction_changes_memory_as_its_arithmetic_says():
 
 
 def test_f32_additions_keep_subnormals_although_the_isa_says_they_flush():
-    """trace bulk_reductions against PTX ISA 9.7.9.25.4.2"""
+    """trace bulk_reductions against PTX ISA 9.1 §9.7.9.25.4.2"""
     tiny = np.array([1, 0x80000001, 0x007FFFFF, 0x00800000], np.uint32)
     t = bulk_reduce("add", "f32", 0x10000, 0x800, 16, dst_space="global")
     assert bulk_bytes(t, dst=tiny.view(np.uint8), src=np.zeros(16, np.uint8)).view(np.uint32).tolist() == tiny.tolist()

@@ -575,7 +575,7 @@ def video_forms(op):
 
 @pytest.mark.parametrize("op", ["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vset.ge", "vset.eq"])
 def test_scalar_video_instructions_take_and_give_bytes_and_halves(op):
-    """As the pseudocode of PTX ISA 9.7.18.1 says it, on corner values; what the types do not hold is not compared without `.sat`."""
+    """As the pseudocode of PTX ISA 9.1 §9.7.18.1 says it, on corner values; what the types do not hold is not compared without `.sat`."""
     compute = VIDEO_ARRAYS.get(op, VIDEO.get(op))
     words = [x.ravel().copy() for x in np.meshgrid(*[np.array(CORNERS, np.uint32)] * 3)]
     lines, wanted, unknown = [], [], []

@@ -130,7 +130,7 @@ def test_bytes_make_the_round_trip_through_the_matrix_forms_of_blackwell() -> No
 
 
 def ragged(shape: tuple[int, int, int], bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(row, column) of A's elements, (k, n) of B's, (row, column) of D's, (elements, 32), by the sentences of PTX ISA 9.7.14.5 for each shape."""
+    """(row, column) of A's elements, (k, n) of B's, (row, column) of D's, (elements, 32), by the sentences of PTX ISA 9.1 §9.7.14.5 for each shape."""
     m, n, k = shape
     lane, per = np.arange(32), max(1, 32 // bits)
     g, q = lane // 4, lane % 4
@@ -257,7 +257,7 @@ def test_xor_counts_the_bits_that_differ() -> None:
     st.integers(0, 1 << 30),
 )
 def test_sparse_operands_meet_what_the_metadata_names(form: tuple[str, str, int], seed: int) -> None:
-    """A sparse product is the dense one of A with its zeros: metadata as PTX ISA 9.7.14.6.1 lays it out."""
+    """A sparse product is the dense one of A with its zeros: metadata as PTX ISA 9.1 §9.7.14.6.1 lays it out."""
     dtype, d, k = form
     rng = np.random.default_rng(seed)
     bits = {"f16": 16, "tf32": 32, "s8": 8, "s4": 4, "e4m3": 8}[dtype]
@@ -298,7 +298,7 @@ def test_sparse_operands_meet_what_the_metadata_names(form: tuple[str, str, int]
 @pytest.mark.parametrize("types", ["f32.f16.f16.f32", "f32.f16.f16.f16", "f16.f16.f16.f16"])
 @pytest.mark.parametrize(("a_layout", "b_layout"), [("row", "col"), ("row", "row"), ("col", "col"), ("col", "row")])
 def test_quad_pairs_multiply_matrices_of_their_own(types: str, a_layout: str, b_layout: str) -> None:
-    """m8n8k4: places of elements by the sentences of PTX ISA 9.7.14.5.1, threads of the lower and the upper half of the warp apart."""
+    """m8n8k4: places of elements by the sentences of PTX ISA 9.1 §9.7.14.5.1, threads of the lower and the upper half of the warp apart."""
     rng = np.random.default_rng(len(types))
     a, b, c = rng.integers(-4, 5, (4, 8, 4)), rng.integers(-4, 5, (4, 4, 8)), rng.integers(-9, 10, (4, 8, 8))
     d_type, c_type = types[:3], types[-3:]

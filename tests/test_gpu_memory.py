@@ -496,7 +496,7 @@ def test_the_scratch_memory_of_tiles_of_several_warps_is_there_for_those_that_as
 
 
 def test_vector_registers_are_their_elements():
-    """PTX ISA 5.4.2 and 6.4.2: .x and .r are the first element; the name alone is the vector. A register of the same name around it is another."""
+    """PTX ISA 9.1 §5.4.2 and 6.4.2: .x and .r are the first element; the name alone is the vector. A register of the same name around it is another."""
     body = """mov.u32 %r2, sm; mov.u32 %r3, 9; {
         .reg .v4 .u32 %r3; .reg .v2 .b64 w;
         mov.u32 %r3.x, 1; mov.u32 %r3.g, 2; add.u32 %r3.b, %r3.r, %r3.y; mov.u32 %r3.w, 4;

@@ -154,7 +154,7 @@ def test_one_warp_that_waits_under_a_lock_for_what_nobody_writes_is_a_hang() -> 
     gpu = Gpu("sm_90a")
     run = gpu.launch(kernel(1, WAITS_UNDER_A_LOCK), "k", args=[gpu.array(np.zeros(4, np.uint32))])
     assert [f.code for f in run.findings] == ["X006"]
-    assert "its registers and all memory are those of a turn before" in run.findings[0].message
+    assert "its registers and all memory are the same as one iteration earlier" in run.findings[0].message
 
 
 def test_one_warp_that_waits_under_a_lock_for_another_warp_is_no_hang() -> None:

@@ -18,7 +18,7 @@ OWN = "mov.u32 %r5, sm; mad.lo.u32 %r4, %r1, 4, %r5;"  # %r4: the thread's word 
 
 
 def shuffled(mode, a, b, c):
-    """PTX ISA 9.7.9.6, as the loop that it is."""
+    """PTX ISA 9.1 §9.7.9.6, as the loop that it is."""
     out, inside = [], []
     for lane in range(32):
         clamp, segment = c & 31, c >> 8 & 31
@@ -118,7 +118,7 @@ def test_lanes_that_are_gone_are_not_waited_for():
 
 
 def test_bar_warp_sync_of_both_sides_of_a_branch_is_one():
-    """PTX ISA 9.7.13.2 asks for a bar.warp.sync with the same mask, not for the same instruction; sides of another length meet as well."""
+    """PTX ISA 9.1 §9.7.13.2 asks for a bar.warp.sync with the same mask, not for the same instruction; sides of another length meet as well."""
     put = "st.shared.b32 [%r4], %r1; bar.warp.sync -1; xor.b32 %r6, %r4, 64; ld.shared.b32 %r2, [%r6];"
     for more in ("", "bar.warp.sync -1; bar.warp.sync 0xffff0000; bar.warp.sync -1;"):
         body = f"{OWN} setp.lt.u32 %p1, %r1, 16; @%p1 bra A; {put} {more} bra B; A: {put} {more.replace('ffff0000', '0000ffff')} B:"
@@ -343,7 +343,7 @@ def test_clusters_see_each_other():
 
 
 class Automaton:
-    """PTX ISA 9.7.13.15: what one mbarrier does, without anything else."""
+    """PTX ISA 9.1 §9.7.13.15: what one mbarrier does, without anything else."""
 
     def __init__(self, count):
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0

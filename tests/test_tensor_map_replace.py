@@ -64,7 +64,7 @@ WORDS = [
     ("interleave_layout", None, 2, 0x08, 0x1000), ("swizzle_mode", None, 3, 0x08, 0x6000), ("swizzle_mode", None, 4, 0x08, 0x400000),
     ("swizzle_atomicity", None, 1, 0x08, 0x80000), ("swizzle_atomicity", None, 3, 0x08, 0x180000), ("fill_mode", None, 1, 0x08, 0x8000),
 ]
-# PTX ISA 9.7.9.28, table 33 and its target notes: how many codes an architecture has.
+# PTX ISA 9.1 §9.7.9.28, table 33 and its target notes: how many codes an architecture has.
 CODES = {
     "elemtype": (13, 16, 16), "interleave_layout": (3, 3, 3), "swizzle_mode": (4, 4, 5), "swizzle_atomicity": (0, 4, 4), "fill_mode": (2, 2, 2),
 }

@@ -62,7 +62,7 @@ def descriptor(start=AT, swizzle="none", lbo=16, sbo=256):
 
 
 def lanes_by_hand(shape, multicast, row):
-    """Destination lanes of a source row, as PTX ISA 9.7.16.9.2 words them."""
+    """Destination lanes of a source row, as PTX ISA 9.1 §9.7.16.9.2 words them."""
     warp, inside = divmod(row, 32)
     return {
         "": [row] if shape != "4x256b" else [32 * row],

@@ -76,7 +76,7 @@ def test_registers_lie_where_cutlass_has_them(shape, arguments):
 
 
 def test_the_first_registers_of_the_shapes():
-    """Figures 183 to 187 of PTX ISA 9.7.16.2.3, thread 5."""
+    """Figures 183 to 187 of PTX ISA 9.1 §9.7.16.2.3, thread 5."""
     split = TmemAccess("16x32bx2", half_split_offset=64)
     assert TmemAccess("32x32b", 2).location(0, 5, 1) == (5, 1)
     assert TmemAccess("16x64b", 2).location(0, 5, 1) == (9, 2)
@@ -87,7 +87,7 @@ def test_the_first_registers_of_the_shapes():
 
 @pytest.mark.parametrize("shape", LOAD_STORE_SHAPES)
 def test_register_counts_are_those_of_the_tables(shape):
-    """PTX ISA 9.7.16.8.3, Table 49: NA where a thread would need more than 128 registers."""
+    """PTX ISA 9.1 §9.7.16.8.3, Table 49: NA where a thread would need more than 128 registers."""
     for exponent in range(8):
         repeat, count = 1 << exponent, {"16x128b": 2, "16x256b": 4}.get(shape, 1) << exponent
         split = {"half_split_offset": 256} if shape == "16x32bx2" else {}
@@ -134,7 +134,7 @@ def test_registers_to_elements_of_d_and_back():
     access = TmemAccess("16x256b", 8, taddr=64)
     warp, thread, register, _ = everything(access)
     m, n = d.element(0, *access.location(warp, thread, register))
-    # wgmma's fragment, with warp w on rows 16 w to 16 w + 15 (PTX ISA 9.7.15.5.1.1)
+    # wgmma's fragment, with warp w on rows 16 w to 16 w + 15 (PTX ISA 9.1 §9.7.15.5.1.1)
     assert (m == 16 * warp + thread // 4 + 8 * (register // 2 % 2)).all()
     assert (n == 8 * (register // 4) + 2 * (thread % 4) + register % 2).all()
 

@@ -327,7 +327,7 @@ def test_scales_that_there_are_not_are_refused(changes, error, says):
 
 
 def test_block_names_are_the_older_ones():
-    """PTX ISA 9.7.16.10.7.1: .block16 is .scale_vec::4X, .block32 is 1X or 2X by the kind, and with K = 96 their own."""
+    """PTX ISA 9.1 §9.7.16.10.7.1: .block16 is .scale_vec::4X, .block32 is 1X or 2X by the kind, and with K = 96 their own."""
     given_ = {"operand": "A", "m": 128, "n": 64}
     for kind, block, same in [("mxf8f6f4", "block32", "1X"), ("mxf4", "block32", "2X"), ("mxf4nvf4", "block16", "4X")]:
         assert ScaleLayout(kind=kind, scale_vec=block, **given_).mode == ScaleLayout(kind=kind, scale_vec=same, **given_).mode

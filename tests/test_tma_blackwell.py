@@ -96,7 +96,7 @@ def relaxed(box, swizzle_mode):
 
 @pytest.mark.parametrize(("box", "swizzle"), [(64, "none"), (64, "64B"), (128, "none"), (128, "128B")])
 def test_6_bit_stores_of_sm_103a_may_begin_at_every_64th_element(box, swizzle):
-    """PTX ISA 5.5.1.1: boxes of 48 or 96 bytes, tensor of 48-byte multiples, coordinates multiples of 64."""
+    """PTX ISA 9.1 §5.5.1.1: boxes of 48 or 96 bytes, tensor of 48-byte multiples, coordinates multiples of 64."""
     tm = relaxed(box, {"none": 0, "64B": 2, "128B": 3}[swizzle])
     shared, before = np.random.default_rng(7).integers(0, 256, (2, 2048), np.uint8)
     wanted = before[:768].copy()

@@ -131,7 +131,7 @@ def test_the_ptx_isas_examples_that_start_outside_their_pixel_box_trap(dims, low
 
 
 def test_im2col_w_goes_on_from_w_to_the_next_image_and_its_halo_follows_the_last_pixel():
-    """PTX ISA 5.5.5.1, sizes 128 x 9 x 7 x 64, wHalo 2: H stays where it is."""
+    """PTX ISA 9.1 §5.5.5.1, sizes 128 x 9 x 7 x 64, wHalo 2: H stays where it is."""
     t = tma_load(wide((128, 9, 7, 64), lower=0, upper=0), (0, 2, 3, 0), smem_address=1024, im2col_offsets=(2, 0))
     walk = [(w, 3, n) for n in range(16) for w in range(9)][2:]
     assert pixels(t) == walk[:130]
@@ -140,7 +140,7 @@ def test_im2col_w_goes_on_from_w_to_the_next_image_and_its_halo_follows_the_last
 
 @pytest.mark.parametrize(("halo", "moved"), [(1, 0), (0, 1), (0, 2)])
 def test_w_offset_moves_the_pixel_box_and_the_start(halo, moved):
-    """PTX ISA 5.5.5.1, sizes 128 x 9 x 67 x 64, element stride 2, corners -1 and 0, H = -1 outside the tensor."""
+    """PTX ISA 9.1 §5.5.5.1, sizes 128 x 9 x 67 x 64, element stride 2, corners -1 and 0, H = -1 outside the tensor."""
     tm = wide((128, 9, 67, 64), lower=-1, upper=0, steps=(1, 2, 2, 1), count=16)
     t = tma_load(tm, (0, -1, -1, 0), smem_address=1024, im2col_offsets=(halo, moved))
     assert pixels(t) == [(w + moved, -1, n) for n in range(8) for w in range(-1, 9, 2)][: 16 + halo]
@@ -148,7 +148,7 @@ def test_w_offset_moves_the_pixel_box_and_the_start(halo, moved):
 
 
 def test_im2col_w_128_takes_its_halo_after_every_32_pixels():
-    """PTX ISA 5.5.5.2: the halo does not use up the walk, pixels_per_column does not count."""
+    """PTX ISA 9.1 §5.5.5.2: the halo does not use up the walk, pixels_per_column does not count."""
     tm = wide((64, 11, 3, 40), lower=0, upper=-1, mode="W128", count=7)
     walk = [(w, 1, n) for n in range(40) for w in range(10)][4:]
     wanted = [p for i in range(0, 128, 32) for p in walk[i : i + 32 + 3]]

@@ -183,7 +183,7 @@ def test_an_unknown_card_is_told_in_a_sentence(tmp_path):
 
 def test_a_card_is_chosen_once(monkeypatch):
     monkeypatch.delenv("SMEMSIM_ARCH", raising=False)
-    with pytest.raises(smemsim.InputError, match="which card is not said"):
+    with pytest.raises(smemsim.InputError, match="no architecture is given"):
         smemsim.triton.install()
     with pytest.raises(smemsim.InputError, match="sm_12"):
         smemsim.triton.install("sm_12")

@@ -4,7 +4,7 @@
     python -m tools.litmus CHECKOUT --space shared --seeds 40 --only Manual --json
 
 Each test becomes a kernel whose threads are warps of the CTAs that the test says. An outcome that the expectation of the checkout's own tests forbids is never
-to be reached; one that threads show which take turns is to be reached by some seed. A test with a data race by the memory model (PTX ISA 8.7.1) is to be
+to be reached; one that threads show which take turns is to be reached by some seed. A test with a data race by the memory model (PTX ISA 9.1 §8.7.1) is to be
 found by the watch, one without is to be silent. Exit code 0 when all that can be expressed agrees, else 1.
 """
 

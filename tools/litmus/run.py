@@ -110,7 +110,7 @@ def judged(
         return result
     outcomes, result.can_end = explore(test)
     if any(i.op == "bar" and len(i.values) > 2 for t in test.threads for i in t.body) and ends and not result.can_end:
-        result.explained = "more threads than a barrier counts: here it begins anew with the next one (PTX ISA 9.7.13.1), in the expectation it lets it pass"
+        result.explained = "more threads than a barrier counts: here it begins anew with the next one (PTX ISA 9.1 §9.7.13.1), in the expectation it lets it pass"
     if holds_ is not None:
         result.allowed = holds_ == (test.quantifier == "exists")
     result.in_turns = any(holds(test.condition, dict(o)) == (test.quantifier != "forall") for o in outcomes)

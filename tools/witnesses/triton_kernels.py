@@ -536,7 +536,7 @@ REFUSED: list[tuple[str, Configuration]] = [
 # What it compiles, and the words then do not address the layout (or the types) that the kernel asked for. Nothing of this is kept.
 DISAGREES: list[tuple[str, Configuration]] = [
     (
-        "e2m1 with an MN-major operand: kind::mxf8f6f4, which wants 4-bit types padded (PTX ISA 9.7.16.10.4), over a layout that is not",
+        "e2m1 with an MN-major operand: kind::mxf8f6f4, which wants 4-bit types padded (PTX ISA 9.1 §9.7.16.10.4), over a layout that is not",
         Configuration("", "e2m1", "e2m1", "f32", (128, 128, 256), (128, 128), (128, "K", "nvmma"), (64, "MN", "nvmma"), 1, 32, "ue8m0"),
     ),
     (

@@ -1,4 +1,4 @@
-"""Integer instructions that numpy has no function for, element by element (PTX ISA 9.7.1, 9.7.2, 9.7.8, 9.7.9.7).
+"""Integer instructions that numpy has no function for, element by element (PTX ISA 9.1 §9.7.1, 9.7.2, 9.7.8, 9.7.9.7).
 
 Operands are integers that hold the bits from 0 up (of 64 bits: in two's complement when compiled), results likewise; only the low `bits` of
 a result count. Instructions on signed types say so by `signed`.

@@ -1,4 +1,4 @@
-"""What a float instruction does around its one rounding: subnormals flushed, clamps, NaNs, extremes (PTX ISA 9.7.3, 9.7.4).
+"""What a float instruction does around its one rounding: subnormals flushed, clamps, NaNs, extremes (PTX ISA 9.1 §9.7.3, 9.7.4).
 
 Codes are raw bits in integers from 0 up, of f64 in two's complement.
 """

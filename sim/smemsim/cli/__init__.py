@@ -75,7 +75,7 @@ class _Group(click.Group):
             _end(
                 ctx,
                 2,
-                f"this machine has no room for it: {str(e) or 'memory is at its end'}; --memory of smemsim run, or SMEMSIM_MEMORY, says how much may be taken",
+                f"not enough memory on this machine: {str(e) or 'all memory is in use'}; --memory of smemsim run, or SMEMSIM_MEMORY, says how much may be taken",
             )
         except RecursionError:
             _end(ctx, 2, "the input is nested too deeply")

@@ -26,8 +26,8 @@ MOST_CASES = 10**18
 @click.command(short_help="Sweep whole spaces of descriptors, maps, plans and products: what disagrees?")
 @click.argument("spaces", nargs=-1, metavar="[SPACE]...")
 @click.option("--cases", metavar="N", help="Cases of each space, as 1e6; rounded up to whole chunks.")
-@click.option("--seconds", type=float, metavar="S", help="Begin no chunk after that time.")
-@click.option("--seed", type=int, default=0, show_default=True, help="What decides about everything drawn.")
+@click.option("--seconds", type=float, metavar="S", help="Start no new chunk after this time.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random cases.")
 @click.option("--shard", default="1/1", show_default=True, metavar="I/N", help="Do the I-th of N equal parts, one on each machine.")
 @click.option(
     "--ledger",

@@ -333,7 +333,9 @@ def _hint(number: int) -> None:
         )
     elif 0 < upper < 1 << 32 and not number & 0xFFFFFFFF and (kinds := kinds_that_fit(upper)):
         listed = " or ".join(kinds)
-        click.echo(f"smemsim: the upper half, {upper:#010x}, is an instruction descriptor of kind {listed} (CUTLASS hands it so)", err=True)
+        click.echo(
+            f"smemsim: the upper half, {upper:#010x}, is an instruction descriptor of kind {listed} (CUTLASS passes it like that)", err=True
+        )
 
 
 def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json: bool) -> int:

@@ -23,7 +23,7 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option(
     "--on-finding",
     type=click.Choice(["warn", "raise", "collect"]),
-    help="Tell findings as they come (warn), let the launch fail (raise), tell them at the end (collect).",
+    help="What a finding does: print it at once (warn), let the launch fail (raise), print it at the end (collect).",
 )
 @click.option("--strict", is_flag=True, default=None, help="Remarks on rules that the PTX breaks count as findings.")
 @click.option("--ctas", metavar="0-3", help="Run these CTAs of every grid alone.")
@@ -72,7 +72,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
 
     chosen = arch or os.environ.get("SMEMSIM_ARCH")
     if not chosen:
-        raise InputError("--arch: which card is not said: sm_90a (H200), sm_100a (B200) or sm_103a (B300)")
+        raise InputError("--arch is missing; choose a card: sm_90a (H200), sm_100a (B200) or sm_103a (B300)")
     o["ctas"] = numbers_of("--ctas", o["ctas"]) if o["ctas"] else None
     o["sanitize"] = False if o.pop("no_sanitize") else None
     o["watch_global"] = True if o.pop("watch_global") else None

@@ -54,7 +54,7 @@ def accumulator_options(function: F) -> F:
         click.option(
             "--register",
             metavar="WARP,THREAD,REG",
-            help="D: which element does a tcgen05.ld (--ld) put into this register (of CTA 0; or ,CTA)?",
+            help="D: which element does a tcgen05.ld (--ld) put into this register? WARP,LANE,REGISTER of CTA 0, or with ,CTA.",
         ),
         click.option(
             "--ld",
@@ -183,7 +183,7 @@ LINES = 32
 @click.option(
     "--lines",
     type=int,
-    help=f"128-byte lines that the picture shows at most; {LINES} in the terminal. An SVG grows with them.",
+    help=f"At most this many 128-byte lines in the picture; {LINES} in the terminal. An SVG grows with them.",
 )
 @click.pass_context
 def map_command(

@@ -109,7 +109,7 @@ assume_option = click.option(
     "--assume",
     metavar="RULE=ALTERNATIVE",
     envvar="SMEMSIM_ASSUME",
-    help="Take a rule about Blackwell otherwise, as tcgen05.pair=b_interleaved; smemsim evidence --alternatives lists them.",
+    help="Replace a rule about Blackwell by one of its alternatives, as tcgen05.pair=b_interleaved; smemsim evidence --alternatives lists them.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -168,7 +168,9 @@ class _Command(click.Command):
 @click.option("--arch", help="sm_90a, sm_100a, sm_103a; else what .target says.")
 @click.option("--arg", "given", multiple=True, metavar="ARG", help=ARGUMENT_HELP)
 @click.option("--ctas", metavar="0-3", help="Run these CTAs alone, with those of their clusters.")
-@click.option("--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other; else as many as save time.")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other; left out: as many as save time."
+)
 @click.option("--dask", metavar="ADDRESS", help="Give them to the Dask scheduler there (pip install 'smemsim[campaign]').")
 @click.option(
     "--cancel", metavar="HOW", help="How clusterlaunchcontrol.try_cancel is answered: resident, never, one, always; all tries each."
@@ -176,15 +178,21 @@ class _Command(click.Command):
 @click.option(
     "--schedule",
     metavar="SEED",
-    help="Any order that the memory model allows, by its seed; earliest, latest; all N: these and N seeds, and what differs.",
+    help="Run in another order that the memory model allows: a seed, earliest or latest; all N compares these and N seeds.",
 )
 @click.option("--random", is_flag=True, help="Fill the arrays in the launch file's second way, where they have one.")
 @click.option("--no-sanitize", is_flag=True, help="Execute only: no watch over fences, barriers and reads that come too early.")
 @click.option("--watch-global", is_flag=True, help="Look for races in global memory too.")
-@click.option("--strict", is_flag=True, help="Remarks on rules that the PTX breaks, though no user can change it, give exit code 1 too.")
+@click.option(
+    "--strict", is_flag=True, help="Exit code 1 also for remarks: rules that generated PTX breaks where the user cannot change it."
+)
 @click.option("--expect", multiple=True, metavar="ARRAY=FILE.npy", help="What must be in an array afterwards, or ARRAY=sha256:DIGEST.")
 @click.option("--rtol", type=float, help="How far an element may be off, as a part of the expected one: |d| <= atol + rtol * |expected|.")
-@click.option("--atol", type=float, help="How far it may be off besides. Without both, what rounding gives is told and is no difference.")
+@click.option(
+    "--atol",
+    type=float,
+    help="How far it may be off besides. Without both, differences that rounding explains are reported and do not count.",
+)
 @click.option("--exact", is_flag=True, help="Every bit of an expected array counts.")
 @click.option("--out", type=PLACE, metavar="FOLDER", help="Write every output there, as .npy.")
 @click.option("--report", type=PLACE, metavar="FILE.html", help="Write a page: findings with their PTX, every operand's tile.")
@@ -197,10 +205,10 @@ class _Command(click.Command):
     "--limit", type=click.IntRange(1), metavar="BLOCKS", help="Blocks of instructions until a kernel counts as endless; else 20 million."
 )
 @click.option(
-    "--limit-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="End the kernel after so many seconds; else never."
+    "--limit-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="End the kernel after this many seconds; left out: never."
 )
 @click.option(
-    "--memory", metavar="BYTES", help="Memory that a run may take, as 8G; else SMEMSIM_MEMORY, else three quarters of the machine's."
+    "--memory", metavar="BYTES", help="Memory that a run may take, as 8G; left out: SMEMSIM_MEMORY, or three quarters of the machine's."
 )
 @click.option(
     "--source", "sources", multiple=True, type=click.Path(path_type=pathlib.Path, exists=True, file_okay=False), metavar="FOLDER",

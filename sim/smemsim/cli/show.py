@@ -32,7 +32,7 @@ LINES = 24
 @click.option("--operand", metavar="PLACE", help="Scenario: one operand, as step[1].a.")
 @click.option("--stage", type=int, metavar="N", help="Scenario: only operands that read from this stage.")
 @click.option(
-    "--k-step", type=int, metavar="N", help="Outline what this K step reads, from 0 on; that of the first wrong element if left out."
+    "--k-step", type=int, metavar="N", help="Outline what this K step (from 0) reads; left out: the step of the first wrong element."
 )
 @click.option("--block", type=int, metavar="N", help="Outline what this block of M or N reads, from 0 on.")
 @click.option(
@@ -44,7 +44,7 @@ LINES = 24
 )
 @click.option("--svg", "as_svg", is_flag=True, help="Print an SVG picture of one operand.")
 @json_option
-@click.option("--lines", type=int, help=f"128-byte lines that a picture shows at most; {LINES} in the terminal, 48 in an SVG.")
+@click.option("--lines", type=int, help=f"At most this many 128-byte lines in a picture; {LINES} in the terminal, 48 in an SVG.")
 @click.pass_context
 def show(
     ctx: click.Context,

@@ -304,7 +304,7 @@ def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
 
 def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: FoundDescriptor) -> tuple[str, str]:
     if s.leading in (None, stride) and s.stride in (None, leading) and leading != stride:
-        return "D309", "LBO and SBO have each other's value"
+        return "D309", "the values of LBO and SBO are swapped"
     if all(is_ >> START.shift == wanted & START.mask for _, is_, wanted in strides):
         return "D301", "fields hold bytes where they count 16 B"
     return "D308", "a stride does not fit the tile"

@@ -1063,7 +1063,7 @@ def _element(c: Compared, name: str, line: int, k: int, codes: list[int]) -> str
 LooksLike = Literal["the same", "rounding", "a wrong term", "a wrong layout", "another option", "unknown"]
 
 NOT_LOOKED_INTO = (
-    "what these instructions add is not looked into: a sparse A that meets infinities or NaNs, tf32 that metadata tears apart, sparse mxf4, or "
+    "the sums of these instructions are not compared: a sparse A that meets infinities or NaNs, tf32 elements that metadata splits, sparse mxf4, or "
     "options that change along the chain"
 )
 ALONE = 3  # elements of D that no operand reaches without others

@@ -834,7 +834,7 @@ class Search:
             return Witness(swizzle, base, False, (), text)
         block, step, line, chunk = self.died
         row, k = self.shape.element(line, chunk)
-        text = f"no place of memory has the elements up to (row {row}, k {k}) in one atom as this mode has them"
+        text = f"nowhere in memory do the elements up to (row {row}, k {k}) lie in one atom as this mode needs them"
         return Witness(swizzle, base, False, (((block, step, row, k), -1),), text)
 
 

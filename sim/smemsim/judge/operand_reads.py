@@ -509,7 +509,7 @@ class Reads:
                 return
             self.complete = False
             count = sum(len(p.events) for p in piece.products)
-            self.missed_instructions[f"instructions of CTAs that do another thing than the first {MOST_PIECES} different ones"] += count
+            self.missed_instructions[f"instructions of CTAs that do something other than the first {MOST_PIECES} different ones"] += count
             return
         self.pieces[piece.key] = piece
         self._products = self._loads = None

@@ -87,7 +87,7 @@ class Comparison:
         if not self.difference or not self.beyond:
             return self.difference
         more = (
-            "; it looks like rounding: another order of summation, or another type of accumulation, gives as much"
+            "; it looks like rounding: another order of summation, or another type of accumulation, gives differences of this size"
             if self.is_rounding
             else ""
         )

@@ -385,7 +385,7 @@ class Run:
             grades.append(f"descriptors and tensor maps are not judged: {self._not_judged}")
         if self.unsure:
             lines = ", ".join(map(str, self.unsure))
-            grades.append(f"not surely bit-exact: whether ptxas takes a product into the sums at lines {lines} is not known")
+            grades.append(f"may not be bit-exact: whether ptxas fuses a product into the sums at lines {lines} is not known")
         return tuple(grades)
 
     def scenario(self) -> Scenario:

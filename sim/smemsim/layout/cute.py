@@ -5,7 +5,7 @@ nested shape with the leftmost entry fastest (colexicographic order), or a tuple
 
     Swizzle<3,4,3> o ((8,16),(64,2)):((64,512),(1,8192))      XOR after shape : stride; the XOR acts on byte addresses
 
-Documented: CUTLASS, media/docs/cpp/cute (01_layout, 02_layout_algebra); PTX ISA 9.7.16.3.3 uses the notation for canonical layouts.
+Documented: CUTLASS, media/docs/cpp/cute (01_layout, 02_layout_algebra); PTX ISA 9.1 §9.7.16.3.3 uses the notation for canonical layouts.
 
 Documented: CUTLASS, media/docs/cpp/cute/02_layout_algebra.
 """
@@ -48,7 +48,7 @@ __all__ = [
 Nested: TypeAlias = "int | tuple[Nested, ...]"
 Leaf = tuple[int, int]  # size, stride
 
-LINE_BIT = 7  # the XOR of hardware takes the index of the 128-byte line, from this bit of the address on: PTX ISA 5.5.7
+LINE_BIT = 7  # the XOR of hardware takes the index of the 128-byte line, from this bit of the address on: PTX ISA 9.1 §5.5.7
 MOST_TEXT = 4096
 
 

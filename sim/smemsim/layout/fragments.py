@@ -5,9 +5,9 @@ what one thread holds, as the PTX ISA names it (a0, a1 ..., d0, d1 ...): 32 / bi
 
 A *group* is four elements of K of a sparse A, two of tf32, of which it stores half and four bits of metadata say which.
 
-mma.sync holds A and D of its 8 or 16 rows as the first warp of a wgmma does, and B as `b_k` and `b_n` say; documented: PTX ISA 9.7.14.5.
+mma.sync holds A and D of its 8 or 16 rows as the first warp of a wgmma does, and B as `b_k` and `b_n` say; documented: PTX ISA 9.1 §9.7.14.5.
 
-Measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse. Documented: PTX ISA 9.7.15.5.1.1, 9.7.15.6.2, in figures.
+Measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse. Documented: PTX ISA 9.1 §9.7.15.5.1.1, 9.7.15.6.2, in figures.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def k_major_chunk(start: int, lbo: int, sbo: int, width: int, row: int, chunk: i
 
     Rows lie `width` bytes apart in groups of 8; groups lie SBO apart. LBO is what one jumps once `width` bytes of K are used up: for
     every chunk without swizzle, for the second half of a sparse operand's 64 bytes with 32B, never otherwise.
-    Measured (H200): trace wgmma_operands. Documented for tcgen05: PTX ISA 9.7.16.3.3.
+    Measured (H200): trace wgmma_operands. Documented for tcgen05: PTX ISA 9.1 §9.7.16.3.3.
 
     >>> k_major_chunk(1024, 16, 1024, 128, 9, 0)
     2176
@@ -47,7 +47,7 @@ def absolute_chunk(start: int, next_buffer: int, sbo: int, row: int, chunk: int)
     """The absolute-LBO mode of sm_103a: rows of 48 bytes, K-major, 128B swizzle; LBO is the address of the next buffer.
 
     Chunks that would pass the end of the 128-byte row are the first ones of `next_buffer`, at the same row.
-    Documented: PTX ISA 9.7.16.3.1.2; how the rows continue is inferred from it and from what CUTLASS emits.
+    Documented: PTX ISA 9.1 §9.7.16.3.1.2; how the rows continue is inferred from it and from what CUTLASS emits.
 
     >>> absolute_chunk(96, 16384, 1024, 0, 1), absolute_chunk(96, 16384, 1024, 0, 2)
     (112, 16384)

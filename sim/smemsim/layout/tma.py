@@ -103,7 +103,7 @@ def im2col_offset(packed: int, axis: int, bits: int) -> int:
 def flip_8b(address: int) -> int:
     """The last step of the 8-byte-flip mode: on odd 128-byte lines the halves of each 16 bytes change places.
 
-    Documented: PTX ISA 5.5.7, 128B swizzle with 32B atomicity and 8B flip; Blackwell only.
+    Documented: PTX ISA 9.1 §5.5.7, 128B swizzle with 32B atomicity and 8B flip; Blackwell only.
 
     >>> flip_8b(128), flip_8b(256)
     (136, 256)

@@ -96,7 +96,7 @@ def multicast(
     for each destination, to the CTA of its pair that has the parity of the CTA of `mbar`.
 
     Raises HardwareTrap (719) for a mask with CTAs that the cluster has not, InputError for arguments no instruction has, Unmodelled for
-    a barrier off 8 B or outside the pair. Measured on sm_90a: traces multicast, multicast_traps. `cta_group` 2 is documented: PTX ISA 9.7.9.27.
+    a barrier off 8 B or outside the pair. Measured on sm_90a: traces multicast, multicast_traps. `cta_group` 2 is documented: PTX ISA 9.1 §9.7.9.27.
 
     >>> [(d.cta_rank, d.mbar) for d in multicast(0b101, cluster_size=4, cta_rank=1, smem_address=0x800, mbar=0x400, transaction_bytes=64)]
     [(0, ClusterAddress(cta_rank=0, smem_address=0x400)), (2, ClusterAddress(cta_rank=2, smem_address=0x400))]

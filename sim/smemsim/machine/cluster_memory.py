@@ -114,7 +114,7 @@ class Cluster:
         """`cp.async.bulk.shared::cluster.global` executed by CTA `cta_rank`: a transfer for every CTA that gets the bytes.
 
         With `cta_mask` (`.multicast::cluster`) these are the CTAs of its bits, each at the offset of `dst` and with the barrier at the
-        offset of `mbar`; that a bulk copy delivers as a tensor load does is documented (PTX ISA 9.7.9.25.4.1). Raises as `smemsim.bulk_copy` does.
+        offset of `mbar`; that a bulk copy delivers as a tensor load does is documented (PTX ISA 9.1 §9.7.9.25.4.1). Raises as `smemsim.bulk_copy` does.
         """
         to, barrier = cluster_address("dst", dst, len(self)), cluster_address("mbar", mbar, len(self))
         given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "global", "shared_end": self.windows[0].end}

@@ -3,7 +3,7 @@
 `MmaSync`, `QuadPairs` and `Wmma` are instructions as their names say them, checked once; `execute` multiplies. The first two go from registers to
 registers, uint32 (registers, warps, 32) or for f64 uint64; which thread holds which element of wmma nobody may know, so that it has matrices.
 
-Layouts documented: PTX ISA 9.7.14.5.1. Measured (H200): trace launches (kernel mma_hard).
+Layouts documented: PTX ISA 9.1 §9.7.14.5.1. Measured (H200): trace launches (kernel mma_hard).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, spars
             if shape not in (row.sparse if sparse else row.shapes):
                 known = ", ".join(f"m{m}n{n}k{k}" for m, n, k in (row.sparse if sparse else row.shapes)) or "no shape"
                 raise InputError(
-                    f"m{shape[0]}n{shape[1]}k{shape[2]}: mma{'.sp' if sparse else ''}.sync with {a_type} has {known} (PTX ISA 9.7.14.5)"
+                    f"m{shape[0]}n{shape[1]}k{shape[2]}: mma{'.sp' if sparse else ''}.sync with {a_type} has {known} (PTX ISA 9.1 §9.7.14.5)"
                 )
             return row
-    raise InputError(f"A {a_type}, B {b_type}, D {d_type}: mma.sync has no such types (PTX ISA 9.7.14.5)")
+    raise InputError(f"A {a_type}, B {b_type}, D {d_type}: mma.sync has no such types (PTX ISA 9.1 §9.7.14.5)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class MmaSync:
     ((2, 4, 2, 2), 16)
     >>> MmaSync((16, 8, 16), "f16", "f16", "s32")
     Traceback (most recent call last):
-    smemsim.errors.InputError: A f16, B f16, D s32: mma.sync has no such types (PTX ISA 9.7.14.5)
+    smemsim.errors.InputError: A f16, B f16, D s32: mma.sync has no such types (PTX ISA 9.1 §9.7.14.5)
     """
 
     shape: Shape
@@ -76,7 +76,7 @@ class MmaSync:
             raise InputError(f".satfinite: mma.sync with {self.a_type} has none")
         if self.is_sparse and self.selector not in SELECTORS[self.groups]:
             known = " ".join(map(str, SELECTORS[self.groups]))
-            raise InputError(f"sparsity selector {self.selector}: this shape has {known} (PTX ISA 9.7.14.6.1)")
+            raise InputError(f"sparsity selector {self.selector}: this shape has {known} (PTX ISA 9.1 §9.7.14.6.1)")
 
     @functools.cached_property
     def row(self) -> MmaSyncTypes:
@@ -322,7 +322,7 @@ def _k_of(metadata: np.ndarray, i: MmaSync) -> np.ndarray:
     if row.group == 2:  # tf32: two halves that name the same element
         lower, upper = (k_of(2 * s + half, nibbles[:, :, s]) for half in (0, 1))
         if ((lower % 2 != 0) | (upper != lower + 1)).any():
-            raise Unmodelled("metadata of tf32 that is neither 0b0100 nor 0b1110 (undefined: PTX ISA 9.7.14.6.1)")
+            raise Unmodelled("metadata of tf32 that is neither 0b0100 nor 0b1110 (undefined: PTX ISA 9.1 §9.7.14.6.1)")
         return np.asarray(upper // 2)
     if row.group == 8:  # of 4 bits: pairs
         return np.asarray(2 * k_of(s // 2, nibbles[:, :, s // 4]) + s % 2)
@@ -383,7 +383,7 @@ class QuadPairs:
     def __post_init__(self) -> None:
         if (self.d_type, self.c_type) not in (("f16", "f16"), ("f32", "f16"), ("f32", "f32")):
             raise InputError(
-                f"C of .{self.c_type} and D of .{self.d_type}: m8n8k4 of f16 has f16 and f16, f16 and f32, f32 and f32 (PTX ISA 9.7.14.5.14)"
+                f"C of .{self.c_type} and D of .{self.d_type}: m8n8k4 of f16 has f16 and f16, f16 and f32, f32 and f32 (PTX ISA 9.1 §9.7.14.5.14)"
             )
 
     @property
@@ -504,10 +504,10 @@ class Wmma:
         if row is None or self.shape not in row.shapes or {self.c_type, self.d_type} - set(row.accumulators):
             m, n, k = self.shape
             raise InputError(
-                f"A of .{self.a_type}, C of .{self.c_type}, D of .{self.d_type}: wmma has no such types with m{m}n{n}k{k} (PTX ISA 9.7.14.4)"
+                f"A of .{self.a_type}, C of .{self.c_type}, D of .{self.d_type}: wmma has no such types with m{m}n{n}k{k} (PTX ISA 9.1 §9.7.14.4)"
             )
         if self.satfinite and (self.d_type != "s32" or self.a_type == "b1"):
-            raise InputError(f".satfinite: wmma with {self.a_type} has none (PTX ISA 9.7.14.4)")
+            raise InputError(f".satfinite: wmma with {self.a_type} has none (PTX ISA 9.1 §9.7.14.4)")
 
     def execute(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         """D (warps, M, N) of A (warps, M, K), B (warps, K, N) and C; elements of 4 bits and of one in words of 32 along K."""

@@ -134,7 +134,7 @@ def check_instruction(mma: Tcgen05Mma) -> None:
         if finding.severity in (Severity.TRAP, Severity.WRONG):
             raise BrokenRule(f"instruction descriptor {i.word:#010x}: {finding}", finding)
     if isinstance(a, TmemAddress) and a.lane != d.lane:
-        raise InputError(f"a = {a}, d = {d}: A and D must begin at the same lane (PTX ISA 9.7.16.10.5)")
+        raise InputError(f"a = {a}, d = {d}: A and D must begin at the same lane (PTX ISA 9.1 §9.7.16.10.5)")
     for name, value in (("scale_a", mma.scale_a), ("scale_b", mma.scale_b)):
         if i.row.block_scaled and value is None:
             raise InputError(f"{name}: kind {i.kind} needs the tensor-memory address of its scale factors")
@@ -252,9 +252,9 @@ def _scale_of_d(i: InstrDescriptor, shift: Any, ws: bool) -> int:
     number = whole("scale_input_d", shift, minimum=0)
     if number and (ws or not i.row.scale_input_d):
         what = ".ws" if ws else f"kind {i.kind}"
-        raise InputError(f"scale_input_d = {number}: kinds f16 and tf32 without .ws have it, {what} has not (PTX ISA 9.7.16.10.9)")
+        raise InputError(f"scale_input_d = {number}: kinds f16 and tf32 without .ws have it, {what} has not (PTX ISA 9.1 §9.7.16.10.9)")
     if number > 15:
-        raise InputError(f"scale_input_d = {number}: D is divided by 2^0 to 2^15 (PTX ISA 9.7.16.10.9)")
+        raise InputError(f"scale_input_d = {number}: D is divided by 2^0 to 2^15 (PTX ISA 9.1 §9.7.16.10.9)")
     return number
 
 
@@ -264,14 +264,14 @@ def _zero_columns(mask: Any, layout: AccumulatorLayout) -> np.ndarray | None:
     if not word:
         return None
     if not layout.ws:
-        raise InputError(f"zero_column_mask = {word:#x}: only tcgen05.mma.ws has it (PTX ISA 9.7.16.10.9.3)")
+        raise InputError(f"zero_column_mask = {word:#x}: only tcgen05.mma.ws has it (PTX ISA 9.1 §9.7.16.10.9.3)")
     if any(ZERO_COLUMN_MASK.constants(word)):
         raise Unmodelled(f"zero_column_mask = {word:#018x}: reserved bits are set; what they do is not known")
     v = ZERO_COLUMN_MASK.decode(word)
     if v["shift"]:
         raise Unmodelled(
             f"zero_column_mask = {word:#018x}: shift = {v['shift']} columns of B; where the last columns come from then is in no document "
-            "(PTX ISA 9.7.16.4.3)"
+            "(PTX ISA 9.1 §9.7.16.4.3)"
         )
     if not v["non_zero_mask"]:
         return None
@@ -293,7 +293,7 @@ def _written(words: Any, i: InstrDescriptor, layout: AccumulatorLayout) -> np.nd
         return None
     if layout.ws or i.row.block_scaled:
         what = ".ws" if layout.ws else f"kind {i.kind}"
-        raise InputError(f"disable_output_lane: {what} has none (PTX ISA 9.7.16.10.9)")
+        raise InputError(f"disable_output_lane: {what} has none (PTX ISA 9.1 §9.7.16.10.9)")
     if len(given) != count or not all(0 <= word < 1 << 32 for word in given):
         raise InputError(
             f"disable_output_lane = {shown(given)}: .cta_group::{len(cells)} has {count} words of 32 bits, a bit for every lane"

@@ -321,7 +321,7 @@ def _walk(g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], rank: int) -
     rows = np.empty((count, 5), np.int64)
     walk = (g.first, g.axes, lower, upper, g.shape[3], rank - 1)
     if g.mode == "im2col::w::128" and extra[0]:
-        # After every 32 pixels come wHalo more, which the walk over pixels does not use up (PTX ISA 5.5.5.2).
+        # After every 32 pixels come wHalo more, which the walk over pixels does not use up (PTX ISA 9.1 §5.5.5.2).
         line = np.empty((g.rows + extra[0], 5), np.int64)
         tma_loops.im2col_rows(start, offset, *walk, line)
         groups = [line[i : i + HALO_EVERY + extra[0]] for i in range(0, g.rows, HALO_EVERY)]

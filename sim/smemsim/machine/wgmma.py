@@ -43,7 +43,7 @@ def types_of(a_type: Any, b_type: Any, d_type: Any) -> WgmmaTypes:
         if a_type in row.a and b_type in row.b and d_type in row.d:
             return row
     forms = "; ".join(f"{'/'.join(row.a)} x {'/'.join(row.b)} -> {'/'.join(row.d)}" for row in WGMMA_TYPES)
-    raise InputError(f"A {shown(a_type)}, B {shown(b_type)}, D {shown(d_type)}: wgmma has {forms} (PTX ISA 9.7.15.2)")
+    raise InputError(f"A {shown(a_type)}, B {shown(b_type)}, D {shown(d_type)}: wgmma has {forms} (PTX ISA 9.1 §9.7.15.2)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,29 +79,31 @@ class Wgmma:
     def __post_init__(self) -> None:
         row = self.row
         if whole("n", self.n) not in row.n:
-            raise InputError(f"n = {self.n}: wgmma with {self.a_type} has N {in_steps(row.n)} (PTX ISA 9.7.15.2)")
+            raise InputError(f"n = {self.n}: wgmma with {self.a_type} has N {in_steps(row.n)} (PTX ISA 9.1 §9.7.15.2)")
         for name, major in (("a_major", self.a_major), ("b_major", self.b_major)):
             if choice(name, major, ("K", "MN"), "'K' or 'MN'") == "MN" and not row.transposes:
-                raise InputError(f"{name} = 'MN': wgmma reads {row.a[0]} K-major only (PTX ISA 9.7.15.5.2)")
+                raise InputError(f"{name} = 'MN': wgmma reads {row.a[0]} K-major only (PTX ISA 9.1 §9.7.15.5.2)")
         if self.has_a_in_registers and self.a_major == "MN":
-            raise InputError("a_major = 'MN': A in registers has no imm-trans-a (PTX ISA 9.7.15.5.2)")
+            raise InputError("a_major = 'MN': A in registers has no imm-trans-a (PTX ISA 9.1 §9.7.15.5.2)")
         for name, sign in (("imm_scale_a", self.imm_scale_a), ("imm_scale_b", self.imm_scale_b)):
             if whole(name, sign) not in ((1, -1) if row.signs else (1,)):
                 raise InputError(
-                    f"{name} = {sign}: {'needs 1 or -1' if row.signs else f'{row.a[0]} operands have no sign'} (PTX ISA 9.7.15.5.2)"
+                    f"{name} = {sign}: {'needs 1 or -1' if row.signs else f'{row.a[0]} operands have no sign'} (PTX ISA 9.1 §9.7.15.5.2)"
                 )
         if flag("satfinite", self.satfinite) and not row.satfinite:
-            raise InputError(f"satfinite: {row.a[0]} has no .satfinite (PTX ISA 9.7.15.5.2)")
+            raise InputError(f"satfinite: {row.a[0]} has no .satfinite (PTX ISA 9.1 §9.7.15.5.2)")
         self._check_sparsity(row)
 
     def _check_sparsity(self, row: WgmmaTypes) -> None:
         selector = self.sparsity_selector
         if self.is_sparse and not row.group:
-            raise InputError(f"metadata: wgmma.sp does not exist for {row.a[0]} (PTX ISA 9.7.15.6)")
+            raise InputError(f"metadata: wgmma.sp does not exist for {row.a[0]} (PTX ISA 9.1 §9.7.15.6)")
         if not self.is_sparse and whole("sparsity_selector", selector):
             raise InputError(f"sparsity_selector = {selector}: only wgmma.sp has one; give the metadata too")
         if self.is_sparse and whole("sparsity_selector", selector) not in row.selectors:
-            raise InputError(f"sparsity_selector = {selector}: {row.a[0]} has {' or '.join(map(str, row.selectors))} (PTX ISA 9.7.15.6.1)")
+            raise InputError(
+                f"sparsity_selector = {selector}: {row.a[0]} has {' or '.join(map(str, row.selectors))} (PTX ISA 9.1 §9.7.15.6.1)"
+            )
 
     @functools.cached_property
     def row(self) -> WgmmaTypes:

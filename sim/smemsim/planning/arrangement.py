@@ -413,7 +413,7 @@ class Arrangement:
         """(LBO, SBO) in bytes, from the atoms' strides.
 
         K-major: SBO steps to the next 8 rows; LBO to the next 16 bytes of K without swizzle, else it is unused and written as 16.
-        MN-major: SBO steps along K and LBO along M or N; without swizzle the other way round. PTX ISA 9.7.16.3.3.
+        MN-major: SBO steps along K and LBO along M or N; without swizzle the other way round. PTX ISA 9.1 §9.7.16.3.3.
         """
         if self.wish.major == "K":
             return (CHUNK if self.wish.mode.mask else self.contiguous_bytes), self.strided_bytes

@@ -407,7 +407,7 @@ def plan(
 
     Raises `IllegalPlan` (an InputError) for what the hardware cannot do, with the nearest that it can, and Unmodelled for what nobody knows.
     Every plan has passed `smemsim.check`. The rules are those of `operand_addresses` and `tma_load`: measured on sm_90a, documented or compiled
-    on sm_100a. Source: PTX ISA 9.7.16.3, 9.7.15.5.1.2; CUTLASS and DeepGEMM stack atoms this way.
+    on sm_100a. Source: PTX ISA 9.1 §9.7.16.3, 9.7.15.5.1.2; CUTLASS and DeepGEMM stack atoms this way.
 
     >>> p = plan(128, 128, dtype="bf16", major="K", swizzle="128B", arch="sm_100a", m=64)
     >>> p.leading_byte_offset, p.stride_byte_offset, hex(p.words[0, 0])
@@ -818,6 +818,8 @@ def _transfers(plan: Plan) -> Iterator[str]:
         yield f"  or ONE box of rank {plan.box.rank}, the same bytes at the same places, {plan.box.bytes:,} B"
         yield from _call(plan.box)
         yield f"    coordinates     {{{', '.join(map(str, plan.box.issues[0][1]))}}}"
+    if plan.wish.matrix is None:
+        yield f"  made up: a matrix of {plan.matrix.rows} x {plan.matrix.k}, which globalDim and globalStrides describe; --matrix takes yours"
 
 
 def _call(loads: Loads) -> Iterator[str]:
@@ -832,7 +834,7 @@ def _memory(plan: Plan) -> Iterator[str]:
     data = wish.rows * wish.k * wish.fmt.bits // 8
     gaps = f" ({plan.tile_bytes - data:,} B of them gaps of the padded type)" if plan.tile_bytes != data else ""
     yield "Shared memory"
-    yield f"  {plan.tile_bytes:,} B a stage{gaps}{stages}, planned at {wish.base_address:#x}"
+    yield f"  {plan.tile_bytes:,} B a stage{gaps}{stages}, planned at {wish.base_address:#x} (--base takes another address)"
     yield f"  TMA needs a multiple of {LIMITS.smem_alignment} B, and that is enough for TMA and MMA: both XOR absolute addresses"
     if wish.mode.mask:
         period = wish.mode.period

@@ -18,7 +18,9 @@ from smemsim.words.instr import InstrDescriptor
 __all__ = ["ProductPlan", "plan_product", "widest_product"]
 
 
-LEADER = 0xFEFFFFFF  # & of a .shared::cluster address: the same place in the even CTA of the pair; Sm100MmaPeerBitMask of CUTLASS copy_sm100_tma.hpp
+# & of an address of shared memory: the same place in the even CTA of the pair, for bits 31:24 are the CTA's rank (measured on sm_90a: trace cluster_addresses).
+# Compiled: Sm100MmaPeerBitMask of CUTLASS, include/cute/arch/copy_sm100_tma.hpp at 7107b055.
+LEADER = 0xFEFFFFFF
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +173,7 @@ def _tcgen05(p: ProductPlan) -> Iterator[str]:
     yield "fence.mbarrier_init.release.cluster;"
     yield f"// one thread{' of CTA 0: bytes of both CTAs come to its barrier' if pair else ''}"
     yield f"mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%full], {stage};"
-    yield f"// one thread of {where}, as often as the tables above have issues{f'; %full_of_0 is %full & {LEADER:#010x}' if pair else ''}"
+    yield f"// one thread of {where}, as often as the tables above have issues{f'; %full_of_0 is that of CTA 0: %full & {LEADER:#010x}, as in CUTLASS' if pair else ''}"
     suffix, bar = (".cta_group::2", "%full_of_0") if pair else ("", "%full")
     for name in ("a", "b"):
         yield (

@@ -4,7 +4,7 @@ Without a schedule everything lands when it is issued. Under one it lands then, 
 names lands before threads pass it; operations of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair) land in their order, others in any.
 
 A plain or relaxed store to global memory may be seen late too, until its warp executes what could order it: everything but arithmetic, branches, accesses
-that do not release and relaxed atomics does. The warp's own accesses to the same bytes come behind it (PTX ISA 8.9: coherence, and program order of one location).
+that do not release and relaxed atomics does. The warp's own accesses to the same bytes come behind it (PTX ISA 9.1 §8.9: coherence, and program order of one location).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ __all__ = [
 WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
 # How `clusterlaunchcontrol.try_cancel` is answered; a right kernel computes the same with all of them.
 CANCEL = {
-    "resident": "the clusters that fit on the card at once begin, those behind them are there to be taken over",
+    "resident": "the clusters that fit on the card at once begin; the others can be taken over",
     "never": "every request is declined, as when all clusters have begun",
     "one": "each cluster that begins takes over one other, its further requests are declined",
     "always": "a cluster begins alone and takes over all that have not begun",

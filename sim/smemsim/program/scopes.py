@@ -1,4 +1,4 @@
-"""Scopes of memory operations (PTX ISA 8.5), the narrowest first."""
+"""Scopes of memory operations (PTX ISA 9.1 §8.5), the narrowest first."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.nda
 
 def misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> NoReturn:
     """A barrier is used as no barrier can be: X010, and the kernel ends. PTX leaves undefined what hardware does then."""
-    x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.7.13, which leaves open what happens then")
+    x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.1 §9.7.13, which leaves open what happens then")
     raise HardwareTrap(f"line {i.line}: {i.name}: {message}; PTX leaves undefined what happens then", cuda_error=ILLEGAL_INSTRUCTION)
 
 

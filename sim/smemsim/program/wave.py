@@ -68,7 +68,7 @@ class Endless:
     turns: int = 0
     at: int = -1
     state: list[np.ndarray] = dataclasses.field(default_factory=list)
-    why: str = "loops for ever: its registers are those of a turn before, and nothing it does changes memory"
+    why: str = "loops for ever: its registers are the same as one iteration earlier, and it changes nothing in memory"
 
     def forget(self) -> None:
         """Forget the turns seen so far: the wave's memory has changed."""
@@ -102,7 +102,7 @@ class Circle(Endless):
     For one warp alone, where all others have exited or wait for it: of several that run, others than here may see on hardware what each stores in between.
     """
 
-    why: str = "loops for ever: its registers and all memory are those of a turn before"
+    why: str = "loops for ever: its registers and all memory are the same as one iteration earlier"
     apart: int = 0  # changes that were no stores
 
     def turn(self, x: Wave, block: int) -> str:

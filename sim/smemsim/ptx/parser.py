@@ -207,7 +207,7 @@ def shorter(text: str) -> str:
 
 
 _MOST_DIGITS = 9  # of the number of a register
-_COMPONENTS = ("xr", "yg", "zb", "wa")  # of a vector: its elements have two names each (PTX ISA 6.4.2)
+_COMPONENTS = ("xr", "yg", "zb", "wa")  # of a vector: its elements have two names each (PTX ISA 9.1 §6.4.2)
 _ALWAYS: dict[str, Operand] = {"_": Sink(), "WARP_SZ": Immediate(WARP_SIZE)}
 _ALWAYS |= {f"%{name}": Special(name) for name in SPECIAL_REGISTERS}
 
@@ -555,7 +555,7 @@ def _operand(tokens: Tokens, names: Names, op: str, depth: int = 0) -> Operand:
         return Pair(operand, _named(tokens, names, op))
     if isinstance(operand, Symbol) and tokens.peek() in ("+", "-"):
         return dataclasses.replace(operand, offset=_offset(tokens))
-    if isinstance(operand, Symbol) and tokens.accept("["):  # PTX ISA 6.4.2: an index counts elements, as in C
+    if isinstance(operand, Symbol) and tokens.accept("["):  # PTX ISA 9.1 §6.4.2: an index counts elements, as in C
         index = whole_number(tokens, "an index")
         tokens.expect("]", "behind an index")
         return dataclasses.replace(operand, offset=index * names.elements.get(operand.name, 1))
@@ -787,7 +787,7 @@ def read_registers(tokens: Tokens, names: Names) -> None:
     """`.reg .b32 %r<9>, a, b;` or `.reg .v4 .b32 v;` with `.reg` read already."""
     vector = tokens.take() if tokens.peek() in _VECTORS else ""
     if vector == ".v8":
-        tokens.fail(".v8 registers do not exist, .v2 and .v4 do (PTX ISA 5.4.2); declare one register for each element")
+        tokens.fail(".v8 registers do not exist, .v2 and .v4 do (PTX ISA 9.1 §5.4.2); declare one register for each element")
     kind = _type(tokens, "registers")
     while True:
         name = name_of(tokens, "a register")
@@ -1173,7 +1173,7 @@ class _BodyReader:
         )
 
 
-# ---- Reading a PTX file: its head, its variables and its functions (PTX ISA 9.0, chapters 4, 5 and 11)
+# ---- Reading a PTX file: its head, its variables and its functions (PTX ISA 9.1, chapters 4, 5 and 11)
 
 
 _FILE = re.compile(r'\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*\d+[ \t]*,[ \t]*\d+)?', re.ASCII)

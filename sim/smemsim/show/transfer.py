@@ -217,7 +217,7 @@ class TransferMap:
         newer = not tm.type_row.sm90 or tm.swizzle in SWIZZLE_ARCHITECTURES or tm.is_im2col_wide or t.geometry.mode.endswith("4")
         arch = architecture(self.arch or MEASURED_ON)
         if newer and self.arch != MEASURED_ON:
-            return "address rules: documented (PTX ISA 5.5); nothing of this mode is measured"
+            return "address rules: documented (PTX ISA 9.1 §5.5); nothing of this mode is measured"
         wanted = ["tma.placement", "tma.im2col" if tm.is_im2col else "", "tma.interleave" if tm.interleave else "", "tma.bounds"]
         wanted += ["tma.store_clip" if t.is_store else "tma.fill" if self.inside_bytes < t.transaction_bytes else ""]
         rules = [RULES[name] for name in wanted if name in RULES and arch.name in RULES[name].grades]

@@ -216,7 +216,9 @@ def instr_view(d: InstrDescriptor, findings: Sequence[Finding], *, context: bool
             Line([("more can be said with --cta-group, --ws, --a-source, --swizzle-a, --swizzle-b, --scale-vec and --arch", "dim")])
         )
     lines.append(
-        Line([("bits and rules: documented (PTX ISA 9.7.16.4.2), compiled (Triton, CuTe DSL); nothing is measured on Blackwell", "dim")])
+        Line(
+            [("bits and rules: documented (PTX ISA 9.1 §9.7.16.4.2), compiled (Triton, CuTe DSL); nothing is measured on Blackwell", "dim")]
+        )
     )
     return lines
 

@@ -44,9 +44,9 @@ class Architecture:
         return self.absolute_row_bytes > 0
 
 
-_WGMMA = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")  # PTX ISA 9.7.15.2
+_WGMMA = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")  # PTX ISA 9.1 §9.7.15.2
 # tcgen05.cp reads 16 or 32 bytes a row through the same descriptor.
-_TCGEN05 = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "s8", "u8")  # PTX ISA 9.7.16.2
+_TCGEN05 = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "s8", "u8")  # PTX ISA 9.1 §9.7.16.2
 # fmt: off
 ARCHITECTURES: dict[str, Architecture] = {a.name: a for a in (
     Architecture("sm_90a",  "wgmma",   SM90_SMEM_DESC,  0x400, 0x39000,  0, "traces wgmma_window, tma_load_traps", _WGMMA, (32, 64)),

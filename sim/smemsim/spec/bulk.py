@@ -14,10 +14,10 @@ __all__ = ["BULK_LIMITS", "BULK_TRAPS", "BulkLimits", "BulkTrap"]
 class BulkLimits:
     """Sizes in bytes."""
 
-    unit: int = 16  # addresses are multiples, of sizes the rest is dropped; PTX ISA 9.7.9.25.4.1, trace bulk_traps
-    mbarrier_alignment: int = 8  # PTX ISA 9.7.13.15.1; 1, 2 and 4 off trap (trace bulk_traps)
+    unit: int = 16  # addresses are multiples, of sizes the rest is dropped; PTX ISA 9.1 §9.7.9.25.4.1, trace bulk_traps
+    mbarrier_alignment: int = 8  # PTX ISA 9.1 §9.7.13.15.1; 1, 2 and 4 off trap (trace bulk_traps)
     size_end: int = 1 << 20  # a copy of that size moves nothing (trace bulk_traps); an mbarrier counts less than that
-    most_ctas: int = 16  # of a cluster; 8 are portable (CUDA guide), ctaMask has 16 bits (PTX ISA 9.7.9.25.4.1)
+    most_ctas: int = 16  # of a cluster; 8 are portable (CUDA guide), ctaMask has 16 bits (PTX ISA 9.1 §9.7.9.25.4.1)
     cta_rank_shift: int = 24  # shared::cluster address = rank << 24 | offset; trace cluster_addresses
 
 

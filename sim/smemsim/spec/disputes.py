@@ -34,17 +34,17 @@ ATOM_DISPUTES: dict[TensorMapSwizzle, Dispute] = {
     ),
     TensorMapSwizzle.SWIZZLE_128B_ATOM_32B_FLIP_8B: Dispute(
         "on odd 128-byte lines the 8-byte halves of each 16 bytes change places, in loads of tiles",
-        "PTX ISA 5.5.7",
+        "PTX ISA 9.1 §5.5.7",
         "one simulator has it for loads only; for stores and im2col::w the model raises Unmodelled",
     ),
     TensorMapSwizzle.SWIZZLE_128B_ATOM_64B: Dispute(
         "one bit of the line index takes part, two 128-byte lines repeat",
-        "PTX ISA 5.5.7, table",
+        "PTX ISA 9.1 §5.5.7, table",
         "CUTLASS expects two bits; " + _ALIGNMENT.format(64),
     ),
     TensorMapSwizzle.SWIZZLE_96B: Dispute(
         "rows lie 96 B apart, the XOR is that of 32B",
-        "PTX ISA 5.5.7 for the XOR, one simulator for the rows",
+        "PTX ISA 9.1 §5.5.7 for the XOR, one simulator for the rows",
         "another simulator leaves the mode out",
     ),
 }
@@ -54,7 +54,7 @@ PADDED_DISPUTE = Dispute(
     "the PTX ISA allows all modes but the flip for both types",
 )
 WIDE_HALO_DISPUTE = Dispute(
-    "the wHalo pixels of im2col::w::128 lie behind each 32 pixels", "PTX ISA 5.5.5", "one simulator stores them behind all 128 pixels"
+    "the wHalo pixels of im2col::w::128 lie behind each 32 pixels", "PTX ISA 9.1 §5.5.5", "one simulator stores them behind all 128 pixels"
 )
 WIDE_STEP_DISPUTE = Dispute(
     "im2col::w steps N by its element stride",
@@ -81,9 +81,9 @@ def _of_cute_dsl(what: str, source: str, *of: str) -> Dispute:
 
 
 CUTE_DSL_DISPUTES = {
-    "reserved bits of shared-memory descriptors": _of_cute_dsl("words of tcgen05", "PTX ISA 9.7.16.4.1", "sm_100a"),
+    "reserved bits of shared-memory descriptors": _of_cute_dsl("words of tcgen05", "PTX ISA 9.1 §9.7.16.4.1", "sm_100a"),
     "reserved bits of instruction descriptors": _of_cute_dsl(
-        "all formats", "PTX ISA 9.7.16.4.2, tables 42 to 44", "f16", "mxf8f6f4", "mxf4"
+        "all formats", "PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44", "f16", "mxf8f6f4", "mxf4"
     ),
 }
 

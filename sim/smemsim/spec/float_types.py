@@ -54,12 +54,12 @@ class FloatType:
         return float(2.0 ** FORMATS[self.name].smallest_exponent)
 
 
-_ISA = "measured; PTX ISA 9.7.3, 9.7.4 leave the bits of the one NaN open"
+_ISA = "measured; PTX ISA 9.1 §9.7.3, 9.7.4 leave the bits of the one NaN open"
 FLOAT_TYPES: dict[str, FloatType] = {
     t.name: t
     for t in (
         FloatType("f32", 0x7FFFFFFF, _ISA),
-        FloatType("f64", -0x8000000000000, "measured; PTX ISA 9.7.3 says that payloads are handed on, and not which"),
+        FloatType("f64", -0x8000000000000, "measured; PTX ISA 9.1 §9.7.3 says that payloads are handed on, and not which"),
         FloatType("f16", 0x7FFF, _ISA),
         FloatType("bf16", 0x7FFF, _ISA),
     )

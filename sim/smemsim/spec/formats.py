@@ -56,7 +56,7 @@ class ElementFormat:
     def elements_per_chunk(self, packing: str = "packed") -> int:
         """Elements that one 16-byte chunk of shared memory holds: 128 / bits, but 16 for the padded sub-byte containers.
 
-        6-bit types are always padded (PTX ISA 9.7.16.10.4): 12 bytes of data, then 4 of padding.
+        6-bit types are always padded (PTX ISA 9.1 §9.7.16.10.4): 12 bytes of data, then 4 of padding.
 
         >>> FORMATS["e2m1"].elements_per_chunk(), FORMATS["e2m1"].elements_per_chunk("padded"), FORMATS["e3m2"].elements_per_chunk()
         (32, 16, 16)
@@ -93,7 +93,7 @@ FORMATS: dict[str, ElementFormat] = {f.name: f for f in (
 # fmt: on
 
 SCALE_BIAS = 127  # ue8m0 is 2^(bits - 127), 0 included; OCP MX specification
-SCALE_MAGNITUDE = 0x7F  # ue4m3 has no sign: bit 7 is ignored; PTX ISA 9.7.16.10.7
+SCALE_MAGNITUDE = 0x7F  # ue4m3 has no sign: bit 7 is ignored; PTX ISA 9.1 §9.7.16.10.7
 
 _ALIASES = {alias: f for f in FORMATS.values() for alias in (f.name, *f.numpy_names)}
 

@@ -1,6 +1,6 @@
 """The 32-bit instruction descriptor of tcgen05.mma, bit by bit: three formats, and what the codes in their fields mean; the mask of .ws.
 
-Which format a word has, the word does not say: the instruction's `.kind` does. PTX ISA 9.7.16.4.2, tables 42 to 44; CUTLASS
+Which format a word has, the word does not say: the instruction's `.kind` does. PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44; CUTLASS
 include/cute/arch/mma_sm100_desc.hpp (InstrDescriptor, InstrDescriptorBlockScaled) has the same fields.
 """
 
@@ -11,7 +11,7 @@ from smemsim.spec.fields import Field, Word
 __all__ = ["BLOCK_SCALED", "MAX_SHIFTS", "MXF4", "PLAIN", "SCALE_TYPES", "ZERO_COLUMN_MASK"]
 
 
-_T42, _T43, _T44 = (f"PTX ISA 9.7.16.4.2, table {n}" for n in (42, 43, 44))
+_T42, _T43, _T44 = (f"PTX ISA 9.1 §9.7.16.4.2, table {n}" for n in (42, 43, 44))
 # Its class sets the bit unless told otherwise, and calls it irrelevant for SM100; its example 2cta_mma_blockscale_m128.py runs with 0x08401480.
 _CUTE_DSL = "CuTe DSL 4.8.1, cutlass.experimental.primitives.Tcgen05MxOmmaInstrDesc"
 
@@ -75,7 +75,7 @@ MXF4 = Word("idesc", 32, {  # kinds mxf4, mxf4nvf4
     "k_size":            Field(31, 31,                    source=_T44),
 })
 
-_T45 = "PTX ISA 9.7.16.4.3, table 45; CUTLASS MaskAndShiftB"
+_T45 = "PTX ISA 9.1 §9.7.16.4.3, table 45; CUTLASS MaskAndShiftB"
 ZERO_COLUMN_MASK = Word("zero_column_mask", 64, {  # .ws; a start count and a first span for each band of N
     "start_count_0":     Field( 7,  0,                    source=_T45),
     "start_count_1":     Field(15,  8,                    source=_T45),

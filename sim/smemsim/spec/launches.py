@@ -32,7 +32,7 @@ class LaunchLimits:
 
 LAUNCH_LIMITS = LaunchLimits(
     grid=(2**31 - 1, 65535, 65535), block=(1024, 1024, 64), threads=1024, cluster=16, local_bytes=512 << 10,
-    parameter_bytes=32764, source="CUDA programming guide, technical specifications per compute capability; parameters: PTX ISA 5.1.6.1",
+    parameter_bytes=32764, source="CUDA programming guide, technical specifications per compute capability; parameters: PTX ISA 9.1 §5.1.6.1",
 )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ class Residency:
 
 
 # Where the windows of generic addresses begin; each has 2^32 bytes, so that .shared addresses with a rank fit. Made up: hardware has other numbers,
-# which the driver chooses, and no program may rely on them (PTX ISA 5.1). They lie below all memory that an array can have: Linux gives a process addresses
+# which the driver chooses, and no program may rely on them (PTX ISA 9.1 §5.1). They lie below all memory that an array can have: Linux gives a process addresses
 # from 2^47 downwards, and memory of the host that is bound to a GPU stays where it is.
 SHARED_WINDOW, LOCAL_WINDOW = 0x1E00_0000_0000, 0x1D00_0000_0000
 
@@ -85,5 +85,5 @@ REGISTERS = Registers(
     65536,
     8,
     256,
-    "compiled: what ptxas 13.0.88 says that it uses with each of the directives (sm_90a); PTX ISA 9.7.19.5, CUDA programming guide",
+    "compiled: what ptxas 13.0.88 says that it uses with each of the directives (sm_90a); PTX ISA 9.1 §9.7.19.5, CUDA programming guide",
 )

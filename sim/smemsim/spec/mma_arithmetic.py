@@ -69,14 +69,14 @@ ARITHMETIC: tuple[MmaArithmetic, ...] = (
     _row("wgmma",            ("f16",),        "f16", 16,  25,   10, zero=-21, source="mmasim 2.1.1; Khattak and Mikaitis have it for mma.sync, earlier MMA-Sim has -133"),
     _row("wgmma",            _FP8,            "f32", 32,  13,   13),
     _row("wgmma",            _FP8,            "f16", 32,  13,   10, zero=-21),
-    _row("wgmma",            _INT8,           "s32", 32,  None, 0, source="PTX ISA 9.7.15.5.2: wraps, or clamps with .satfinite"),
-    _row("wgmma",            ("b1",),         "s32", 256, None, 0, source="PTX ISA 9.7.15.5.2: .and.popc"),
+    _row("wgmma",            _INT8,           "s32", 32,  None, 0, source="PTX ISA 9.1 §9.7.15.5.2: wraps, or clamps with .satfinite"),
+    _row("wgmma",            ("b1",),         "s32", 256, None, 0, source="PTX ISA 9.1 §9.7.15.5.2: .and.popc"),
     _row("f16",              ("f16", "bf16"), "f32", 16,  25,   23),
     _row("f16",              ("f16",),        "f16", 16,  25,   10, zero=-21, source="mmasim 2.1.1; the exponent of zeros as of wgmma"),
     _row("tf32",             ("tf32",),       "f32", 8,   25,   23),
     _row("f8f6f4",           _F8F6F4,         "f32", 32,  25,   23, source="MMA-Sim; DeepGEMM issue 176 also finds 25 bits; 6-bit types by analogy"),
     _row("f8f6f4",           _F8F6F4,         "f16", 32,  25,   10, zero=-21, source="MMA-Sim; 6-bit types by analogy; the exponent of zeros as of wgmma"),
-    _row("i8",               _INT8,           "s32", 32,  None, 0, source="PTX ISA 9.7.16.4.2: wraps, or clamps with the saturate bit"),
+    _row("i8",               _INT8,           "s32", 32,  None, 0, source="PTX ISA 9.1 §9.7.16.4.2: wraps, or clamps with the saturate bit"),
     _row("mxf8f6f4",         _F8F6F4,         "f32", 32,  25,   23, source="MMA-Sim; 6-bit types by analogy"),
     _row("mxf4 mxf4nvf4",    ("e2m1",),       "f32", 64,  35,   23, zero=-139, group=16, source="MMA-Sim; DeepGEMM issue 176 finds 34 to 37 bits"),
 )
@@ -123,7 +123,7 @@ def arithmetic_of(kind: str, a_type: str, b_type: str, d_type: str) -> MmaArithm
 # How far apart, as a part of the largest numbers, two right results may be that were summed in another order or with accumulators of another type.
 # Inferred from the rows above and the ISA's bounds of the approximate functions; nobody has measured such a bound.
 ROUNDING = {
-    "approximated": 2.0**-10,  # ex2.approx.f16, tanh.approx (PTX ISA 9.7.3, 9.7.4)
+    "approximated": 2.0**-10,  # ex2.approx.f16, tanh.approx (PTX ISA 9.1 §9.7.3, 9.7.4)
     "multiplied": 2.0**-9,  # f32 read as tf32, a factor that was rounded to 16 bits in between, products cut when they are aligned
     "narrowly summed": 2.0**-7,  # accumulators with 10 (f16) or 13 (fp8 of wgmma) bits of a fraction, over some dozens of steps
 }

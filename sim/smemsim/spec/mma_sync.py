@@ -2,7 +2,7 @@
 
     mma{.sp}.sync.aligned.mMnNkK.row.col{.satfinite}.D.A.B.C{.OP.popc}  d, a, b, c {, metadata, selector}
 
-Sources: PTX ISA 9.7.14.5 and 9.7.14.6; ptxas 13.0.88 assembles the rows below for both. Its code for 8-bit floats has no instruction of their own
+Sources: PTX ISA 9.1 §9.7.14.5 and 9.7.14.6; ptxas 13.0.88 assembles the rows below for both. Its code for 8-bit floats has no instruction of their own
 on either: operands become f16, two HMMA chained over K mod 4 in {0, 1} and {2, 3} start from zero, and C is added last (`expanded`). Of mma.sp K counts the
 elements of A that are stored; ptxas has it with results of f32 alone.
 
@@ -65,7 +65,7 @@ class WmmaTypes:
     k_step: int = 0
 
 
-# PTX ISA 9.7.14.4; ptxas 13.0.88 assembles these for sm_90a, and besides them f64 of two larger shapes, which are not modelled.
+# PTX ISA 9.1 §9.7.14.4; ptxas 13.0.88 assembles these for sm_90a, and besides them f64 of two larger shapes, which are not modelled.
 _WMMA_16 = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
 WMMA_TYPES: dict[str, WmmaTypes] = {
     "f16": WmmaTypes(_WMMA_16, ("f16", "f32")),
@@ -77,7 +77,7 @@ WMMA_TYPES: dict[str, WmmaTypes] = {
     "b1": WmmaTypes(((8, 8, 128),), ("s32",)),
 }
 
-SELECTORS = {4: (0, 1, 2, 3), 8: (0, 1), 16: (0,)}  # legal values by the groups of a row (PTX ISA 9.7.14.6.1)
+SELECTORS = {4: (0, 1, 2, 3), 8: (0, 1), 16: (0,)}  # legal values by the groups of a row (PTX ISA 9.1 §9.7.14.6.1)
 
 _SOURCE = "trace launches (mma_hard*); Khattak and Mikaitis (mma.sync on H100, H200, B200), MMA-Sim"
 
@@ -88,7 +88,7 @@ def _sum(types: tuple[str, ...], d: str, k: int, fraction: int, zero: int, sourc
 
 def _exact(types: tuple[str, ...], k: int) -> MmaArithmetic:
     return MmaArithmetic(
-        ("mma.sync",), types, types, "s32", k, None, 0, False, 0, 1, Grade.MEASURED, "trace launches (mma_hard*); PTX ISA 9.7.14.5.14"
+        ("mma.sync",), types, types, "s32", k, None, 0, False, 0, 1, Grade.MEASURED, "trace launches (mma_hard*); PTX ISA 9.1 §9.7.14.5.14"
     )
 
 

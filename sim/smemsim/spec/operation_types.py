@@ -1,7 +1,7 @@
 """Which types arithmetic, warp-wide and atomic instructions, loads and stores have: of `setp`, `set`, `selp` and `slct` those of what is compared or
 selected.
 
-*Compiled*: ptxas 13.0.88 takes these for sm_100a and refuses all others (PTX ISA 9.0, chapter 9.7, which it follows). Pairs of f32 are sm_100a's.
+*Compiled*: ptxas 13.0.88 takes these for sm_100a and refuses all others (PTX ISA 9.1, chapter 9.7, which it follows). Pairs of f32 are sm_100a's.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ REDUX_TYPES: dict[str, tuple[str, ...]] = {  # of redux.sync; sm_100a also has m
     **dict.fromkeys(("and", "or", "xor"),  ("b32",)),
 }
 
-# atom and red, by operation (PTX ISA 9.7.13.5), and of their vectors how long they may be.
+# atom and red, by operation (PTX ISA 9.1 §9.7.13.5), and of their vectors how long they may be.
 ATOMIC_TYPES: dict[str, tuple[str, ...]] = {
     "add": ("u32", "s32", "u64", "f32", "f64", "f16", "bf16", "f16x2", "bf16x2"),
     **dict.fromkeys(("min", "max"),       _32_64),

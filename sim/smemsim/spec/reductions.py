@@ -95,7 +95,7 @@ REDUCTION_TYPES: dict[str, ReductionType] = {t.name: t for t in (
     ReductionType("b64",     64, _U, _M, _BOTH),
     ReductionType("f16",     16, _F, _M, _BOTH, 5, 10, 0x7FFF, extremum_nan=0x7FFF),
     ReductionType("bf16",    16, _F, _M, _BOTH, 8, 7, 0x7FFF, extremum_nan=0x7FFF),
-    ReductionType("f32",     32, _F, _M, _BOTH, 8, 23, 0x7FFFFFFF),  # subnormals kept; PTX ISA 9.7.9.25.4.2 says add.f32 flushes
+    ReductionType("f32",     32, _F, _M, _BOTH, 8, 23, 0x7FFFFFFF),  # subnormals kept; PTX ISA 9.1 §9.7.9.25.4.2 says add.f32 flushes
     ReductionType("f32_ftz", 32, _F, _M, "trace tma_reductions", 8, 23, 0x7FFFFFFF, flush=True),  # of FTZ tensor maps
     ReductionType("f64",     64, _F, _M, _BOTH, 11, 52, 0xFFF8000000000000, hands_on_nan=HandsOn.NEW),
 )}
@@ -108,7 +108,7 @@ def _ops(names: str) -> frozenset[ReductionOp]:
     return frozenset(ReductionOp(name) for name in names.split())
 
 
-# cp.reduce.async.bulk, by the state space of the destination and the type: PTX ISA 9.7.9.25.4.2, table of operations and types; ptxas 13.0
+# cp.reduce.async.bulk, by the state space of the destination and the type: PTX ISA 9.1 §9.7.9.25.4.2, table of operations and types; ptxas 13.0
 # assembles exactly these for sm_90a, and each of them ran (trace bulk_reductions).
 # fmt: off
 BULK_REDUCTIONS: dict[str, dict[str, frozenset[ReductionOp]]] = {

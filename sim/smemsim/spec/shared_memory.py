@@ -8,9 +8,9 @@ from typing import Any
 __all__ = ["ATOM_ROWS", "BANKS", "CHUNK", "LINE", "Banks"]
 
 
-CHUNK = 16  # bytes that every swizzle moves together, and a row of a core matrix: PTX ISA 5.5.7, 9.7.16.3
-LINE = 128  # bytes inside which every XOR stays: PTX ISA 5.5.7
-ATOM_ROWS = 8  # rows of a K-major swizzle atom, and of a core matrix without swizzle: PTX ISA 9.7.16.3
+CHUNK = 16  # bytes that every swizzle moves together, and a row of a core matrix: PTX ISA 9.1 §5.5.7, 9.7.16.3
+LINE = 128  # bytes inside which every XOR stays: PTX ISA 9.1 §5.5.7
+ATOM_ROWS = 8  # rows of a K-major swizzle atom, and of a core matrix without swizzle: PTX ISA 9.1 §9.7.16.3
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,28 +10,28 @@ __all__ = ["IDLE_STRIDES", "REACH", "SM90_SMEM_DESC", "SM100_SMEM_DESC", "START"
 
 # fmt: off
 SM90_SMEM_DESC = Word("sm90.smem_desc", 64, {
-    "start_address":       Field(13,  0, unit="B", shift=4, source="PTX ISA 9.7.15.5.1.2.2"),
-    "_r14":                Field(15, 14, want=0,            source="PTX ISA 9.7.15.5.1.2.2"),
-    "leading_byte_offset": Field(29, 16, unit="B", shift=4, source="PTX ISA 9.7.15.5.1.2.2"),
-    "_r30":                Field(31, 30, want=0,            source="PTX ISA 9.7.15.5.1.2.2"),
-    "stride_byte_offset":  Field(45, 32, unit="B", shift=4, source="PTX ISA 9.7.15.5.1.2.2"),
-    "_r46":                Field(48, 46, want=0,            source="PTX ISA 9.7.15.5.1.2.2"),
-    "base_offset":         Field(51, 49,                    source="PTX ISA 9.7.15.5.1.2.2"),
-    "_r52":                Field(61, 52, want=0,            source="PTX ISA 9.7.15.5.1.2.2"),
-    "layout_type":         Field(63, 62,                    source="PTX ISA 9.7.15.5.1.2.2"),
+    "start_address":       Field(13,  0, unit="B", shift=4, source="PTX ISA 9.1 §9.7.15.5.1.2.2"),
+    "_r14":                Field(15, 14, want=0,            source="PTX ISA 9.1 §9.7.15.5.1.2.2"),
+    "leading_byte_offset": Field(29, 16, unit="B", shift=4, source="PTX ISA 9.1 §9.7.15.5.1.2.2"),
+    "_r30":                Field(31, 30, want=0,            source="PTX ISA 9.1 §9.7.15.5.1.2.2"),
+    "stride_byte_offset":  Field(45, 32, unit="B", shift=4, source="PTX ISA 9.1 §9.7.15.5.1.2.2"),
+    "_r46":                Field(48, 46, want=0,            source="PTX ISA 9.1 §9.7.15.5.1.2.2"),
+    "base_offset":         Field(51, 49,                    source="PTX ISA 9.1 §9.7.15.5.1.2.2"),
+    "_r52":                Field(61, 52, want=0,            source="PTX ISA 9.1 §9.7.15.5.1.2.2"),
+    "layout_type":         Field(63, 62,                    source="PTX ISA 9.1 §9.7.15.5.1.2.2"),
 })
 
 SM100_SMEM_DESC = Word("sm100.smem_desc", 64, {
-    "start_address":       Field(13,  0, unit="B", shift=4, source="PTX ISA 9.7.16.4.1"),
-    "_r14":                Field(15, 14, want=0,            source="PTX ISA 9.7.16.4.1"),
-    "leading_byte_offset": Field(29, 16, unit="B", shift=4, source="PTX ISA 9.7.16.4.1"),
-    "_r30":                Field(31, 30, want=0,            source="PTX ISA 9.7.16.4.1"),
-    "stride_byte_offset":  Field(45, 32, unit="B", shift=4, source="PTX ISA 9.7.16.4.1"),
-    "constant":            Field(48, 46, want=0b001,        source="PTX ISA 9.7.16.4.1"),
-    "base_offset":         Field(51, 49,                    source="PTX ISA 9.7.16.4.1"),
-    "lbo_mode":            Field(52, 52,                    source="PTX ISA 9.7.16.4.1.1"),
-    "_r53":                Field(60, 53, want=0,            source="PTX ISA 9.7.16.4.1"),
-    "layout_type":         Field(63, 61,                    source="PTX ISA 9.7.16.4.1"),
+    "start_address":       Field(13,  0, unit="B", shift=4, source="PTX ISA 9.1 §9.7.16.4.1"),
+    "_r14":                Field(15, 14, want=0,            source="PTX ISA 9.1 §9.7.16.4.1"),
+    "leading_byte_offset": Field(29, 16, unit="B", shift=4, source="PTX ISA 9.1 §9.7.16.4.1"),
+    "_r30":                Field(31, 30, want=0,            source="PTX ISA 9.1 §9.7.16.4.1"),
+    "stride_byte_offset":  Field(45, 32, unit="B", shift=4, source="PTX ISA 9.1 §9.7.16.4.1"),
+    "constant":            Field(48, 46, want=0b001,        source="PTX ISA 9.1 §9.7.16.4.1"),
+    "base_offset":         Field(51, 49,                    source="PTX ISA 9.1 §9.7.16.4.1"),
+    "lbo_mode":            Field(52, 52,                    source="PTX ISA 9.1 §9.7.16.4.1.1"),
+    "_r53":                Field(60, 53, want=0,            source="PTX ISA 9.1 §9.7.16.4.1"),
+    "layout_type":         Field(63, 61,                    source="PTX ISA 9.1 §9.7.16.4.1"),
 })
 # fmt: on
 

@@ -59,13 +59,13 @@ class SwizzleMode:
 # fmt: off
 MODES: dict[Swizzle, SwizzleMode] = {m.swizzle: m for m in (
     #           mode                           width mask shift sm90  sm100  CuTe (bytes)     k   source
-    SwizzleMode(Swizzle.NONE,                    16,   0,  4,   0,    0,    "Swizzle<0,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
-    SwizzleMode(Swizzle.B32,                     32,   1,  4,   3,    6,    "Swizzle<1,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
-    SwizzleMode(Swizzle.B64,                     64,   3,  4,   2,    4,    "Swizzle<2,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
-    SwizzleMode(Swizzle.B128,                   128,   7,  4,   1,    2,    "Swizzle<3,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
-    SwizzleMode(Swizzle.B128_ATOM_32B,          128,   3,  5,   None, 1,    "Swizzle<2,5,2>", 4, "PTX ISA 5.5.7; CUTLASS mma_traits_sm100.hpp"),
-    SwizzleMode(Swizzle.B128_ATOM_32B_FLIP_8B,  128,   3,  5,   None, None, "",               8, "PTX ISA 5.5.7"),
-    SwizzleMode(Swizzle.B128_ATOM_64B,          128,   1,  6,   None, None, "Swizzle<1,6,1>", 8, "PTX ISA 5.5.7"),
-    SwizzleMode(Swizzle.B96,                     96,   1,  4,   None, None, "Swizzle<1,4,3>", 8, "PTX ISA 5.5.7, 9.7.9.28: TMA on sm_103a only"),
+    SwizzleMode(Swizzle.NONE,                    16,   0,  4,   0,    0,    "Swizzle<0,4,3>", 8, "PTX ISA 9.1 §9.7.16.3.3; trace wgmma_operands"),
+    SwizzleMode(Swizzle.B32,                     32,   1,  4,   3,    6,    "Swizzle<1,4,3>", 8, "PTX ISA 9.1 §9.7.16.3.3; trace wgmma_operands"),
+    SwizzleMode(Swizzle.B64,                     64,   3,  4,   2,    4,    "Swizzle<2,4,3>", 8, "PTX ISA 9.1 §9.7.16.3.3; trace wgmma_operands"),
+    SwizzleMode(Swizzle.B128,                   128,   7,  4,   1,    2,    "Swizzle<3,4,3>", 8, "PTX ISA 9.1 §9.7.16.3.3; trace wgmma_operands"),
+    SwizzleMode(Swizzle.B128_ATOM_32B,          128,   3,  5,   None, 1,    "Swizzle<2,5,2>", 4, "PTX ISA 9.1 §5.5.7; CUTLASS mma_traits_sm100.hpp"),
+    SwizzleMode(Swizzle.B128_ATOM_32B_FLIP_8B,  128,   3,  5,   None, None, "",               8, "PTX ISA 9.1 §5.5.7"),
+    SwizzleMode(Swizzle.B128_ATOM_64B,          128,   1,  6,   None, None, "Swizzle<1,6,1>", 8, "PTX ISA 9.1 §5.5.7"),
+    SwizzleMode(Swizzle.B96,                     96,   1,  4,   None, None, "Swizzle<1,4,3>", 8, "PTX ISA 9.1 §5.5.7, 9.7.9.28: TMA on sm_103a only"),
 )}
 # fmt: on

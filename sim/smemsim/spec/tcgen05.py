@@ -1,6 +1,6 @@
 """tcgen05.mma by `.kind`: instruction-descriptor format, element types, K, scale factors, and the shapes that exist.
 
-PTX ISA 9.7.16.2 and its tables 39 (shapes) and 51 to 57 (types, majors, scale factors). Nothing here is measured: where CUTLASS or a
+PTX ISA 9.1 §9.7.16.2 and its tables 39 (shapes) and 51 to 57 (types, majors, scale factors). Nothing here is measured: where CUTLASS or a
 compiler says something else, `TCGEN05_DISPUTES` has it.
 """
 
@@ -33,7 +33,7 @@ class Kind:
     transposable: bool = True
     scale_input_d: bool = False
     archs: tuple[str, ...] = ("sm_100a", "sm_103a")
-    source: str = "PTX ISA 9.7.16.2"
+    source: str = "PTX ISA 9.1 §9.7.16.2"
 
     @property
     def block_scaled(self) -> bool:
@@ -62,7 +62,7 @@ class Shape:
     wide_k: bool
     m: tuple[int, ...]
     n: tuple[int, ...]
-    source: str = "PTX ISA 9.7.16.2, table 39"
+    source: str = "PTX ISA 9.1 §9.7.16.2, table 39"
     dispute: str = ""
 
 
@@ -83,7 +83,7 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (
     Kind("mxf4nvf4", MXF4,         _F4,     _F4,     _F32,                 64, transposable=False),
 )}
 
-# Types of the scale factors by elements of K that share one (PTX ISA 9.7.16.10.7.1).
+# Types of the scale factors by elements of K that share one (PTX ISA 9.1 §9.7.16.10.7.1).
 SCALE_TYPES_OF_BLOCK: dict[int, tuple[str, ...]] = {32: ("ue8m0",), 16: ("ue8m0", "ue4m3")}
 
 _8, _16, _32 = (tuple(range(step, 257, step)) for step in (8, 16, 32))
@@ -110,7 +110,7 @@ WIDE_K = 96  # of mxf4 and mxf4nvf4 with idesc bit 31, on sm_103a
 
 TCGEN05_DISPUTES: dict[str, Dispute] = {
     "MN-major 4- and 6-bit operands of f8f6f4": Dispute(
-        "they exist; decode notes it", "Triton and CUTLASS's tests use them", "PTX ISA 9.7.16.3, table 54: K-major only"
+        "they exist; decode notes it", "Triton and CUTLASS's tests use them", "PTX ISA 9.1 §9.7.16.3, table 54: K-major only"
     ),
     "N of M = 128": Dispute(
         "multiples of 8",
@@ -132,7 +132,7 @@ TCGEN05_DISPUTES: dict[str, Dispute] = {
     ),
     "zero-column mask": Dispute(
         "skip counts masked columns, use counts used ones",
-        "worked examples of PTX ISA 9.7.16.4.3",
+        "worked examples of PTX ISA 9.1 §9.7.16.4.3",
         "its table exchanges the two; CUTLASS inverts non-zero-mask",
     ),
 }

@@ -98,7 +98,7 @@ SWIZZLE_BITS: dict[TensorMapSwizzle, tuple[int, int, int]] = {
     TensorMapSwizzle.SWIZZLE_128B_ATOM_64B: (3, 3, 0),
     TensorMapSwizzle.SWIZZLE_96B: (0, 0, 1),
 }
-# Modes that not every architecture has: the atoms are refused by driver 580 on an H200 (trace encode_tiled); PTX ISA 9.7.9.28.
+# Modes that not every architecture has: the atoms are refused by driver 580 on an H200 (trace encode_tiled); PTX ISA 9.1 §9.7.9.28.
 _ATOMS = {code: ("sm_100a", "sm_103a") for code, bits in SWIZZLE_BITS.items() if bits[1]}
 SWIZZLE_ARCHITECTURES: dict[TensorMapSwizzle, tuple[str, ...]] = _ATOMS | {TensorMapSwizzle.SWIZZLE_96B: ("sm_103a",)}
 SWIZZLES: dict[TensorMapSwizzle, Swizzle] = {
@@ -143,7 +143,7 @@ class DataType:
     store_only: tuple[str, ...] = ()  # swizzles that stores take and loads do not
     load_only: bool = False
     interleaved: bool = True  # may the layout be interleaved?
-    store_multiple: int = 0  # sm_103a, stores: what `multiple` is relaxed to, with 16-byte alignment and 64B swizzle (PTX ISA 5.5.1.1)
+    store_multiple: int = 0  # sm_103a, stores: what `multiple` is relaxed to, with 16-byte alignment and 64B swizzle (PTX ISA 9.1 §5.5.1.1)
 
     itemsize: int = dataclasses.field(init=False)  # bytes of an element; sub-byte types have none
 

@@ -4,7 +4,7 @@ There is no such machine instruction: ptxas expands it into loads, masks and sto
 The rows are the constants of those in the code of ptxas 13.0.88 for sm_90a, sm_100a and sm_103a, the same for `.global` and
 `.shared::cta` and for every PTX version from 8.3 on. Older ones differ in two rows: before CUDA 12.5 global_stride is not shifted (the
 operand counts 16 bytes, its bits 35:32 become the high ones), and in 12.5 and before swizzle_mode leaves bit 22 alone, which 12.8 does
-not. Which codes exist is what ptxas accepts; their names and the instruction's form are PTX ISA 9.7.9.28. The grades stand in
+not. Which codes exist is what ptxas accepts; their names and the instruction's form are PTX ISA 9.1 §9.7.9.28. The grades stand in
 evidence.py, rule tensor_map.replace.
 """
 
@@ -45,7 +45,7 @@ class ReplaceField:
     writes: tuple[Write, ...]
     codes: tuple[str, ...] = ()
     accepted: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    source: str = "PTX ISA 9.7.9.28, ptxas 13.0.88"
+    source: str = "PTX ISA 9.1 §9.7.9.28, ptxas 13.0.88"
 
     def exists_on(self, arch: str) -> bool:
         """Does ptxas take the field for this architecture?"""

@@ -3,7 +3,7 @@
     wgmma.mma_async{.sp}.sync.aligned.m64nNkK{.satfinite}.D.A.B{.and.popc}  d, a, b {, sp-meta, sp-sel}, scale-d {, imm-scale-a, imm-scale-b
                                                                            {, imm-trans-a, imm-trans-b}}
 
-Sources: PTX ISA 9.7.15.2 (shapes), 9.7.15.5 (dense), 9.7.15.6 (sparse). ptxas 13.0.88 assembles every row below and refuses what is not in it.
+Sources: PTX ISA 9.1 §9.7.15.2 (shapes), 9.7.15.5 (dense), 9.7.15.6 (sparse). ptxas 13.0.88 assembles every row below and refuses what is not in it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = [
 ]
 
 
-WGMMA_M = 64  # rows of A and D, 16 a warp; PTX ISA 9.7.15.2
-WGMMA_THREADS = 128  # four warps; PTX ISA 9.7.15.1
-A_REGISTERS = 4  # .b32 of each thread that hold A, dense and sparse; PTX ISA 9.7.15.5.1.1, 9.7.15.6.2
+WGMMA_M = 64  # rows of A and D, 16 a warp; PTX ISA 9.1 §9.7.15.2
+WGMMA_THREADS = 128  # four warps; PTX ISA 9.1 §9.7.15.1
+A_REGISTERS = 4  # .b32 of each thread that hold A, dense and sparse; PTX ISA 9.1 §9.7.15.5.1.1, 9.7.15.6.2
 OPERAND_ROW_BYTES = 32  # of K that an instruction reads of every row of A as stored, and of dense B; of B twice that with .sp
 
 EVERY_8 = tuple(range(8, 257, 8))
-# The shape table (PTX ISA 9.7.15.2) ends at n256, the syntax block of 9.7.15.5.2 at n224 for s8 and u8. ptxas 13.0.88 takes 240 and 256, and an
+# The shape table (PTX ISA 9.1 §9.7.15.2) ends at n256, the syntax block of 9.7.15.5.2 at n224 for s8 and u8. ptxas 13.0.88 takes 240 and 256, and an
 # H200 runs them (trace wgmma_s32).
 INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
-# Four bits of metadata stand for one group of K; PTX ISA 9.7.15.6.1 calls the rest undefined. An H200 has a meaning for all sixteen values
+# Four bits of metadata stand for one group of K; PTX ISA 9.1 §9.7.15.6.1 calls the rest undefined. An H200 has a meaning for all sixteen values
 # (`addressing.fragments.sparse_k`, trace wgmma_metadata).
 INVALID_METADATA_2_4 = frozenset((0b0000, 0b0101, 0b1010, 0b1111))  # both elements in one place
 METADATA_1_2 = frozenset((0b0100, 0b1110))  # of tf32, the only meaningful values: the element is the group's first or second
@@ -74,12 +74,12 @@ _FP8, _INT8 = ("e4m3", "e5m2"), ("s8", "u8")
 # fmt: off
 WGMMA_TYPES: tuple[WgmmaTypes, ...] = (  # any type of A with any of B and any of D in its row
     #           A          B          D               bits  N          group  sp-sel  trans  signs  satfinite
-    WgmmaTypes(("f16",),  ("f16",),  ("f16", "f32"),  16,   EVERY_8,   4,     (0, 1), True,  True,  False, "PTX ISA 9.7.15.5.2, 9.7.15.6.3"),
-    WgmmaTypes(("bf16",), ("bf16",), ("f32",),        16,   EVERY_8,   4,     (0, 1), True,  True,  False, "PTX ISA 9.7.15.5.2, 9.7.15.6.3"),
-    WgmmaTypes(("tf32",), ("tf32",), ("f32",),        32,   EVERY_8,   2,     (0, 1), False, True,  False, "PTX ISA 9.7.15.5.2, 9.7.15.6.3"),
-    WgmmaTypes(_FP8,      _FP8,      ("f16", "f32"),   8,   EVERY_8,   4,     (0,),   False, True,  False, "PTX ISA 9.7.15.5.2, 9.7.15.6.3"),
-    WgmmaTypes(_INT8,     _INT8,     ("s32",),         8,   INTEGER_N, 4,     (0,),   False, False, True,  "PTX ISA 9.7.15.2, 9.7.15.6.3"),
-    WgmmaTypes(("b1",),   ("b1",),   ("s32",),         1,   INTEGER_N, 0,     (),     False, False, False, "PTX ISA 9.7.15.5.2"),
+    WgmmaTypes(("f16",),  ("f16",),  ("f16", "f32"),  16,   EVERY_8,   4,     (0, 1), True,  True,  False, "PTX ISA 9.1 §9.7.15.5.2, 9.7.15.6.3"),
+    WgmmaTypes(("bf16",), ("bf16",), ("f32",),        16,   EVERY_8,   4,     (0, 1), True,  True,  False, "PTX ISA 9.1 §9.7.15.5.2, 9.7.15.6.3"),
+    WgmmaTypes(("tf32",), ("tf32",), ("f32",),        32,   EVERY_8,   2,     (0, 1), False, True,  False, "PTX ISA 9.1 §9.7.15.5.2, 9.7.15.6.3"),
+    WgmmaTypes(_FP8,      _FP8,      ("f16", "f32"),   8,   EVERY_8,   4,     (0,),   False, True,  False, "PTX ISA 9.1 §9.7.15.5.2, 9.7.15.6.3"),
+    WgmmaTypes(_INT8,     _INT8,     ("s32",),         8,   INTEGER_N, 4,     (0,),   False, False, True,  "PTX ISA 9.1 §9.7.15.2, 9.7.15.6.3"),
+    WgmmaTypes(("b1",),   ("b1",),   ("s32",),         1,   INTEGER_N, 0,     (),     False, False, False, "PTX ISA 9.1 §9.7.15.5.2"),
 )
 # fmt: on
 

@@ -1,4 +1,4 @@
-"""Other people's answers as properties: cases of a differential oracle drawn by Hypothesis, compared one at a time, disagreements filed small.
+"""Other people's answers as properties: cases of a differential oracle drawn by Hypothesis, compared one at a time, and each disagreement made as small as possible.
 
     from hypothesis import given, settings
     from smemsim.testing.oracles import assert_agrees, oracle_cases

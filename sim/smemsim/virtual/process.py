@@ -42,7 +42,9 @@ def choose(arch: str | None = None, *, policy: Policy | None = None, **of_card: 
     """
     name = arch or _chosen.get("arch") or os.environ.get("SMEMSIM_ARCH")
     if not name:
-        raise InputError("arch: which card is not said: install('sm_90a') (H200), 'sm_100a' (B200), 'sm_103a' (B300), or SMEMSIM_ARCH")
+        raise InputError(
+            "no architecture is given; choose a card: install('sm_90a') (H200), 'sm_100a' (B200), 'sm_103a' (B300), or SMEMSIM_ARCH"
+        )
     name = architecture(name).name
     if _chosen.get("arch", name) != name:
         raise InputError(f"arch = {name}: this process has a device of {_chosen['arch']} already; start another process")

@@ -36,7 +36,7 @@ class InstrDescriptor:
         kinds mxf8f6f4, mxf4, mxf4nvf4  K  A's scale id  M>>7 - scale_type N>>3 transpose B A negate B A b_type a_type - B's scale id - sparsity -
 
     M and N are those of the instruction, of both CTAs together with `.cta_group::2`. Two descriptors are equal when their kinds and words
-    are. Documented: PTX ISA 9.7.16.4.2 (tables 42 to 44), not measured; compilers emit the words under golden/compiled.
+    are. Documented: PTX ISA 9.1 §9.7.16.4.2 (tables 42 to 44), not measured; compilers emit the words under golden/compiled.
 
     >>> i = InstrDescriptor.decode(0x08200490, kind="f16")
     >>> i
@@ -364,7 +364,7 @@ def find_problems(d: InstrDescriptor, context: Mapping[str, Any]) -> list[Findin
     if (others := kinds_that_fit(d.word)) and d.kind not in others:
         listed = " and ".join(f"kind {name}" for name in others)
         findings.append(_finding("I603", "kind", f"{d.word:#010x} is no sound word of kind {d.kind}, and is one of {listed}",
-                              f"read as {others[0]}: {InstrDescriptor.decode(d.word, kind=others[0])!r}", "PTX ISA 9.7.16.4.2", Severity.NOTE))  # fmt: skip
+                              f"read as {others[0]}: {InstrDescriptor.decode(d.word, kind=others[0])!r}", "PTX ISA 9.1 §9.7.16.4.2", Severity.NOTE))  # fmt: skip
     order = list(Severity)
     return sorted(findings, key=lambda f: order.index(f.severity))
 
@@ -406,7 +406,7 @@ def kinds_that_fit(word: int) -> list[str]:
     return fit
 
 
-@_rule("PTX ISA 9.7.16.4.2, tables 42 to 44")
+@_rule("PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44")
 def types(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """The codes of A's, B's and D's types are those of the kind."""
     row = d.row
@@ -417,7 +417,7 @@ def types(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
             yield _finding("I602", field, f"{field} = {code}: not a type of kind {d.kind} ({listed})", "write one of these codes")
 
 
-@_rule("PTX ISA 9.7.16.2")
+@_rule("PTX ISA 9.1 §9.7.16.2")
 def d_follows_inputs(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """An f16 D of kind f16 needs f16 inputs; A and B of one 16-bit type is what every kernel has."""
     if d.kind != "f16" or "invalid" in (d.a_type, d.b_type, d.d_type):
@@ -433,7 +433,7 @@ def _shapes(d: InstrDescriptor, c: Context) -> tuple[Shape, ...]:
     return shapes_of(d.row, cta_group=c.cta_group, ws=c.ws, sparse=d.sparsity, wide_k=bool(d.k_size))
 
 
-@_rule("PTX ISA 9.7.16.2, table 39")
+@_rule("PTX ISA 9.1 §9.7.16.2, table 39")
 def qualifiers(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """The kind exists with these qualifiers: .ws for a single CTA and kinds without scale factors, K = 96 dense only."""
     if _shapes(d, c):
@@ -446,7 +446,7 @@ def qualifiers(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         yield _finding("I601", "cta_group", ".ws with .cta_group::2: .ws is for a single CTA", "drop .ws or write .cta_group::1")
 
 
-@_rule("PTX ISA 9.7.16.2, table 39")
+@_rule("PTX ISA 9.1 §9.7.16.2, table 39")
 def shape(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """M and N are a shape of the kind, for the cta_group, .ws, sparsity and K at hand."""
     rows = _shapes(d, c)
@@ -503,7 +503,7 @@ def _listed(values: list[int]) -> str:
     return ", ".join(map(str, values))
 
 
-@_rule("PTX ISA 9.7.16.2; .target lines of 9.7.16.10")
+@_rule("PTX ISA 9.1 §9.7.16.2; .target lines of 9.7.16.10")
 def targets(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """The architecture has the kind: i8 on sm_100a, K = 96 on sm_103a."""
     archs = ("sm_103a",) if d.k_size else d.row.archs
@@ -516,7 +516,7 @@ def targets(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         yield _finding("I601", "k_size" if d.k_size else "kind", f"{what} exists on {', '.join(archs)} only", "", "", Severity.NOTE)
 
 
-@_rule("PTX ISA 9.7.16.4.2, table 42")
+@_rule("PTX ISA 9.1 §9.7.16.4.2, table 42")
 def integers_only(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """Saturation is for kind i8, negation for all others."""
     if d.saturate and d.kind != "i8":
@@ -525,7 +525,7 @@ def integers_only(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
         yield _finding("I603", "negate_a" if d.negate_a else "negate_b", "negate = 1 with kind i8: integers cannot be negated", "write 0")
 
 
-@_rule("PTX ISA 9.7.16.3, tables 51, 54, 55")
+@_rule("PTX ISA 9.1 §9.7.16.3, tables 51, 54, 55")
 def majors(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """Major-ness against type, swizzle and where A lies: MN-major tf32 needs 32-byte atoms, which nothing else has; tensor memory is K-major."""
     if c.a_source == "tensor" and d.a_major == "MN":
@@ -552,7 +552,7 @@ def majors(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@_rule("PTX ISA 9.7.16.3, table 52")
+@_rule("PTX ISA 9.1 §9.7.16.3, table 52")
 def transposed_bytes(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """An MN-major B of 8-bit types has N in steps of 16, of 32 for a pair."""
     if d.b_major != "MN" or d.b_type == "invalid" or element_format(d.b_type).bits != 8:
@@ -573,7 +573,7 @@ def tensor_memory_a(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
                        "the PTX ISA names no such limit", "", "", Severity.NOTE)  # fmt: skip
 
 
-@_rule("PTX ISA 9.7.16.7")
+@_rule("PTX ISA 9.1 §9.7.16.7")
 def selector(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """The sparsity selector is 0 or 1 for sparse f16 and tf32, and 0 for everything else."""
     legal = d.row.selectors if d.sparsity else (0,)
@@ -583,14 +583,14 @@ def selector(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
                        severity=None if d.sparsity else Severity.NOTE)  # fmt: skip
 
 
-@_rule("PTX ISA 9.7.16.4.2, table 42")
+@_rule("PTX ISA 9.1 §9.7.16.4.2, table 42")
 def shift_of_b(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """max_shift is for .ws."""
     if d.max_shift and c.ws is False:
         yield _finding("I603", "max_shift", f"max_shift = {d.max_shift} rows without .ws", "write 0", severity=Severity.NOTE)
 
 
-@_rule("PTX ISA 9.7.16.10")
+@_rule("PTX ISA 9.1 §9.7.16.10")
 def ashift(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """.ashift needs A in tensor memory and M = 128 or 256."""
     if not c.ashift:
@@ -601,7 +601,7 @@ def ashift(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         yield _finding("I603", "a_source", ".ashift with A in shared memory: it shifts the rows of A in tensor memory", "drop .ashift")
 
 
-@_rule("PTX ISA 9.7.16.10.7, tables 56, 57")
+@_rule("PTX ISA 9.1 §9.7.16.10.7, tables 56, 57")
 def scales(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """Scale vectors, their type, and the byte at which the factors begin: any with one factor a row, even with two, 0 with four."""
     if not d.row.block_scaled:
@@ -629,7 +629,7 @@ def scales(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
                            f"has {_listed(ids)}", "write the byte at which they begin")  # fmt: skip
 
 
-@_rule("PTX ISA 9.7.16.10.9, target notes")
+@_rule("PTX ISA 9.1 §9.7.16.10.9, target notes")
 def vector_names(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """.scale_vec::NX is of sm_100a; sm_103a writes .block16 or .block32."""
     if d.row.block_scaled and c.arch == "sm_103a" and c.scale_vec in ("1X", "2X", "4X"):
@@ -637,7 +637,7 @@ def vector_names(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
                        severity=Severity.NOTE)  # fmt: skip
 
 
-@_rule("PTX ISA 9.7.16.4.2, tables 42 to 44")
+@_rule("PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44")
 def reserved(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """Reserved bits are 0."""
     for name, field, raw in d.table.constants(d.word):

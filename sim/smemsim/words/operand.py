@@ -60,7 +60,7 @@ def operand_addresses(
     code, say). What the ISA forbids but hardware does anyway is answered here and reported by `SmemDescriptor.problems`.
 
     Measured on an H200 for wgmma (traces wgmma_operands, wgmma_reserved_bits, tma_wgmma, reference_gemm); for tcgen05 documented by
-    PTX ISA 9.7.16.3.3 and emitted by compilers, not measured. `smemsim.RULES` has the grade of each rule.
+    PTX ISA 9.1 §9.7.16.3.3 and emitted by compilers, not measured. `smemsim.RULES` has the grade of each rule.
 
     >>> operand_addresses(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16)[:3, 0]
     array([1024, 1168, 1312], dtype=uint32)

@@ -80,11 +80,11 @@ def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool,
     if absolute and not arch.absolute_lbo:
         return f"bit 52 (absolute LBO) exists on sm_103a only; what {arch.name} does with it is not known"
     if absolute and (mode is not Swizzle.B128 or major != "K" or base_offset):
-        return "absolute LBO is defined for K-major 128B swizzle with base_offset 0 only (PTX ISA 9.7.16.3.1.2)"
+        return "absolute LBO is defined for K-major 128B swizzle with base_offset 0 only (PTX ISA 9.1 §9.7.16.3.1.2)"
     if major == "K" and mode is Swizzle.B128_ATOM_32B:
         return "128B_ATOM_32B has no K-major layout; what hardware does with it is not known"
     if absolute and k_bytes > arch.absolute_row_bytes:
-        return f"absolute LBO is defined for rows of {arch.absolute_row_bytes} bytes of K, not for {k_bytes} (PTX ISA 9.7.16.3.1.2)"
+        return f"absolute LBO is defined for rows of {arch.absolute_row_bytes} bytes of K, not for {k_bytes} (PTX ISA 9.1 §9.7.16.3.1.2)"
     width = MODES[mode].width
     if major == "K" and not absolute and width >= 64 and k_bytes > width:
         return (

@@ -36,7 +36,7 @@ class SmemDescriptor:
         63  61        52 51 49 48 46 45            32 31 30 29            16 15 14 13             0
         layout  … lbo_mode base  const stride_byte_offset  -- leading_byte_offset  -- start_address     (all three >> 4)
 
-    Two descriptors are equal when their architectures and words are. Documented: PTX ISA 9.7.16.4.1 (tcgen05), 9.7.15.5.1.2.2
+    Two descriptors are equal when their architectures and words are. Documented: PTX ISA 9.1 §9.7.16.4.1 (tcgen05), 9.7.15.5.1.2.2
     (wgmma); on wgmma every field is measured, the reserved bits having no effect (trace wgmma_reserved_bits).
 
     >>> d = SmemDescriptor.decode(0x4000404000010040, arch="sm_100a")
@@ -250,7 +250,7 @@ def layout_code(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
         meant = layout_codes(SM90_SMEM_DESC).get(code)
         hint = f"; {code} is wgmma's code for {meant}, which is {MODES[meant].tcgen05_code} here" if meant else ""
         yield _finding("D302", "layout_type", f"layout code {code} is invalid on {d.arch} (valid: {listed})", f"write a valid code{hint}",
-                       "PTX ISA 9.7.16.4.1")  # fmt: skip
+                       "PTX ISA 9.1 §9.7.16.4.1")  # fmt: skip
     elif table is SM90_SMEM_DESC and (other := SmemDescriptor.decode(d.word, arch="sm_100a")).layout_code % 2:
         yield _finding("D302", "layout_type",
                        f"bit 61 is set: wgmma ignores it and reads code {code} ({d.swizzle}), tcgen05 would read code {other.layout_code} "
@@ -258,7 +258,7 @@ def layout_code(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
                        Severity.WRONG if d.swizzle is Swizzle.NONE else Severity.LUCK)  # fmt: skip
     elif table is SM100_SMEM_DESC and d.swizzle is Swizzle.B128_ATOM_32B:
         yield _finding("D302", "layout_type", "layout code 1 is 128B_ATOM_32B on tcgen05, for 32-bit MN-major operands only",
-                       "if wgmma's code 1 (128B) was meant, write 2", "PTX ISA 9.7.16.4.1", Severity.NOTE)  # fmt: skip
+                       "if wgmma's code 1 (128B) was meant, write 2", "PTX ISA 9.1 §9.7.16.4.1", Severity.NOTE)  # fmt: skip
 
 
 def row_group_of_other_swizzle(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -274,7 +274,7 @@ def row_group_of_other_swizzle(d: SmemDescriptor, c: Context) -> Iterator[Findin
     why = f", which is code {d.layout_code} on {'tcgen05' if foreign is SM100_SMEM_DESC else 'wgmma'}" if namesake else ""
     yield _finding("D302", "layout_type",
                    f"code {d.layout_code} is {d.swizzle}, but SBO = {d.stride_byte_offset} B is 8 packed rows of {other}{why}",
-                   f"if {other} was meant, write code {here[other]}", "PTX ISA 9.7.16.4.1",
+                   f"if {other} was meant, write code {here[other]}", "PTX ISA 9.1 §9.7.16.4.1",
                    Severity.LUCK if namesake else Severity.NOTE)  # fmt: skip
 
 
@@ -296,7 +296,7 @@ def absolute_mode(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     """Bit 52 where the architecture has no absolute mode."""
     if d.lbo_mode and not c.arch.absolute_lbo:
         yield _finding("D305", "lbo_mode", f"bit 52 selects absolute LBO on sm_103a; {d.arch} does not have that mode", "write 0",
-                       "PTX ISA 9.7.16.4.1.1", Severity.WRONG)  # fmt: skip
+                       "PTX ISA 9.1 §9.7.16.4.1.1", Severity.WRONG)  # fmt: skip
 
 
 def base_offset(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
@@ -304,7 +304,7 @@ def base_offset(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
     if not d.base_offset or d.swizzle is Swizzle.INVALID:
         return
     mode = MODES[d.swizzle]
-    source = "trace tma_wgmma" if d.arch == "sm_90a" else "PTX ISA 9.7.16.4.1; the effect is measured on wgmma only"
+    source = "trace tma_wgmma" if d.arch == "sm_90a" else "PTX ISA 9.1 §9.7.16.4.1; the effect is measured on wgmma only"
     if not d.base_offset & mode.mask:
         reason = "without swizzle it has no effect" if not mode.mask else f"modulo {mode.mask + 1} it is 0 and has no effect"
         yield _finding("D306", "base_offset", f"base_offset = {d.base_offset}: {reason}", "write 0", source, Severity.NOTE)
@@ -340,11 +340,11 @@ def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         message = f"{name} = {stride} B: the raw field {raw} looks like bytes stored without >> 4"
         repair = f"write {raw} >> 4 = {raw >> 4}, which is {raw} B"
         if far >= limit > near:
-            yield _finding("D301", name, f"{message}; the operand would reach {far:#x}, past {limit:#x}", repair, "PTX ISA 9.7.16.4.1")
+            yield _finding("D301", name, f"{message}; the operand would reach {far:#x}, past {limit:#x}", repair, "PTX ISA 9.1 §9.7.16.4.1")
         elif stride >= 1 << 16 and raw % 128 == 0:  # no kernel known to us strides that far; bytes would be ordinary
-            yield _finding("D301", name, message, repair, "PTX ISA 9.7.16.4.1", Severity.LUCK)
+            yield _finding("D301", name, message, repair, "PTX ISA 9.1 §9.7.16.4.1", Severity.LUCK)
         elif name == "stride_byte_offset" and c.major != "MN" and mode.mask and raw == 8 * mode.width:
-            yield _finding("D301", name, f"{message} ({raw} B is 8 rows of {d.swizzle})", repair, "PTX ISA 9.7.16.4.1", Severity.LUCK)
+            yield _finding("D301", name, f"{message} ({raw} B is 8 rows of {d.swizzle})", repair, "PTX ISA 9.1 §9.7.16.4.1", Severity.LUCK)
 
 
 def _farthest(d: SmemDescriptor, c: Context) -> int:
@@ -379,7 +379,7 @@ def outside_window(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         yield _finding("A107", "start_address", f"the operand reaches {far:#x}, past its {c.tile_bytes} B tile", "check LBO and SBO")
     if d.lbo_mode and c.arch.absolute_lbo and d.leading_byte_offset < c.arch.shared_begin:
         yield _finding("A107", "leading_byte_offset", f"absolute LBO = {d.leading_byte_offset:#x} is no buffer's address: below "
-                       f"{c.arch.shared_begin:#x} lies what the system keeps", "write the address of the next buffer", "PTX ISA 9.7.16.3.1.2")  # fmt: skip
+                       f"{c.arch.shared_begin:#x} lies what the system keeps", "write the address of the next buffer", "PTX ISA 9.1 §9.7.16.3.1.2")  # fmt: skip
     if 0 < d.start_address < c.arch.shared_begin:
         yield _finding("A107", "start_address", f"start address {d.start_address:#x} lies below {c.arch.shared_begin:#x}, where the system's "
                        "reserved shared memory ends", "", source, Severity.NOTE)  # fmt: skip
@@ -390,7 +390,7 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     if d.swizzle is Swizzle.INVALID:
         return
     size = c.lines_and_chunks()
-    source = "PTX ISA 9.7.16.3.3"
+    source = "PTX ISA 9.1 §9.7.16.3.3"
     if size is None or c.major is None:
         if not d.stride_byte_offset:
             yield _finding("D307", "stride_byte_offset", "SBO = 0: every group of 8 rows (K-major) or of 8 K (MN-major swizzled) is the "
@@ -454,7 +454,7 @@ def strides_swapped(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
                              base_offset=d.base_offset, swizzle=d.swizzle)  # fmt: skip
     yield _finding("D309", "leading_byte_offset", f"LBO = {lbo} B and SBO = {sbo} B look swapped: {c.rows} x {of_k} {c.fmt.name} in "
                    f"{c.tile_bytes} B without gaps have LBO {sbo}, SBO {lbo}", f"{swapped.word:#018x}, if the tile has {c.rows} rows and no gaps",
-                   "PTX ISA 9.7.16.3.3", Severity.LUCK)  # fmt: skip
+                   "PTX ISA 9.1 §9.7.16.3.3", Severity.LUCK)  # fmt: skip
 
 
 def type_and_major(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -470,28 +470,28 @@ def type_and_major(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     if c.arch.instruction == "wgmma":
         if c.major == "MN" and c.fmt.bits != 16:
             yield _finding("I602", "major", f"wgmma reads {c.fmt.name} K-major only (MN-major needs a 16-bit type)", "store the operand K-major",
-                           "PTX ISA 9.7.15.5.1")  # fmt: skip
+                           "PTX ISA 9.1 §9.7.15.5.1")  # fmt: skip
         return
     atom = d.swizzle is Swizzle.B128_ATOM_32B
     if c.major == "K" and atom:
-        yield _finding("I602", "layout_type", "128B_ATOM_32B has no K-major layout", "write 128B (code 2)", "PTX ISA 9.7.16.3")
+        yield _finding("I602", "layout_type", "128B_ATOM_32B has no K-major layout", "write 128B (code 2)", "PTX ISA 9.1 §9.7.16.3")
     if c.major == "MN" and c.fmt.bits == 32 and not atom:
         yield _finding("I602", "layout_type", f"{c.fmt.name} MN-major is read with 128B_ATOM_32B only, not {d.swizzle}",
-                       "write code 1 and lay the tile out in 32-byte atoms", "PTX ISA 9.7.16.3")  # fmt: skip
+                       "write code 1 and lay the tile out in 32-byte atoms", "PTX ISA 9.1 §9.7.16.3")  # fmt: skip
     if c.major == "MN" and c.fmt.bits in (8, 16) and atom:
         yield _finding(
-            "I602", "layout_type", f"128B_ATOM_32B is for 32-bit types, not {c.fmt.name}", "write 128B (code 2)", "PTX ISA 9.7.16.3"
+            "I602", "layout_type", f"128B_ATOM_32B is for 32-bit types, not {c.fmt.name}", "write 128B (code 2)", "PTX ISA 9.1 §9.7.16.3"
         )
     if c.major == "MN" and c.fmt.bits < 8:
         padded = c.packing == "padded" or c.fmt.bits == 6
         severity = Severity.NOTE if padded else None
         why = "the PTX ISA says K-major only, CUTLASS and Triton use it" if padded else "mxf4 kinds have no transpose bit"
-        yield _finding("I602", "major", f"{c.fmt.name} MN-major: {why}", "", "PTX ISA 9.7.16.3", severity)
+        yield _finding("I602", "major", f"{c.fmt.name} MN-major: {why}", "", "PTX ISA 9.1 §9.7.16.3", severity)
 
 
 def shape(_: SmemDescriptor, c: Context) -> Iterator[Finding]:
     """An operand that no single instruction reads: what is said of it would be about something else."""
-    source = "PTX ISA 9.7.15.2" if c.arch.instruction == "wgmma" else "PTX ISA 9.7.16.2"
+    source = "PTX ISA 9.1 §9.7.15.2" if c.arch.instruction == "wgmma" else "PTX ISA 9.1 §9.7.16.2"
     if c.rows is not None and (not 1 <= c.rows <= 256 or (c.arch.instruction == "wgmma" and c.rows % 8)):
         wanted = "a multiple of 8 up to 256" if c.arch.instruction == "wgmma" else "at most 256"
         yield _finding("I601", "rows", f"rows = {c.rows}: one instruction reads {wanted}", "give one instruction's M or N", source)
@@ -512,7 +512,7 @@ def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     if size is None or c.fmt is None or c.major is None or c.rows is None or c.k is None or d.lbo_mode or d.swizzle is Swizzle.INVALID:
         return
     used = used_strides(MODES[d.swizzle], c.major, c.rows, c.k, c.fmt.elements_per_chunk(c.packing))
-    source = "trace wgmma_operands" if d.arch == "sm_90a" else "PTX ISA 9.7.16.4.1"
+    source = "trace wgmma_operands" if d.arch == "sm_90a" else "PTX ISA 9.1 §9.7.16.4.1"
     lines, chunks = size
     mode = MODES[d.swizzle]
     contiguous, across = ("K", "rows") if c.major == "K" else ("M or N", "K rows")

@@ -26,7 +26,7 @@ DECOMPRESSIONS = ("", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64")
 
 
 def _mma(group: int, kind: str, *, a: str = "ss", sparse: bool = False, ws: bool = False, tail: str = "", between: str = "") -> str:
-    """One tcgen05.mma as inline PTX (PTX ISA 9.7.16.10.9)."""
+    """One tcgen05.mma as inline PTX (PTX ISA 9.1 §9.7.16.10.9)."""
     operands = ["[%0]", "%1" if a == "ss" else "[%1]", "%2"]
     inputs = ['"r"(base + s.d)', '"l"(s.a)' if a == "ss" else '"r"(base + (unsigned)s.a)', '"l"(s.b)', '"r"(s.idesc)', '"r"(s.enable_d)']
 
@@ -91,7 +91,7 @@ def forms(group: int) -> dict[str, str]:
 
 
 def missing() -> tuple[str, ...]:
-    """The kinds that the target lacks (PTX ISA 9.7.16.10.9.1, target ISA notes)."""
+    """The kinds that the target lacks (PTX ISA 9.1 §9.7.16.10.9.1, target ISA notes)."""
     return ("i8",) if settings.arch == "sm_103a" else ()
 
 

@@ -1,4 +1,4 @@
-"""Element types, and the words that a tcgen05 instruction takes: matrix descriptors and instruction descriptors (PTX ISA 9.7.16.4).
+"""Element types, and the words that a tcgen05 instruction takes: matrix descriptors and instruction descriptors (PTX ISA 9.1 §9.7.16.4).
 
 The capture tool writes its words itself, so that a mistake in smemsim's encoders cannot hide in a trace that smemsim then replays.
 """

@@ -23,7 +23,7 @@ _COLUMN_MASK = (1 << LANE_SHIFT) - 1
 
 @dataclasses.dataclass(frozen=True)
 class TmemAddress:
-    """The 32-bit operand `taddr`: lane (0 to 127) in bits 31:16, column (0 to 511) in bits 15:0. Documented: PTX ISA 9.7.16.1.1."""
+    """The 32-bit operand `taddr`: lane (0 to 127) in bits 31:16, column (0 to 511) in bits 15:0. Documented: PTX ISA 9.1 §9.7.16.1.1."""
 
     lane: int = 0
     column: int = 0
@@ -32,7 +32,7 @@ class TmemAddress:
         for name, end in (("lane", LANES), ("column", COLUMNS)):
             value = whole(name, getattr(self, name))
             if not 0 <= value < end:
-                raise InputError(f"{name} = {value}: tensor memory has {name}s 0 to {end - 1} (PTX ISA 9.7.16.1)")
+                raise InputError(f"{name} = {value}: tensor memory has {name}s 0 to {end - 1} (PTX ISA 9.1 §9.7.16.1)")
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -45,7 +45,7 @@ class TmemAddress:
         if lane >= LANES or column >= COLUMNS:
             raise InputError(
                 f"{name} = {shown(word)} ({word:#x}): lane {lane}, column {column}; tensor memory has lanes 0 to {LANES - 1} in bits 31:16 "
-                f"and columns 0 to {COLUMNS - 1} in bits 15:0 (PTX ISA 9.7.16.1.1)"
+                f"and columns 0 to {COLUMNS - 1} in bits 15:0 (PTX ISA 9.1 §9.7.16.1.1)"
             )
         return cls(lane, column)
 

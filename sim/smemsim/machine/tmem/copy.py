@@ -46,7 +46,7 @@ def copy_shape(shape: Any, multicast: Any = "") -> CopyShape:
             f"{suggestion(name, [row.name for row in COPY_SHAPES.values()])}"
         )
     needs = " or ".join(f"'{row.multicast}'" if row.multicast else "none" for row in named)
-    raise InputError(f"multicast = {shown(multicast)}: .{name} takes {needs} (PTX ISA 9.7.16.9.2)")
+    raise InputError(f"multicast = {shown(multicast)}: .{name} takes {needs} (PTX ISA 9.1 §9.7.16.9.2)")
 
 
 def copied_cells(row: CopyShape, address: TmemAddress) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +90,7 @@ def _format(src_fmt: Any) -> Decompression:
     name = src_fmt.removeprefix(".") if isinstance(src_fmt, str) else ""
     if name not in DECOMPRESSIONS:
         raise InputError(
-            f"src_fmt = {shown(src_fmt)}: tcgen05.cp decompresses {' and '.join(DECOMPRESSIONS)} to b8x16 (PTX ISA 9.7.16.9.1)"
+            f"src_fmt = {shown(src_fmt)}: tcgen05.cp decompresses {' and '.join(DECOMPRESSIONS)} to b8x16 (PTX ISA 9.1 §9.7.16.9.1)"
         )
     row: Decompression = assumed("decompression", DECOMPRESSIONS[name])
     return row
@@ -176,7 +176,7 @@ def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory
     check_together(memories, (), cta_group)
     if address.lane % SHIFT.lane_alignment:
         raise InputError(
-            f"taddr = {address.encode():#x}: lane {address.lane}; tcgen05.shift needs a multiple of {SHIFT.lane_alignment} (PTX ISA 9.7.16.9.3)"
+            f"taddr = {address.encode():#x}: lane {address.lane}; tcgen05.shift needs a multiple of {SHIFT.lane_alignment} (PTX ISA 9.1 §9.7.16.9.3)"
         )
     if address.lane:
         raise Unmodelled(

@@ -89,7 +89,7 @@ def accumulator_path(m: Any, cta_group: Any, ws: Any, sparse: Any) -> Accumulato
     if cta_group not in (1, 2):
         raise InputError(f"cta_group = {cta_group}: there are .cta_group::1 and .cta_group::2")
     if ws and cta_group == 2:
-        raise InputError("ws: tcgen05.mma.ws exists for .cta_group::1 only (PTX ISA 9.7.16.10.9.3)")
+        raise InputError("ws: tcgen05.mma.ws exists for .cta_group::1 only (PTX ISA 9.1 §9.7.16.10.9.3)")
     fitting = [p for p in ACCUMULATORS if p.cta_group == cta_group and p.ws in (None, ws) and p.sparse in (None, sparse)]
     for path in fitting:
         if path.m == m:
@@ -98,11 +98,11 @@ def accumulator_path(m: Any, cta_group: Any, ws: Any, sparse: Any) -> Accumulato
     sizes = " or ".join(str(n) for n in sorted({p.m for p in fitting}))
     form = f"tcgen05.mma{'.ws' if ws else ''}{'.sp' if sparse else ''}.cta_group::{cta_group}"
     pair = ", the rows of both CTAs" if cta_group == 2 else ""
-    raise InputError(f"m = {m}: {form} has M = {sizes}{pair} (PTX ISA 9.7.16.2.1)")
+    raise InputError(f"m = {m}: {form} has M = {sizes}{pair} (PTX ISA 9.1 §9.7.16.2.1)")
 
 
 def legal_n(cta_group: int, ws: bool, sparse: bool) -> tuple[int, ...]:
-    """Every N that some kind of tcgen05.mma has; the kinds differ (integers have fewer). PTX ISA 9.7.16.2.1."""
+    """Every N that some kind of tcgen05.mma has; the kinds differ (integers have fewer). PTX ISA 9.1 §9.7.16.2.1."""
     rows = (s for s in SHAPES if (s.cta_group, s.ws) == (cta_group, ws) and s.sparse in (None, sparse))
     return tuple(sorted({n for row in rows for n in row.n}))
 
@@ -129,12 +129,12 @@ class AccumulatorLayout:
         n, allowed = whole("n", self.n), legal_n(self.cta_group, bool(self.ws), bool(self.sparse))
         if n not in allowed:
             raise InputError(
-                f"n = {n}: {'.ws has' if self.ws else f'.cta_group::{self.cta_group} has'} N = {in_steps(allowed)} (PTX ISA 9.7.16.2.1)"
+                f"n = {n}: {'.ws has' if self.ws else f'.cta_group::{self.cta_group} has'} N = {in_steps(allowed)} (PTX ISA 9.1 §9.7.16.2.1)"
             )
         lane = whole("lane", self.lane)
         if lane not in path.lanes:
             only = " or ".join(map(str, path.lanes))
-            raise InputError(f"lane = {lane}: layout {path.name} begins at lane {only} (PTX ISA 9.7.16.10.5)")
+            raise InputError(f"lane = {lane}: layout {path.name} begins at lane {only} (PTX ISA 9.1 §9.7.16.10.5)")
         column = indices("column", whole("column", self.column), COLUMNS, "tensor memory has columns")
         for name, value in (("m", path.m), ("n", n), ("cta_group", path.cta_group), ("lane", lane), ("column", column)):
             object.__setattr__(self, name, value)
@@ -278,7 +278,7 @@ class ATmemLayout:
         path = self._path
         if whole("lane", self.lane) not in path.lanes:
             only = " or ".join(map(str, path.lanes))
-            raise InputError(f"lane = {self.lane}: with layout {path.name} of D, A begins at lane {only} (PTX ISA 9.7.16.10.5)")
+            raise InputError(f"lane = {self.lane}: with layout {path.name} of D, A begins at lane {only} (PTX ISA 9.1 §9.7.16.10.5)")
         check_columns("A", begin_column(self.column), self.columns)
 
     @functools.cached_property
@@ -391,7 +391,7 @@ class MetadataLayout:
                 see="smemsim.DISPUTES['metadata of M = 64']",
             )
         if self.ws and self.kind.startswith("mx"):
-            raise InputError(f"ws: tcgen05.mma.ws has no .kind::{self.kind} (PTX ISA 9.7.16.10.9.3)")
+            raise InputError(f"ws: tcgen05.mma.ws has no .kind::{self.kind} (PTX ISA 9.1 §9.7.16.10.9.3)")
         if begin_column(self.column) % len(row.selectors):
             raise InputError(f"column = {self.column}: the selector picks the even or the odd column of a pair; give the even one")
         check_columns("metadata", self.column, self.columns)
@@ -470,7 +470,7 @@ class ScaleLayout:
     `operand` is "A" or "B"; `m` and `n` the instruction's (the pair's); `kind` "mxf8f6f4", "mxf4" or "mxf4nvf4"; `scale_vec` "1X", "2X",
     "4X", "block16" or "block32" (.blockN stand for .scale_vec, but with `k` 96, sm_103a); `k` the instruction's K (by default a dense one
     that is not 96); `scale_id` SFA_ID or SFB_ID; `column` that of the scales' address. Of a pair each CTA has the scales of its own rows of
-    A, and all of those of B; with M = 128 the upper half of N lies 64 lanes further. Documented: PTX ISA 9.7.16.10.7; the lanes of rows and
+    A, and all of those of B; with M = 128 the upper half of N lies 64 lanes further. Documented: PTX ISA 9.1 §9.7.16.10.7; the lanes of rows and
     the pairs: compiled, CUTLASS tmem_sf_frg. Scales of K = 96 that have no room in the first cell go on in a second one, behind the first cells of
     all rows (compiled for 128 and 256 rows: CuTe DSL sm103_dense_blockscaled_gemm_persistent.py; inferred for others). Raises Unmodelled where
     that is so in a pair with M = 128, which no program shows.
@@ -494,7 +494,7 @@ class ScaleLayout:
         plain(self, "m", "n", "k", "cta_group", "scale_id", "column")
         path = accumulator_path(self.m, self.cta_group, False, False)
         if path.m < LANES:
-            raise InputError(f"m = {self.m}: block-scaled kinds have M = 128, or 256 with .cta_group::2 (PTX ISA 9.7.16.2.1)")
+            raise InputError(f"m = {self.m}: block-scaled kinds have M = 128, or 256 with .cta_group::2 (PTX ISA 9.1 §9.7.16.2.1)")
         if whole("n", self.n) not in (allowed := legal_n(self.cta_group, False, False)):
             raise InputError(f"n = {self.n}: .cta_group::{self.cta_group} has N = {allowed[0]} to 256 in steps of {allowed[0]}")
         check_kind(self.kind, _KINDS)
@@ -527,7 +527,7 @@ class ScaleLayout:
         has = "; ".join(
             f"{mode.name} with K = {' or '.join(map(str, mode.k))}" for wide in (False, True) for mode in scale_modes(kind, wide_k=wide)
         )
-        raise InputError(f"scale_vec = {shown(asked)}, k = {self.k}: .kind::{self.kind} has {has} (PTX ISA 9.7.16.10.7.1)")
+        raise InputError(f"scale_vec = {shown(asked)}, k = {self.k}: .kind::{self.kind} has {has} (PTX ISA 9.1 §9.7.16.10.7.1)")
 
     @property
     def grade(self) -> Grade:

@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 
-# ---- Who has which columns of a CTA's tensor memory: allocations and their rules (PTX ISA 9.7.16.7.1)
+# ---- Who has which columns of a CTA's tensor memory: allocations and their rules (PTX ISA 9.1 §9.7.16.7.1)
 
 
 class AllocationError(InputError):
@@ -304,7 +304,7 @@ class TmemAccess:
     `pack` is .pack::16b or .unpack::16b: a register holds the lower halves of two neighbouring columns. `half_split_offset` is the
     immHalfSplitoff of .16x32bx2, in columns. `taddr` is the address as a kernel has it before it adds the warp's lanes: lane 0, or 16 for
     the shapes of 16 lanes; `operand(warp)` is what warp `warp` gives. Raises InputError for forms that the instruction does not have and
-    Unmodelled past the last column. Register counts are documented (PTX ISA 9.7.16.8.3), the maps compiled (CUTLASS copy_traits_sm100.hpp).
+    Unmodelled past the last column. Register counts are documented (PTX ISA 9.1 §9.7.16.8.3), the maps compiled (CUTLASS copy_traits_sm100.hpp).
     """
 
     shape: str
@@ -327,7 +327,7 @@ class TmemAccess:
         row = LOAD_STORE_SHAPES[choice("shape", self.shape, tuple(LOAD_STORE_SHAPES), " or ".join(LOAD_STORE_SHAPES))]
         repeat = whole("repeat", self.repeat)
         if repeat not in REPEATS or repeat > row.most:
-            raise InputError(f"repeat = {repeat}: .{row.name} has .x1 to .x{row.most}, powers of two (PTX ISA 9.7.16.8.3)")
+            raise InputError(f"repeat = {repeat}: .{row.name} has .x1 to .x{row.most}, powers of two (PTX ISA 9.1 §9.7.16.8.3)")
         flag("pack", self.pack)
         if self.shape == SPLIT and self.half_split_offset is None:
             raise InputError("half_split_offset: .16x32bx2 needs the immediate that is added to the address of its second access")
@@ -394,7 +394,7 @@ class TmemAccess:
         return self.shape == SPLIT and int(self.half_split_offset or 0) < self.width
 
     def operand(self, warp: int) -> int:
-        """The address that warp `warp` of the CTA gives: `taddr`, and its own 32 lanes. Documented: PTX ISA 9.7.16.8.1.
+        """The address that warp `warp` of the CTA gives: `taddr`, and its own 32 lanes. Documented: PTX ISA 9.1 §9.7.16.8.1.
 
         >>> hex(TmemAccess("32x32b", taddr=64).operand(3))
         '0x600040'
@@ -463,7 +463,7 @@ class TensorMemory(Columns):
 
     With `strict` (the default) touching columns that are not allocated is an InputError; otherwise it is noted in `problems` and done.
     Cells that nobody wrote read as 0 here and have no owner; hardware has whatever was there. Nothing here has been measured; the rules of
-    allocation are documented (PTX ISA 9.7.16.7.1), which columns one gets is inferred: the first that fit. `cells` and `allocated` (bool, 512)
+    allocation are documented (PTX ISA 9.1 §9.7.16.7.1), which columns one gets is inferred: the first that fit. `cells` and `allocated` (bool, 512)
     are where these are to lie, for memories side by side; `owners` False keeps no account of who wrote what.
     """
 
@@ -659,7 +659,7 @@ class TensorMemory(Columns):
                 f" ({len(missing)} such columns)" if len(missing) > 1 else ""
             )
             if self.strict:
-                raise AllocationError(f"{sentence}; tcgen05.alloc comes first (PTX ISA 9.7.16.1.2)")
+                raise AllocationError(f"{sentence}; tcgen05.alloc comes first (PTX ISA 9.1 §9.7.16.1.2)")
             self.problems.append(sentence)
         return lane, column
 

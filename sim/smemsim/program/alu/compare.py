@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
 
-# ---- Comparisons and selections (PTX ISA 9.7.6, 9.7.7): set, setp, selp, slct, testp, copysign
+# ---- Comparisons and selections (PTX ISA 9.1 §9.7.6, 9.7.7): set, setp, selp, slct, testp, copysign
 
 
 _ORDERED: dict[str, Any] = {"eq": np.equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
@@ -208,7 +208,7 @@ def build_copysign(i: Instruction, c: Linker) -> Step:
     return elementwise(c, i.operands[0], f"b{bits}", sources, lambda a, b: (a & sign) | (b & rest))
 
 
-# ---- `mov`: registers, numbers, addresses, and words taken apart or put together (PTX ISA 9.7.9.2, 9.7.9.3)
+# ---- `mov`: registers, numbers, addresses, and words taken apart or put together (PTX ISA 9.1 §9.7.9.2, 9.7.9.3)
 
 
 @implements("mov")

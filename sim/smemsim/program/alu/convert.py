@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["codes_of", "convert", "knows"]
 
 
-# ---- `cvt` to and from packed types: two 16-bit floats, and floats of 8, 6 and 4 bits in pairs (PTX ISA 9.7.9.21)
+# ---- `cvt` to and from packed types: two 16-bit floats, and floats of 8, 6 and 4 bits in pairs (PTX ISA 9.1 §9.7.9.21)
 
 
 _HALVES = ("f16x2", "bf16x2")
@@ -177,7 +177,7 @@ def _to_scales(i: Instruction, c: Linker, form: Modifiers, source: str) -> Step:
     )  # fmt: skip
 
 
-# ---- `cvt` of single values: integers and floats of every width to one another (PTX ISA 9.7.9.21)
+# ---- `cvt` of single values: integers and floats of every width to one another (PTX ISA 9.1 §9.7.9.21)
 
 
 _TO_INTEGER = {"rni": rounding.NEAREST, "rzi": rounding.TO_ZERO, "rmi": rounding.TO_MINUS_INFINITY, "rpi": rounding.TO_PLUS_INFINITY}
@@ -245,7 +245,7 @@ def _check_bf16(i: Instruction, to: str, source: str, saturate: bool) -> None:
 
 
 def _float_to_integer(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
-    """Rounded, clamped to the range. Of NaN it makes 0; with f64 or a 64-bit integer only the highest bit is set (PTX ISA 9.7.9.21)."""
+    """Rounded, clamped to the range. Of NaN it makes 0; with f64 or a 64-bit integer only the highest bit is set (PTX ISA 9.1 §9.7.9.21)."""
     mode, flush = form.one_of(_TO_INTEGER), form.has("ftz")
     saturate = form.has("sat")  # integers are always clamped
     form.end(operands=(2,))

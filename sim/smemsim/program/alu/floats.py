@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-# ---- Float arithmetic (PTX ISA 9.7.3, 9.7.4, 9.7.5): which compiled function an operation of a type and a rounding mode is
+# ---- Float arithmetic (PTX ISA 9.1 §9.7.3, 9.7.4, 9.7.5): which compiled function an operation of a type and a rounding mode is
 
 
 MODES = {"rn": rounding.NEAREST, "rz": rounding.TO_ZERO, "rm": rounding.TO_MINUS_INFINITY, "rp": rounding.TO_PLUS_INFINITY}
@@ -189,7 +189,7 @@ def _composed(op: str, own: FloatType, mode: int) -> Elementwise:
     return rounding_function("fma" if op == "mad" else op, own.name, mode)
 
 
-OUT_OF_BOUNDS = 0x7FF7  # what TMA fills with in NaN mode; PTX ISA 9.7.4.4 calls it OOB NaN
+OUT_OF_BOUNDS = 0x7FF7  # what TMA fills with in NaN mode; PTX ISA 9.1 §9.7.4.4 calls it OOB NaN
 
 
 def _zero_out_of_bounds(f: Elementwise) -> Elementwise:

@@ -1,4 +1,4 @@
-"""Integer sums and products (PTX ISA 9.7.1, 9.7.2): what `add`, `mul` and the like do on integer types, and the instructions that have no others.
+"""Integer sums and products (PTX ISA 9.1 §9.7.1, 9.7.2): what `add`, `mul` and the like do on integer types, and the instructions that have no others.
 
 All results are modulo 2^n; `.cc` and the instructions with a c at their end use a carry flag of each thread. A difference is a + ~b + 1, whose carry
 is set where nothing was borrowed: compiled divisions of 128 bits read it with addc.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterBarrier", "NamedBarrier", "build_cluster", "check_aligned", "check_parted", "note_parted", "tell_parted"]
 
 
-# ---- Barriers in branches: lanes of a warp, or warps, that arrive at one phase of a barrier by different instructions (PTX ISA 9.7.13.1,
+# ---- Barriers in branches: lanes of a warp, or warps, that arrive at one phase of a barrier by different instructions (PTX ISA 9.1 §9.7.13.1,
 # 9.7.13.4)
 
 
@@ -70,7 +70,7 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
     x.launch.find(
         "X011", i, f"threads of {_warps(x, [first // WARP + warp])} arrive at {title} with different instructions: {which}; that is undefined for {i.name}, "
         "which the whole warp executes together", "put one barrier where the paths have met",
-        because="PTX ISA 9.7.13.1",
+        because="PTX ISA 9.1 §9.7.13.1",
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def _lanes(lanes: list[int]) -> str:
     return f"lane {lanes[0]}" if len(lanes) == 1 else f"lanes {lanes[0]} to {lanes[-1]}" if whole else f"lanes {', '.join(map(str, lanes))}"
 
 
-# ---- barrier.cluster: all threads of a cluster that have not exited (PTX ISA 9.7.13.4)
+# ---- barrier.cluster: all threads of a cluster that have not exited (PTX ISA 9.1 §9.7.13.4)
 
 
 class ClusterBarrier:
@@ -256,7 +256,7 @@ def _exited_from_cluster(x: Wave, threads: np.ndarray) -> None:
 ON_EXIT.append(_exited_from_cluster)
 
 
-# ---- bar and barrier: threads of a CTA that wait for each other at one of its sixteen barriers (PTX ISA 9.7.13.1)
+# ---- bar and barrier: threads of a CTA that wait for each other at one of its sixteen barriers (PTX ISA 9.1 §9.7.13.1)
 
 
 class NamedBarrier:

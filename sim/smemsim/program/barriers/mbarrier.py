@@ -279,11 +279,11 @@ def _other_barrier(barrier: Mbarrier) -> Cause | None:
     return d.instruction, why, f"give both lines the same mbarrier: {other.offset:#x} is another stage's than {barrier.offset:#x}"
 
 
-# ---- Mbarrier objects (PTX ISA 9.7.13.15): 64 bits of shared memory that count arrivals and bytes, phase after phase
+# ---- Mbarrier objects (PTX ISA 9.1 §9.7.13.15): 64 bits of shared memory that count arrivals and bytes, phase after phase
 
 
 KEPT = 6  # lines remembered for a report
-LIVES = "PTX ISA 9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else before mbarrier.inval"
+LIVES = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else before mbarrier.inval"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -416,7 +416,7 @@ class Mbarrier:
         x.launch.find(
             "X010", i, f"{i.name}: the lanes of one warp arrive in two phases of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: some are "
             f"the last of phase {self.phase - 1}, the others count in the next one, and who waits does not wait for them",
-            f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive", because="PTX ISA 9.7.13.15",
+            f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive", because="PTX ISA 9.1 §9.7.13.15",
             milder=Severity.WRONG,
         )  # fmt: skip
 
@@ -505,7 +505,7 @@ class Mbarrier:
         """
         if (self.waits or self.seen) and (surprise := unexpected(self)) is not None:
             at, why, right = surprise
-            x.launch.find("T210", at, why, right, because="PTX ISA 9.7.13.15.3")
+            x.launch.find("T210", at, why, right, because="PTX ISA 9.1 §9.7.13.15.3")
         if (
             self.all_expected == self.all_brought
             and (again := twice(self)) is not None
@@ -514,7 +514,9 @@ class Mbarrier:
             # As many bytes as expected, and others were never written: the second copy was to bring those.
             at, why, right = again
             x.launch.findings.pop(("X005", at.line), None)  # that the copy comes over another in flight, which this explains
-            x.launch.find("X005", at, f"{why}, and bytes that are read come with no copy", right, because="PTX ISA 8 (memory consistency)")
+            x.launch.find(
+                "X005", at, f"{why}, and bytes that are read come with no copy", right, because="PTX ISA 9.1 §8 (memory consistency)"
+            )
         if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late) or lends(self):
             return
         i, size = next(iter(self.expecting.values()))
@@ -536,7 +538,7 @@ class Mbarrier:
         if cause is None and not hangs and self.tx > 0 and self.asked != self.phase:
             milder, message = Severity.NOTE, f"{message}; nobody waits for the phase that lacks them"
             right = "expect bytes in phases alone that somebody waits for"
-        x.launch.find("T210", i, message, right, because="PTX ISA 9.7.13.15.3", milder=milder, touched=self.touched)
+        x.launch.find("T210", i, message, right, because="PTX ISA 9.1 §9.7.13.15.3", milder=milder, touched=self.touched)
 
     @property
     def touched(self) -> tuple[Touched, ...]:

@@ -1,4 +1,4 @@
-"""The mbarrier instructions (PTX ISA 9.7.13.15)."""
+"""The mbarrier instructions (PTX ISA 9.1 §9.7.13.15)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cp.async.bulk`, `cp.reduce.async.bulk` and the groups that bulk and tensor stores complete in (PTX ISA 9.7.9.25)."""
+"""`cp.async.bulk`, `cp.reduce.async.bulk` and the groups that bulk and tensor stores complete in (PTX ISA 9.1 §9.7.9.25)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def build_in(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         if is_multicast:
-            x.launch.evidence.add("whom a bulk copy with .multicast::cluster reaches is documented (PTX ISA 9.7.9.25.4.1), not measured")
+            x.launch.evidence.add(
+                "whom a bulk copy with .multicast::cluster reaches is documented (PTX ISA 9.1 §9.7.9.25.4.1), not measured"
+            )
         for (cta, thread), (dst, src, count, barrier, *masks) in each(x, [to, at, size, mbar, *mask]):
             cluster = cluster_of(x, cta)
             check_ranks(x, i, *((dst, src) if between else (dst,)), mbar=barrier)
@@ -124,7 +126,7 @@ def build_out(i: Instruction, c: Linker) -> Step:
 
 
 def _masked(x: Wave, cta: Cta, dst: int, src: int, count: int, mask: int) -> BulkTransfer:
-    """A copy of the bytes of every 16 whose bit of the mask is set (`.cp_mask`, sm_100a; documented: PTX ISA 9.7.9.25.4.1)."""
+    """A copy of the bytes of every 16 whose bit of the mask is set (`.cp_mask`, sm_100a; documented: PTX ISA 9.1 §9.7.9.25.4.1)."""
     given: dict[str, Any] = {"dst_space": "global", "src_space": "shared::cta", "shared_end": cta.shared.end}
     transfer = bulk_copy(dst, src, count, **given)
     if transfer.size:

@@ -1,4 +1,4 @@
-"""cp.async without bulk: 4, 8 or 16 bytes a thread from global to shared memory (PTX ISA 9.7.9.25.3)."""
+"""cp.async without bulk: 4, 8 or 16 bytes a thread from global to shared memory (PTX ISA 9.1 §9.7.9.25.3)."""
 
 from __future__ import annotations
 

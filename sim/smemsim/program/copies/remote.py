@@ -1,4 +1,4 @@
-"""st.async and red.async: into the shared memory of another CTA of the cluster, counted by an mbarrier there (PTX ISA 9.7.9.12, 9.7.13.7)."""
+"""st.async and red.async: into the shared memory of another CTA of the cluster, counted by an mbarrier there (PTX ISA 9.1 §9.7.9.12, 9.7.13.7)."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def bytes_at(x: Wave, i: Instruction, cta: Cta, space: str, address: int) -> np.
 
 @implements("tensormap.replace")
 def build_replace(i: Instruction, c: Linker) -> Step:
-    """`tensormap.replace.tile.FIELD{.space}.b1024.type [map], {ordinal,} value` (PTX ISA 9.7.9.28)."""
+    """`tensormap.replace.tile.FIELD{.space}.b1024.type [map], {ordinal,} value` (PTX ISA 9.1 §9.7.9.28)."""
     words, operands = Modifiers(i, "replace", "tile", "b1024"), Operands(i)
     field = words.need(*REPLACE_FIELDS)
     space = words.one_of(("global", "shared::cta"))
@@ -333,7 +333,7 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
 
 def _check_alone(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int]]], times: str) -> None:
     same = ((thread, tuple(values)) for (_, thread), values in issued)
-    check_alone(x, i, same, f"the same {i.name}", times, "PTX ISA 9.7.9.27")
+    check_alone(x, i, same, f"the same {i.name}", times, "PTX ISA 9.1 §9.7.9.27")
 
 
 def _source(i: Instruction, c: Linker, operand: Operand, rank: str, mode: str) -> tuple[Read, list[Read]]:

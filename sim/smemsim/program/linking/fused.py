@@ -1,6 +1,6 @@
 """Products that ptxas takes into the sums they go to: `mul` and `add` or `sub` without a rounding mode become one `fma`.
 
-PTX ISA 9.7.3 allows it and does not say when. ptxas 13.0 does it by this rule, read off the machine code of thousands of random bodies (*compiled*; the
+PTX ISA 9.1 §9.7.3 allows it and does not say when. ptxas 13.0 does it by this rule, read off the machine code of thousands of random bodies (*compiled*; the
 same for -O1 to -O3, sm_90a and sm_100a; -O0, `.target debug` and --fmad=false fuse nothing, of which only the target can be seen in PTX):
 
 * A product can be taken where every use of its value, also through `mov` and `neg`, is a sum of the same type and .ftz in the same stretch

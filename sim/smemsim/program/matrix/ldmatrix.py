@@ -2,7 +2,7 @@
 
 A lane l holds row l / 4 of a matrix, bytes 4 (l % 4) to 4 (l % 4) + 3 of it; with `.trans` it holds what is there of the transposed matrix. Every row is
 16 bytes at the address that one lane gives: lane 8 j + r for row r of matrix j. The forms for bytes are sm_100a's; their layouts are
-documented (PTX ISA 9.7.14.5.15 and .16), and agree with what CuTe assumes (copy_traits_sm100.hpp); nobody has measured them here.
+documented (PTX ISA 9.1 §9.7.14.5.15 and .16), and agree with what CuTe assumes (copy_traits_sm100.hpp); nobody has measured them here.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
         for n, write in enumerate(writes):
             write(x, values[n])
 
-    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.5.15"), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)
 
 
 def _unpacked(rows: np.ndarray, packed: str, count: int) -> np.ndarray:
@@ -187,7 +187,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
         if marks is not None:
             x.watch.unwritten.put_bytes(at, marks)
 
-    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.5.15"), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)
 
 
 def _told(x: Wave, piece: Piece, lanes: int, note: Callable[[], None]) -> None:
@@ -215,4 +215,4 @@ def build_movmatrix(i: Instruction, c: Linker) -> Step:
         raw = np.ascontiguousarray(np.broadcast_to(read(x), x.n)).view(np.uint8).reshape(-1, 8 * ROW)
         write(x, np.ascontiguousarray(raw[:, at]).view(np.uint32).reshape(-1))
 
-    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.5.15"), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)

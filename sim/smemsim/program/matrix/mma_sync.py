@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
 
-# ---- `mma.sync` and `mma.sp.sync` (PTX ISA 9.7.14.5, 9.7.14.6): the warps of a wave multiply side by side
+# ---- `mma.sync` and `mma.sp.sync` (PTX ISA 9.1 §9.7.14.5, 9.7.14.6): the warps of a wave multiply side by side
 
 
-_SECTION = "PTX ISA 9.7.14.5.14"
+_SECTION = "PTX ISA 9.1 §9.7.14.5.14"
 
 # On sm_90a every sum is measured: trace launches, kernels mma_hard*.
 STUDIES = "inferred from those of an H200 (trace launches) and public studies of a B200 (Khattak and Mikaitis, MMA-Sim)"
@@ -138,7 +138,7 @@ def _stacked(reads: list[Read], x: Wave) -> np.ndarray:
     return np.stack([np.broadcast_to(read(x), x.n) for read in reads]).reshape(len(reads), -1, WARP)
 
 
-# ---- `wmma.load`, `wmma.mma` and `wmma.store` (PTX ISA 9.7.14.4): matrices as fragments whose layout nobody may know
+# ---- `wmma.load`, `wmma.mma` and `wmma.store` (PTX ISA 9.1 §9.7.14.4): matrices as fragments whose layout nobody may know
 
 
 _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "s8": 1, "u8": 1, "f64": 8, "s4": 4, "u4": 4, "b1": 4}  # loaded at once
@@ -238,7 +238,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
         for n, write in enumerate(writes):
             write(x, registers[:, n % registers.shape[1]])
 
-    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.4"), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.4"), run)
 
 
 @implements("wmma.store")
@@ -259,7 +259,7 @@ def build_store(i: Instruction, c: Linker) -> Step:
                 piece.memory.view(kind)[piece.at // memory.size] = mine
                 note_write(x, i, piece, memory.size, written=written)
 
-    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.4"), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.4"), run)
 
 
 @implements("wmma.mma")
@@ -287,7 +287,7 @@ def build_wmma_mma(i: Instruction, c: Linker) -> Step:
         for n, write in enumerate(d):
             write(x, registers[:, n])
 
-    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.4"), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.4"), run)
 
 
 def _wmma_named(i: Instruction) -> Wmma:

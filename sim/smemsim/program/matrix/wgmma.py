@@ -1,4 +1,4 @@
-"""`wgmma` (PTX ISA 9.7.15): a warpgroup's matrix instruction, executed when it is issued, and what orders it."""
+"""`wgmma` (PTX ISA 9.1 §9.7.15): a warpgroup's matrix instruction, executed when it is issued, and what orders it."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def _name(i: Instruction, words: Modifiers, is_sparse: bool) -> tuple[int, tuple
     words.end()
     row, n, k = types_of(a_type, b_type, d_type), int(shape[1]), int(shape[2])
     if n not in row.n or k != row.k * (1 + is_sparse):
-        raise InputError(f".{shape[0]}: wgmma with {a_type} has no such shape (PTX ISA 9.7.15.2)")
+        raise InputError(f".{shape[0]}: wgmma with {a_type} has no such shape (PTX ISA 9.1 §9.7.15.2)")
     return n, (a_type, b_type, d_type), row
 
 

@@ -1,4 +1,4 @@
-"""Addresses from one state space to another: cvta, isspacep, mapa, getctarank (PTX ISA 9.7.9); createpolicy."""
+"""Addresses from one state space to another: cvta, isspacep, mapa, getctarank (PTX ISA 9.1 §9.7.9); createpolicy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""atom and red (PTX ISA 9.7.13): read, compute, write, the threads of an instruction one after the other in the order of their numbers."""
+"""atom and red (PTX ISA 9.1 §9.7.13): read, compute, write, the threads of an instruction one after the other in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def form(i: Instruction, c: Linker, modifiers: list[str]) -> Form:
 
 
 def _row(f: Form, space: str) -> Any:
-    """What the compiled loop takes for the type. Sums of f32 in global memory take subnormals as zeros (PTX ISA 9.7.13.5)."""
+    """What the compiled loop takes for the type. Sums of f32 in global memory take subnormals as zeros (PTX ISA 9.1 §9.7.13.5)."""
     name = f.element
     if name in ("b16", "b128"):
         name = "b32"

@@ -1,4 +1,4 @@
-"""ld, ldu, st (PTX ISA 9.7.9): every state space, width and vector; cache hints change nothing a kernel can see."""
+"""ld, ldu, st (PTX ISA 9.1 §9.7.9): every state space, width and vector; cache hints change nothing a kernel can see."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _has_fence(c: Linker) -> bool:
     return any(i.op in ("fence", "membar") and i.modifiers[:1] != ("proxy",) for i in c.inlined.body)
 
 
-# ---- fence and membar (PTX ISA 9.7.13): everything is seen at once here; the watch hears of them, and knows what they order
+# ---- fence and membar (PTX ISA 9.1 §9.7.13): everything is seen at once here; the watch hears of them, and knows what they order
 
 
 _SEMANTICS = {"sc", "acq_rel", "acquire", "release"}

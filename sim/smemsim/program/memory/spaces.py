@@ -1,6 +1,6 @@
 """State spaces and addresses: which bytes of which memory the addresses of an instruction are, and the windows of generic addresses.
 
-A generic address lies in the shared window, in the local window, or is the address in global memory (PTX ISA 5.1; .const and kernel
+A generic address lies in the shared window, in the local window, or is the address in global memory (PTX ISA 9.1 §5.1; .const and kernel
 parameters lie in global memory here). Where the two windows begin is made up (`spec.launches`); that their low 32 bits are 0 is not: ptxas
 makes generic addresses by putting a window's upper half above 32 bits, and drops the upper half to come back. So instructions take a
 generic address of shared memory where a `.shared` one is meant: `shared_address` is the rule, for all of them.

@@ -89,7 +89,7 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
         raise Unmodelled(f"line {i.line}: {i.name}: {problem}") from None
 
 
-# ---- `tcgen05.alloc`, `.dealloc` and `.relinquish_alloc_permit` (PTX ISA 9.7.16.7.1): columns of tensor memory, which a warp may have to
+# ---- `tcgen05.alloc`, `.dealloc` and `.relinquish_alloc_permit` (PTX ISA 9.1 §9.7.16.7.1): columns of tensor memory, which a warp may have to
 # wait for
 
 
@@ -272,7 +272,7 @@ def check_exit(x: Wave, threads: np.ndarray) -> None:
                 x.launch.find(
                     "X009", i, f"{columns} columns of tensor memory at {address:#x} that {i.name} took are not given back before CTA "
                     f"{cta.number} exits: later CTAs on this SM can wait for them for ever",
-                    "tcgen05.dealloc by one warp (of each CTA of a pair) before the kernel ends", because="PTX ISA 9.7.16.7.1",
+                    "tcgen05.dealloc by one warp (of each CTA of a pair) before the kernel ends", because="PTX ISA 9.1 §9.7.16.7.1",
                 )  # fmt: skip
 
 

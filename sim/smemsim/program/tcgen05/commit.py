@@ -1,4 +1,4 @@
-"""`tcgen05.commit` and `tcgen05.fence` (PTX ISA 9.7.16.11, 9.7.16.12): who is told that asynchronous operations are complete."""
+"""`tcgen05.commit` and `tcgen05.fence` (PTX ISA 9.1 §9.7.16.11, 9.7.16.12): who is told that asynchronous operations are complete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     """`tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}{.multicast::cluster}.b64 [mbar] {, mask}`: one arrival, at once.
 
     With a mask it is one at the same offset in every CTA of the cluster whose rank has a bit.
-    Without .shared::cluster the address is generic (PTX ISA 9.7.16.12); Triton passes a .shared address widened by cvt.u64.u32.
+    Without .shared::cluster the address is generic (PTX ISA 9.1 §9.7.16.12); Triton passes a .shared address widened by cvt.u64.u32.
     """
     words, operands = Modifiers(i, "commit", "mbarrier::arrive::one", "b64"), Operands(i)
     group = cta_group(words)

@@ -1,4 +1,4 @@
-"""`tcgen05.cp` and `tcgen05.shift` (PTX ISA 9.7.16.9): from shared into tensor memory, and one lane further inside it, executed when issued."""
+"""`tcgen05.cp` and `tcgen05.shift` (PTX ISA 9.1 §9.7.16.9): from shared into tensor memory, and one lane further inside it, executed when issued."""
 
 from __future__ import annotations
 

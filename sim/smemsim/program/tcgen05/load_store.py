@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Reduction"]
 
 
-# ---- `tcgen05.ld.red`: the smallest or largest of what a thread has loaded, beside the values (PTX ISA 9.7.16.8.3)
+# ---- `tcgen05.ld.red`: the smallest or largest of what a thread has loaded, beside the values (PTX ISA 9.1 §9.7.16.8.3)
 
 
 _NAN = np.uint32(0x7FFFFFFF)  # the canonical NaN of f32
@@ -77,7 +77,7 @@ class Reduction:
             self.write(x, reduced)
 
 
-# ---- `tcgen05.ld`, `tcgen05.st` and `tcgen05.wait` (PTX ISA 9.7.16.8): registers of whole warps from and to tensor memory
+# ---- `tcgen05.ld`, `tcgen05.st` and `tcgen05.wait` (PTX ISA 9.1 §9.7.16.8): registers of whole warps from and to tensor memory
 
 
 _LOW = np.uint32(0xFFFF)
@@ -103,7 +103,7 @@ class _Access:
         operands.end()
         self.items = registers.items if isinstance(registers, Vector) else (registers,)
         if len(self.items) != self.access.registers:
-            raise InputError(f"{len(self.items)} registers; .{shape}.{repeat} has {self.access.registers} (PTX ISA 9.7.16.8.3)")
+            raise InputError(f"{len(self.items)} registers; .{shape}.{repeat} has {self.access.registers} (PTX ISA 9.1 §9.7.16.8.3)")
         thread, register = np.arange(WARP), np.arange(self.access.registers)[:, None]
         places = []
         for half in range(1 + self.pack):
@@ -146,7 +146,7 @@ class _Access:
         x.launch.find(
             "X015", self.i, f"{self.i.name}: the address is not the same in all threads of a warp: {int(first[n]):#x} in the first of "
             f"{warp_name(x, threads[n] // WARP)}, {int(word[n]):#x} in another; the PTX ISA leaves that undefined, and that of the first counts",
-            "give all 32 threads the address of the first lane", because=f"PTX ISA 9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})",
+            "give all 32 threads the address of the first lane", because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})",
             milder=Severity.NOTE,
         )  # fmt: skip
         return first
@@ -185,7 +185,7 @@ class _Access:
                 "X009", self.i, f"{self.i.name}: {warp_name(x, threads[n] // WARP)} gives {int(word[n]):#x}, that is lane {int(given[n])}, and accesses "
                 f"lane {int(lane[n])}: the warp reaches lanes {self._own(lane[n])} to {self._own(lane[n]) + WARP_LANES - 1} only, and hardware takes "
                 f"bits 4:0 alone of the lane, so that nothing is lost if these are meant", f"give lane {int(lane[n])}, or leave the warp's bits out",
-                because=f"PTX ISA 9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})", milder=Severity.NOTE,
+                because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})", milder=Severity.NOTE,
             )  # fmt: skip
         return lane
 

@@ -1,4 +1,4 @@
-"""`tcgen05.mma` (PTX ISA 9.7.16.10.9): a thread's matrix instruction on the memories of its CTA or of its pair, executed when it is issued."""
+"""`tcgen05.mma` (PTX ISA 9.1 §9.7.16.10.9): a thread's matrix instruction on the memories of its CTA or of its pair, executed when it is issued."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _Mma:
         if len(threads) > 1:
             added = zip(threads.tolist(), columns["d"], columns["enable_input_d"], strict=True)
             same = ((thread, d) for thread, d, adds in added if adds)
-            check_alone(x, self.i, same, f"{self.i.name} for the same D", "the product is added", "PTX ISA 9.7.16.10.9")
+            check_alone(x, self.i, same, f"{self.i.name} for the same D", "the product is added", "PTX ISA 9.1 §9.7.16.10.9")
         waiting = list(range(len(threads)))
         while waiting:  # threads of one CTA, which an elect.sync should have made one, come after each other
             now: list[int] = []

@@ -115,7 +115,7 @@ def build_nothing(i: Instruction, c: Linker) -> Step:
 
 @implements("setmaxnreg")
 def build_setmaxnreg(i: Instruction, c: Linker) -> Step:
-    """`setmaxnreg.inc|dec.sync.aligned.u32 N`: nobody waits here; what a CTA ends with has to fit what it began with (PTX ISA 9.7.19.5)."""
+    """`setmaxnreg.inc|dec.sync.aligned.u32 N`: nobody waits here; what a CTA ends with has to fit what it began with (PTX ISA 9.1 §9.7.19.5)."""
     words = Modifiers(i, "sync", "aligned", "u32")
     words.need("inc", "dec")
     words.end()
@@ -146,11 +146,11 @@ def check_registers(x: Wave) -> None:
         if total > warps * at_entry and "inc" in i.modifiers:
             x.launch.find(
                 "X006", i, f"{i.name} waits for ever: with {most} registers a thread here the {warps} warps would have {WARP * total}, and the CTA has "
-                f"{WARP * warps * at_entry}, {at_entry} a thread, since its launch", "setmaxnreg.dec in the warps that need fewer", because="PTX ISA 9.7.19.5",
+                f"{WARP * warps * at_entry}, {at_entry} a thread, since its launch", "setmaxnreg.dec in the warps that need fewer", because="PTX ISA 9.1 §9.7.19.5",
             )  # fmt: skip
 
 
-# ---- Calls of functions that are not inlined, and `ret` out of them (PTX ISA 7.1, 9.7.12.5)
+# ---- Calls of functions that are not inlined, and `ret` out of them (PTX ISA 9.1 §7.1, 9.7.12.5)
 
 
 def _bytes_of(c: Linker, operand: Operand, formal: Parameter, i: Instruction) -> Callable[[Wave], np.ndarray]:
@@ -288,7 +288,7 @@ def build_ret(i: Instruction, c: Linker) -> Step:
     return End(end)
 
 
-# ---- The stacks of threads: frames of calls, kept registers, and `alloca`, `stacksave`, `stackrestore` (PTX ISA 7.3, 9.7.12)
+# ---- The stacks of threads: frames of calls, kept registers, and `alloca`, `stacksave`, `stackrestore` (PTX ISA 9.1 §7.3, 9.7.12)
 
 
 STACK_BYTES = 1 << 16  # of each thread: frames and kept registers. Hardware: 1 KiB, or what cudaLimitStackSize says

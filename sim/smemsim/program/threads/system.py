@@ -237,7 +237,7 @@ def _other_value(arguments: _Arguments, kind: str) -> tuple[float | int | str, s
     return arguments.number(4, signed=False) & 0xFF, "c"
 
 
-# ---- `clusterlaunchcontrol` (PTX ISA 9.7.13.19): a running cluster asks for the work of one that has not begun
+# ---- `clusterlaunchcontrol` (PTX ISA 9.1 §9.7.13.17): a running cluster asks for the work of one that has not begun
 
 
 _RESPONSE = 16  # bytes

@@ -1,4 +1,4 @@
-"""What the threads of a warp do together: shfl, vote, match, redux, elect, activemask, bar.warp.sync (PTX ISA 9.7.9.6, 9.7.13).
+"""What the threads of a warp do together: shfl, vote, match, redux, elect, activemask, bar.warp.sync (PTX ISA 9.1 §9.7.9.6, 9.7.13).
 
 Every instruction waits until all threads that its member mask names are at it; threads that have exited are not waited for.
 """
@@ -47,7 +47,9 @@ def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], n
         if not own.all():
             thread = int(x.threads[int(np.flatnonzero(own == 0)[0])])
             message = f"{i.name}: {thread_name(x, thread)} executes it and is not in its own member mask, which PTX leaves undefined"
-            x.launch.find("X011", i, message, "name every thread that gets here in the mask, or branch around", because="PTX ISA 9.7.13")
+            x.launch.find(
+                "X011", i, message, "name every thread that gets here in the mask, or branch around", because="PTX ISA 9.1 §9.7.13"
+            )
             raise HardwareTrap(f"line {i.line}: {message}", cuda_error=ILLEGAL_INSTRUCTION)
         return members
 
@@ -134,7 +136,7 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
     return gathering(i, c, i.operands[4], shuffle)
 
 
-# (lane, b, lowest lane of the segment, bound, segment mask) -> (source lane, is it inside); PTX ISA 9.7.9.6.
+# (lane, b, lowest lane of the segment, bound, segment mask) -> (source lane, is it inside); PTX ISA 9.1 §9.7.9.6.
 _LANES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
     "up": lambda lane, b, lowest, bound, segment: (lane - b, lane - b >= bound),
     "down": lambda lane, b, lowest, bound, segment: (lane + b, lane + b <= bound),

@@ -5,7 +5,7 @@ writes happen before what w does next; row w of `fenced` the same for asynchrono
 `done`, `read_done` and `done_fenced` are asynchronous operations: w knows that all of it, or what it reads, is complete, or a fence lies behind that
 knowledge.
 
-Relaxed accesses order by the fences around them (PTX ISA 8.7, release and acquire patterns): a relaxed arrival or store hands on what its warp knew at its
+Relaxed accesses order by the fences around them (PTX ISA 9.1 §8.8, release and acquire patterns): a relaxed arrival or store hands on what its warp knew at its
 last fence, and what a relaxed wait or load has seen counts from the warp's next fence on. Both sides of a pattern, and the write and the read that carry
 it, must include each other in their scopes (8.4, morally strong): what is released is kept by the CTA it comes from and the scope it is for.
 docs/memory-model.md has the rules by name.
@@ -146,7 +146,7 @@ class Operations:
         return operation.number < len(self.operations) and self.operations[operation.number] is operation
 
     def piped(self, operation: Operation, numbers: np.ndarray) -> np.ndarray:
-        """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.7.16.6.4), red.async is atomic?"""
+        """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.1 §9.7.16.6.4), red.async is atomic?"""
         stream = int(self.stream[operation.number])
         return np.asarray((self.stream[numbers] == stream) & (stream != NO_STREAM))
 

@@ -237,7 +237,7 @@ class Unwritten:
         register = self.x.program.inlined.registers[slot].name
         self.x.launch.find(
             "R507", user or reader, f"{register}, which line {reader.line} reads, has never got a value from any instruction{uses(user)}",
-            f"give {register} a value first, such as 0", because="PTX ISA 5.1: registers are not initialised",
+            f"give {register} a value first, such as 0", because="PTX ISA 9.1 §5.1: registers are not initialised",
         )  # fmt: skip
 
     def concerns(self, slots: int) -> bool:

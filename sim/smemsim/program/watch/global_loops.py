@@ -69,7 +69,7 @@ def _is_ordered(epoch, warp, known):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_strong(epoch, warp, scope, known):  # type: ignore[no-untyped-def]
-    """Are two accesses morally strong (PTX ISA 8.7.1): does the scope of each include the other's thread?"""
+    """Are two accesses morally strong (PTX ISA 9.1 §8.7.1): does the scope of each include the other's thread?"""
     scope = min(scope, known.scope[epoch & INDEX])
     if scope == 0 or scope >= GPU:
         return scope != 0

@@ -38,15 +38,15 @@ NEVER = np.iinfo(np.int32).max  # the clock behind a wait that has not come
 SCOPES = {"cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
 SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
 NOTHING = np.zeros(0, np.int64)
-BECAUSE = "PTX ISA 8 (memory consistency model)"
+BECAUSE = "PTX ISA 9.1 §8 (memory consistency model)"
 
 
 def _scope(i: Instruction) -> int:
-    """How far a strong access reaches, 0 for a weak one. Volatile ones are relaxed in all the system (PTX ISA 8.4)."""
+    """How far a strong access reaches, 0 for a weak one. Volatile ones are relaxed in all the system (PTX ISA 9.1 §8.4)."""
     words = set(i.modifiers)
     if words & {"volatile", "mmio"}:
         return SCOPES["sys"]
-    if i.op == "cp":  # reductions are relaxed, each element for itself (PTX ISA 9.7.9.25)
+    if i.op == "cp":  # reductions are relaxed, each element for itself (PTX ISA 9.1 §9.7.9.25)
         return SCOPES["gpu"] if i.modifiers[0] == "reduce" else 0
     if i.op in ("atom", "red") or words.intersection(SEMANTICS):
         return next((SCOPES[m] for m in i.modifiers if m in SCOPES), SCOPES["gpu"])

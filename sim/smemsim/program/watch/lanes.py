@@ -1,4 +1,4 @@
-"""Lanes of one warp: they are threads like others (PTX ISA 3.1, 8.1), and order between them comes only where they meet: at bar.warp.sync, at another
+"""Lanes of one warp: they are threads like others (PTX ISA 9.1 §3.1, 8.1), and order between them comes only where they meet: at bar.warp.sync, at another
 instruction that they execute together (.sync, .aligned), or as any two threads do.
 
 The order that `clocks.py` keeps is of warps. Here stands when the lanes of each warp last met: what one lane wrote since then the others have not seen.

@@ -1,4 +1,4 @@
-"""Shared memory lives as long as its CTA: who of a cluster touches another CTA's does so once that has begun, and before it may end (PTX ISA 5.1.6)."""
+"""Shared memory lives as long as its CTA: who of a cluster touches another CTA's does so once that has begun, and before it may end (PTX ISA 9.1 §5.1.6)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Lifetimes:
         shape = (len(x.ctas), x.total // WARP) if self.is_needed else (0, 0)
         self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         # Arrivals of tcgen05.commit release nothing, but are over for a CTA that has waited for their phase, or for that of a later one of the same warp:
-        # these are executed one after the other (PTX ISA 9.7.16.6). The clock, the line and the number of the last one.
+        # these are executed one after the other (PTX ISA 9.1 §9.7.16.6). The clock, the line and the number of the last one.
         self.commit_when, self.commit_line, self.commit = (np.zeros(shape, np.int32) for _ in range(3))
         self.commits_over = np.zeros(shape, np.int32)  # the last number that a CTA knows of
         self._arrived: dict[Any, dict[int, int]] = {}  # by the object and warp: in its open phase
@@ -80,7 +80,7 @@ class Lifetimes:
             x.launch.find(
                 "X008", i, f"{i.name} of {warp_name(x, int(warps[first]))} touches CTA {x.ctas[int(ctas[first])].number} of its cluster, which may not "
                 "have begun: nothing that it did is ordered before this",
-                "barrier.cluster.arrive and barrier.cluster.wait by all CTAs behind mbarrier.init, before the first access", because="PTX ISA 5.1.6",
+                "barrier.cluster.arrive and barrier.cluster.wait by all CTAs behind mbarrier.init, before the first access", because="PTX ISA 9.1 §5.1.6",
             )  # fmt: skip
 
     def _is_gone(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
@@ -92,7 +92,7 @@ class Lifetimes:
                 x.launch.find(
                     "X008", i, f"{i.name} of {warp_name(x, warp)} touches CTA {x.ctas[cta].number} of its cluster, all of whose threads have exited: its "
                     "shared memory is no longer there",
-                    "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 5.1.6",
+                    "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 9.1 §5.1.6",
                 )  # fmt: skip
 
     def met(self, first: int, count: int) -> None:
@@ -129,7 +129,7 @@ class Lifetimes:
                 x.launch.find(
                     "X008", i, f"{i.name} of {warp_name(x, warp)} touches CTA {x.ctas[cta].number} of "
                     "its cluster, which may have ended by then: nothing that CTA waits for comes after it",
-                    "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 5.1.6",
+                    "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 9.1 §5.1.6",
                 )  # fmt: skip
 
 
@@ -174,5 +174,5 @@ class Endings:
     def _tell(self, op: Operation, cta: int, does: str, repair: str) -> None:
         self.x.launch.find(
             "X005", op.instruction, f"CTA {self.x.ctas[cta].number} ends while {op.name} may still {does} its shared memory, which the next CTA gets: nobody "
-            "has waited for it", repair, because="PTX ISA 5.1.6, 9.7.9.25.3",
+            "has waited for it", repair, because="PTX ISA 9.1 §5.1.6, 9.7.9.25.3",
         )  # fmt: skip

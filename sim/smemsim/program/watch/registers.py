@@ -1,4 +1,4 @@
-"""Registers in flight (PTX ISA 9.7.15.7, wgmma; 9.7.16.8, tcgen05.ld).
+"""Registers in flight (PTX ISA 9.1 §9.7.15.7, wgmma; 9.7.16.8, tcgen05.ld).
 
 The PTX ISA wants a tcgen05.wait::ld in between (9.7.16.8.1). ptxas lets every instruction wait for the registers that it reads, and the epilogues that
 CuTe DSL 4.8 brings along rely on that: they convert and store what they have loaded, and then release the accumulator (compiled).
@@ -73,7 +73,7 @@ def _bits(i: Instruction) -> int:
     return sum(1 << slot for slot in slots_of(i))
 
 
-# ---- Registers of asynchronous instructions: not to be touched before these are waited for (PTX ISA 9.7.15.7)
+# ---- Registers of asynchronous instructions: not to be touched before these are waited for (PTX ISA 9.1 §9.7.15.7)
 
 
 class RegistersInFlight:
@@ -119,7 +119,7 @@ class RegistersInFlight:
             self.x.launch.find(
                 "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which line {before.line} left its own: that "
                 "one is lost, nobody has read it",
-                "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.7.15.5.2",
+                "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.15.5.2",
             )  # fmt: skip
         if before is None:
             self.of_sums |= sum(1 << slot for slot in slots)
@@ -134,7 +134,7 @@ class RegistersInFlight:
     def _adds_to_nothing(self, i: Instruction, slot: int) -> None:
         self.x.launch.find(
             "R507", i, f"{i.name} adds to its accumulator (scale-d is true), and nothing has given {self._register(slot)} a value: D is whatever was there",
-            "scale-d false for the first product of a sum, or zeros in its registers", because="PTX ISA 9.7.15.5.2",
+            "scale-d false for the first product of a sum, or zeros in its registers", because="PTX ISA 9.1 §9.7.15.5.2",
         )  # fmt: skip
 
     def _register(self, slot: int) -> str:
@@ -214,7 +214,7 @@ class RegistersInFlight:
         self.x.launch.find(
             "X007", i, f"{i.name} {_TOUCHES[how]} {self._register(slot)} while {op.name} is in flight: its registers are not to be touched before "
             f"wgmma.wait_group{made}", f"wgmma.commit_group and wgmma.wait_group between line {op.instruction.line} and this one",
-            because="PTX ISA 9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
+            because="PTX ISA 9.1 §9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
         )  # fmt: skip
 
 

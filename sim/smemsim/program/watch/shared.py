@@ -237,7 +237,7 @@ class SharedShadow:
         line[at] = i.line
 
     def _in_scope(self, i: Instruction, at: np.ndarray, warps: np.ndarray, scope: int, *, writes: bool) -> None:
-        """X008 where strong operations of two CTAs of a cluster meet, and the scope of one is .cta: these race like plain ones (PTX ISA 8.4)."""
+        """X008 where strong operations of two CTAs of a cluster meet, and the scope of one is .cta: these race like plain ones (PTX ISA 9.1 §8.4)."""
         if self.per_cluster == self.per_cta:
             return
         tables = self.tables

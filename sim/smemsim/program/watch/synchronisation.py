@@ -1,4 +1,4 @@
-"""What threads commit and wait for in groups (PTX ISA 9.7.9.25.3, async-group), and whose mbarrier.init they have seen (9.7.13.15.9)."""
+"""What threads commit and wait for in groups (PTX ISA 9.1 §9.7.9.25.3, async-group), and whose mbarrier.init they have seen (9.7.13.15.9)."""
 
 from __future__ import annotations
 

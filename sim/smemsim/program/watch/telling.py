@@ -71,7 +71,7 @@ class Telling:
         if len(runs) > MOST_RUNS:
             runs = [offsets]
         touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
-        self.tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", touched, formal=formal, cause=cause)
+        self.tell(code, i, message, repair, "PTX ISA 9.1 §8 (memory consistency), 9.7.13", touched, formal=formal, cause=cause)
 
     def _is_told(self, code: str) -> bool:
         """Is a remark of the code told of the last relaxed arrival? What else rests on that needs the same change."""
@@ -90,7 +90,7 @@ class Telling:
         self._told.add((code, self.relaxed.line))
         arrival = f"{self.relaxed.name} of line {self.relaxed.line}"
         self.x.launch.find(
-            code, i, f"{message} but {arrival}, which releases nothing by the PTX ISA; compilers and libraries write it so, and it has held",
+            code, i, f"{message} but {arrival}, which by the PTX ISA releases nothing; compilers and libraries write it like this, and no failure is known",
             f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause,
         )  # fmt: skip
 

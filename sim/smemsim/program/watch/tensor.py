@@ -1,7 +1,7 @@
-"""The shadow of tensor memory (PTX ISA 9.7.16.6): who wrote and who reads each cell, and whether those that touch it now have waited for that.
+"""The shadow of tensor memory (PTX ISA 9.1 §9.7.16.6): who wrote and who reads each cell, and whether those that touch it now have waited for that.
 
 tcgen05.ld and .st of a warp are done behind its tcgen05.wait, tcgen05.mma, .cp and .shift once somebody has seen the mbarrier that a
-tcgen05.commit behind them arrives at; those of one thread are executed one after the other (PTX ISA 9.7.16.6).
+tcgen05.commit behind them arrives at; those of one thread are executed one after the other (PTX ISA 9.1 §9.7.16.6).
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class TensorShadow:
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
                     f"{operation.instruction.line} writes: nobody has waited for it",
                     "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first",
-                    "PTX ISA 9.7.16.6", formal=formal,
+                    "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
         by_warp = (who >= 0) & ~by_op
         if i.modifiers[0] in ("ld", "st", "dealloc"):
@@ -271,7 +271,7 @@ class TensorShadow:
                 self.telling.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, by == number)}, which "
                     f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
-                    "tcgen05.commit behind it, and wait for the phase of that mbarrier first", "PTX ISA 9.7.16.6", formal=formal,
+                    "tcgen05.commit behind it, and wait for the phase of that mbarrier first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
 
     def _is_piped(self, i: Instruction, warp: int, before: Operation) -> bool:
@@ -287,7 +287,7 @@ class TensorShadow:
         why = f"its warp has not executed tcgen05.wait::{access}" if pending else "nothing orders the two"
         self.telling.tell(
             "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which tcgen05.{access} of warp {self._warp(other)} at line {line} {does}: {why}",
-            f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction", "PTX ISA 9.7.16.6", formal=formal,
+            f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction", "PTX ISA 9.1 §9.7.16.6", formal=formal,
         )  # fmt: skip
 
     def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
@@ -331,7 +331,7 @@ class TensorShadow:
                 del self.early[line]
                 message = f"{reader.name} reads {self._where(at, missed)} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
                 repair = "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round"
-                tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.7.16.6")
+                tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.1 §9.7.16.6")
                 self.telling.came_late(reader, tell, self.late)
 
     def _is_read_late(self, at: Any, warp: int) -> np.ndarray:
@@ -349,7 +349,7 @@ class TensorShadow:
             self.x.launch.find(
                 "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, self.is_product[at])}: the product that line "
                 f"{int(self.line[at].flat[0])} left there is lost, nobody has read it",
-                "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.7.16.10",
+                "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.16.10",
             )  # fmt: skip
 
     def _where(self, at: Any, cells: np.ndarray) -> str:

@@ -348,7 +348,7 @@ class Watch:
                 "X008", i, f"{i.name} of warp {self.telling.warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self.telling.warp(maker)} "
                 f"initialises at line {made.line}: nothing orders the two",
                 "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
-                "PTX ISA 9.7.13.15.9", formal=formal,
+                "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
             )  # fmt: skip
 
     # ---- order

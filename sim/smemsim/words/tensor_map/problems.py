@@ -56,7 +56,9 @@ def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
         f"global_dim[0] = {a.global_dim[0]} x {a.type_row.bits} bit = {size} B, no multiple of 16 B: stores and reductions that reach the end of a row write the "
         f"{-size % 16} B behind it too; loads fill",
         "keep those bytes free: pad the rows, and the allocation behind the last one",
-        measured(at, "PTX ISA 5.5.4 says that stores clip per element, Triton issue 11583 has it on Hopper and Blackwell", "tma_stores"),
+        measured(
+            at, "PTX ISA 9.1 §5.5.4 says that stores clip per element, Triton issue 11583 has it on Hopper and Blackwell", "tma_stores"
+        ),
     )
 
 
@@ -75,7 +77,7 @@ def box_beyond_tensor(a: Arguments, at: Target) -> Iterator[Finding]:
                 f"{where} = {box} is larger than global_dim[{i}] = {a.global_dim[i]}: at least {moved - inside} of {moved} elements of every load along "
                 "this dimension are fill, and the barrier counts them",
                 "",
-                measured(at, "PTX ISA 5.5.4", "tma_loads" if a.box_dim else "tma_im2col"),
+                measured(at, "PTX ISA 9.1 §5.5.4", "tma_loads" if a.box_dim else "tma_im2col"),
             )
 
 
@@ -97,7 +99,7 @@ def pixels_outside(a: Arguments, at: Target) -> Iterator[Finding]:
             f"the pixel box of corners {', '.join(map(str, a.pixel_box))} walks over {pixels} pixels an image, of which at most {inside} lie in the tensor, "
             "whatever the offsets: the others are fill",
             "the lower corner is -padding, the upper one padding - (filter - 1) * dilation, W first",
-            measured(at, "PTX ISA 5.5.5", "tma_im2col"),
+            measured(at, "PTX ISA 9.1 §5.5.5", "tma_im2col"),
         )
     total = pixels * tile_size(a.global_dim[-1], a.element_strides[-1])
     if a.pixels_per_column > total:
@@ -107,7 +109,7 @@ def pixels_outside(a: Arguments, at: Target) -> Iterator[Finding]:
             f"pixels_per_column = {a.pixels_per_column}, and the whole tensor has {total}: at least {a.pixels_per_column - total} of every column are fill, "
             "and the barrier counts them",
             "",
-            measured(at, "PTX ISA 5.5.5", "tma_im2col"),
+            measured(at, "PTX ISA 9.1 §5.5.5", "tma_im2col"),
         )
 
 
@@ -131,7 +133,9 @@ def _all_zero(at: Target) -> Finding:
         "all 128 bytes are zero: the map was never encoded, or not copied to where the kernel reads it; read as a map, zeros are rank 1 with a row "
         "of 1 B, and every transfer traps (CUDA error 715)",
         "check the encode call's result, and that the kernel gets the CUtensorMap by value (__grid_constant__) or from memory that was filled",
-        measured(at, "cuTensorMapEncodeTiled: boxDim[0]; of loads whose row is off 16 B, of stores inferred", "tma_edited"),
+        measured(
+            at, "cuTensorMapEncodeTiled: boxDim[0]; measured for loads whose row is no multiple of 16 B, inferred for stores", "tma_edited"
+        ),
     )
 
 
@@ -366,7 +370,7 @@ def _relaxed_stores(a: Arguments, at: Target) -> Iterator[Finding]:
     row = a.type_row
     if row.store_multiple and inner(a)[1] == row.store_multiple != row.multiple:
         message = f"{row.store_multiple} elements of {row.code.name} a row can be stored on sm_103a, not loaded"
-        yield finding("T218", "box_dim", message, f"loads need {row.multiple} elements", "PTX ISA 5.5.1.1")
+        yield finding("T218", "box_dim", message, f"loads need {row.multiple} elements", "PTX ISA 9.1 §5.5.1.1")
 
 
 _QUESTIONS: tuple[Callable[[Encoded, Target], Iterator[Finding]], ...] = (

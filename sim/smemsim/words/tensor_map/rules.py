@@ -76,7 +76,7 @@ class Target:
 
     @property
     def relaxed_stores(self) -> bool:
-        """sm_103a relaxes what stores of 6-bit elements need (PTX ISA 5.5.1.1)."""
+        """sm_103a relaxes what stores of 6-bit elements need (PTX ISA 9.1 §5.5.1.1)."""
         return not self.encode and self.arch in (None, "sm_103a")
 
 
@@ -363,7 +363,7 @@ def total_bytes(a: Arguments, at: Target) -> Sequence[str]:
 
 
 @rule(
-    TILED_RULES, "cuTensorMapEncodeTiled: 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B; PTX ISA 5.5.1.1", "", "documented", needs=("data_type",), newer=True,
+    TILED_RULES, "cuTensorMapEncodeTiled: 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B; PTX ISA 9.1 §5.5.1.1", "", "documented", needs=("data_type",), newer=True,
 )  # fmt: skip
 def sub_byte_extents(a: Arguments, at: Target) -> Sequence[str]:
     """Dimension 0 of sub-byte tensors is a multiple of 2 elements, or of 128 with ALIGN16B types, whose inner box is 128 elements."""
@@ -382,7 +382,7 @@ def sub_byte_extents(a: Arguments, at: Target) -> Sequence[str]:
 
 
 @rule(
-    TILED_RULES, "cuTensorMapEncodeTiled: 16U4_ALIGN16B, 16U6_ALIGN16B; PTX ISA 5.5.1.1", "", "documented", needs=("data_type", "swizzle", "interleave"), newer=True,
+    TILED_RULES, "cuTensorMapEncodeTiled: 16U4_ALIGN16B, 16U6_ALIGN16B; PTX ISA 9.1 §5.5.1.1", "", "documented", needs=("data_type", "swizzle", "interleave"), newer=True,
 )  # fmt: skip
 def padded_types(a: Arguments, at: Target) -> Sequence[str]:
     """Types with gaps in shared memory: no swizzle or one of 128 bytes; 6-bit elements are never interleaved."""
@@ -409,7 +409,7 @@ def sub_byte_types(a: Arguments, at: Target) -> Sequence[str]:
 
 
 @rule(
-    TILED_RULES, "driver 580 on an H200, traces encode_tiled, encode_im2col, encode_im2col_wide; PTX ISA 5.5.7", "measured", "documented", needs=("swizzle",), newer=True,
+    TILED_RULES, "driver 580 on an H200, traces encode_tiled, encode_im2col, encode_im2col_wide; PTX ISA 9.1 §5.5.7", "measured", "documented", needs=("swizzle",), newer=True,
 )  # fmt: skip
 def swizzle_atoms(a: Arguments, at: Target) -> Sequence[str]:
     """The 128B swizzles with larger atoms exist from sm_100 on, not on Hopper."""
@@ -419,7 +419,7 @@ def swizzle_atoms(a: Arguments, at: Target) -> Sequence[str]:
     return [f"swizzle = {a.swizzle.name}: needs sm_100 or later"]
 
 
-@rule(TILED_RULES, "PTX ISA 5.5.7, 9.7.9.28", "documented", "documented", needs=("swizzle", "interleave"), newer=True)
+@rule(TILED_RULES, "PTX ISA 9.1 §5.5.7, 9.7.9.28", "documented", "documented", needs=("swizzle", "interleave"), newer=True)
 def swizzle_96b_use(a: Arguments, at: Target) -> Sequence[str]:
     """The 96B swizzle exists on sm_103a only, and without interleave."""
     if a.swizzle is not TensorMapSwizzle.SWIZZLE_96B:
@@ -433,7 +433,13 @@ def swizzle_96b_use(a: Arguments, at: Target) -> Sequence[str]:
 
 
 @rule(
-    TILED_RULES, "cuda.h has no code for it; PTX ISA 9.7.9.28", "documented", "documented", encode_only=True, needs=("swizzle",), newer=True
+    TILED_RULES,
+    "cuda.h has no code for it; PTX ISA 9.1 §9.7.9.28",
+    "documented",
+    "documented",
+    encode_only=True,
+    needs=("swizzle",),
+    newer=True,
 )
 def swizzle_96b(a: Arguments, at: Target) -> Sequence[str]:
     """No encode call makes a map with the 96B swizzle."""
@@ -545,7 +551,9 @@ def bounding_box(a: Arguments, at: Target) -> Sequence[str]:
     return broken
 
 
-@rule(IM2COL_RULES, "cuTensorMapEncodeIm2colWide: swizzle; PTX ISA 5.5.5", "", "documented", calls=WIDE, needs=("swizzle", "interleave"))
+@rule(
+    IM2COL_RULES, "cuTensorMapEncodeIm2colWide: swizzle; PTX ISA 9.1 §5.5.5", "", "documented", calls=WIDE, needs=("swizzle", "interleave")
+)
 def wide_swizzle(a: Arguments, at: Target) -> Sequence[str]:
     """im2col::w maps have no interleave, and one of the swizzles 64B, 128B, 128B_ATOM_32B; not asked on Hopper."""
     broken: list[str] = []

@@ -181,7 +181,7 @@ def _store_corners(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[
 def _gathered_box(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     if mode not in ("tile::gather4", "tile::scatter4"):
         return
-    source = "PTX ISA 9.7.9.27"
+    source = "PTX ISA 9.1 §9.7.9.27"
     if tm.rank != 2 or tm.interleave:
         reason = f"{mode} needs a map of rank 2 without interleave, not rank {tm.rank}, {tm.interleave.name}"
         yield MapTrap(where="rank", reason=reason, source=source)
@@ -197,7 +197,7 @@ def _one_direction(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[
             where="data_type",
             reason=f"{row.code.name} can be loaded, not stored",
             direction="store",
-            source="PTX ISA 5.5.1.1, cuda.h",
+            source="PTX ISA 9.1 §5.5.1.1, cuda.h",
             is_meant=True,
         )
     if row.swizzles and tm.swizzle is TensorMapSwizzle.SWIZZLE_128B_ATOM_64B:
