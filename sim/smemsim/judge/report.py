@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
 from smemsim.judge.state import Machine
 from smemsim.judge.tile import TilePicture, buffer_strips, page_data
-from smemsim.picture.model import Entry, Page
+from smemsim.picture.model import Entry, Page, Picture
 from smemsim.picture.page import page_fragment, page_html
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import CODES, Severity
@@ -89,7 +91,7 @@ class Report:
             clean="Every operand that says what it was meant to be reads exactly that.", unchecked=self.unchecked,
             strips=buffer_strips(self.machine, names) if self.machine else (), strips_title="Buffers",
             data=page_data(self.machine, drawn, names) if self.machine else {"operands": []},
-            stills=tuple((tile.name, tile.picture()) for tile in ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
+            stills=_stills(ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
         )  # fmt: skip
 
     def html(self) -> str:
@@ -127,6 +129,15 @@ class Report:
 
 MOST_DRAWN = 12  # operands of a page for readers without scripts
 MOST_CHUNKS = 16384  # of all interactive pictures together: about 1 MB of numbers
+
+
+def _stills(tiles: Sequence[TilePicture]) -> tuple[tuple[str, Picture], ...]:
+    """Every operand, and of the first one its atoms, where they are few enough to be drawn."""
+    stills = [(tile.name, tile.picture()) for tile in tiles]
+    if tiles and tiles[0].shape[0]:
+        with contextlib.suppress(InputError):
+            stills.insert(1, (f"{tiles[0].name}, its swizzle atoms", tiles[0].atoms()))
+    return tuple(stills)
 
 
 def fitting(tiles: Sequence[TilePicture]) -> tuple[list[TilePicture], tuple[str, ...]]:

@@ -763,7 +763,7 @@ def _atoms(tile: TilePicture) -> Picture:
     grid = Grid(f"{names[1]} →", tuple((str(j * k),) for j in range(right)), grid_rows, f"{names[0]} ↓", outlines=outlines)
     told = (f"coloured boxes are swizzle atoms of {rows} x {k} elements, {size} B, numbered as they lie in shared memory; "
             "violet outlines are instructions, with what their start address adds to the first")  # fmt: skip
-    return Picture(tile.title, (tile.subtitle,), tile.grade, (grid,), strides=tuple(tile.strides()), outlined=told)
+    return Picture(tile.title, (tile.subtitle,), tile.grade, (grid,), strides=tuple(tile.strides()), outlined=told, boxes=True)
 
 
 def _reads_of_atoms(tile: TilePicture, rows: int, k: int) -> Iterator[Outline]:

@@ -237,7 +237,8 @@ class Legend:
 class Picture:
     """Grids or strips with all that is said of them. A terminal draws the last grid: the one before it says the same the other way round.
 
-    `cell` says what stands in a cell, `colours` name the fills from the first on, `tables` are told in a terminal only, `notes` in both.
+    `cell` says what stands in a cell, `colours` name the fills from the first on, `tables` are told in a terminal only, `notes` in both. `boxes`: its one grid
+    is a map of boxes, with labelled outlines.
     """
 
     title: str
@@ -254,6 +255,7 @@ class Picture:
     alarm: str = ""
     table: Table | None = None
     more: tuple[str, ...] = ()
+    boxes: bool = False
 
 
 # ---- Pages

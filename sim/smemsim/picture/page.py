@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from smemsim.picture.model import COLOURS, Above, Entry, Excerpt, Page, Part, Strip
-from smemsim.picture.svg import grids_svg, rules
+from smemsim.picture.svg import boxes_svg, grids_svg, rules
 
 __all__ = ["page_fragment", "page_html", "program_html"]
 
@@ -206,7 +206,7 @@ def _workplace() -> str:
 <div class=views><div class=view><p id=tilename></p><div class=grid id=tile tabindex=0 role=group aria-labelledby=tilename aria-describedby=info></div></div>
 <div class=view><p id=memoryname></p><div class=grid id=memory tabindex=0 role=group aria-labelledby=memoryname aria-describedby=info></div></div></div>
 <ul class=legend>{swatches} chunk column before swizzling (mod 8)<li><i class="k7 one"></i>the selected instruction reads it<li><i class="k7 bad"></i>other than was meant
-<li><i class=stray></i>data of no chunk of this tile<li><i class=missed></i>meant, but read nowhere<li><i class=none></i>not read</ul>
+<li><i class=stray></i>data of no chunk of this tile<li><i class=missed></i>meant, but read nowhere<li><i class=none></i>not read<li><i class="k7 sel"></i>the element that is told of below<li><i class=begins></i>a swizzle atom begins</ul>
 <div class=info id=info aria-live=polite></div><p class=dim id=grade></p></section>"""
 
 
@@ -219,7 +219,7 @@ def _stills(page: Page) -> str:
     """The pictures as far as there is room; the first of them is printed."""
     parts, room, left = list[str](), MOST_STILLS, [*page.undrawn]
     for name, picture in page.stills:
-        drawn = grids_svg(picture, "", hover=False)
+        drawn = boxes_svg(picture, "") if picture.boxes else grids_svg(picture, "", hover=False)
         if len(drawn) > room and parts:
             left.append(name)
             continue
