@@ -417,6 +417,48 @@ def test_blackwell_says_that_nothing_is_measured():
     assert "documented, compiled or inferred; nothing measured on Blackwell" in show_html(scenario)
 
 
+ATOMS = [
+    "show",
+    "0x4000404002000040",
+    "--arch",
+    "sm_100a",
+    "--dtype",
+    "bf16",
+    "--major",
+    "MN",
+    "--rows",
+    "128",
+    "--k",
+    "16",
+    "--k-add",
+    "0,2048,4096,6144",
+]
+
+
+@pytest.mark.parametrize(("command", "code", "says"), [
+    ([*ATOMS, "--atoms"], 0, "SBO 1024 B: 0x400 -> 0x800"),
+    ([*ATOMS, "--atoms", "--svg"], 0, "+2,048"),
+    (["show", "patterns"], 0, "0x380   7  6  5  4  3  2  1  0"),
+    (["show", "patterns", "--svg"], 0, "<svg"),
+    (["show", "patterns", "--arch", "sm_90a"], 2, "--arch: not of the patterns"),
+    ([*ATOMS, "--atoms", "--json"], 2, "--json: not with --atoms"),
+])  # fmt: skip
+def test_atoms_and_patterns_are_drawn_by_the_command(command, code, says):
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, says in done.output) == (code, True), done.output
+
+
+def test_names_of_strides_cover_no_number_of_an_atom():
+    """A name stands above the boxes or right of them."""
+    picture = ET.fromstring(CliRunner().invoke(main, [*ATOMS, "--atoms", "--svg"]).output)
+    boxes = [rect for rect in picture.iter(f"{SVG}rect") if rect.get("class", "").startswith("g ")]
+    right = max(float(rect.get("x")) + float(rect.get("width")) for rect in boxes)
+    top = min(float(rect.get("y")) for rect in boxes)
+    names = [text for text in picture.iter(f"{SVG}text") if text.get("class") in ("LBOd", "SBOd")]
+    assert len(names) == 2
+    assert all(float(text.get("y")) < top or float(text.get("x")) > right for text in names)
+
+
 # ---- the page in a browser
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
@@ -610,7 +652,7 @@ def test_the_page_is_small(report_file):
     page = show_html(kernel("sm_90a", "bf16", "K", "128B", 256, 1024, side="b"))
     assert len(page.encode()) < 2_000_000
     assert "Without an interactive picture" in page
-    assert page.count('<div class="still') == 1
+    assert page.count('<div class="still') == 2  # the operand, and its atoms
 
 
 def test_the_package_carries_the_pages_files():

@@ -270,7 +270,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
         if x.name in compared and compared[x.name].differing and (compared[x.name].difference or how.tolerance is None)
     }
     differs = {name: x.text or explanations.get(name, "") for name, x in compared.items()}  # a narrower type in between is no rounding
-    _write(done, launch, outputs, o)
+    _write(done, launch, outputs, _told(outputs, compared, explanations), o)
     if as_json:
         told = [_as_dict(x, compared.get(x.name), differs.get(x.name), explanations.get(x.name, "")) for x in outputs]
         click.echo(json.dumps({**done.as_dict(), "outputs": told}, indent=1))
@@ -458,7 +458,21 @@ def _as_dict(output: Output, comparison: Comparison | None, difference: str | No
     return {**output.as_dict(), "difference": difference, "explanation": explanation, **more}
 
 
-def _write(done: Run, launch: LaunchFile, outputs: list[Output], o: dict[str, Any]) -> None:
+def _told(outputs: list[Output], compared: dict[str, Comparison], explanations: dict[str, str]) -> list[tuple[str, bool]]:
+    """The lines about outputs and differences, and whether each is as it should be."""
+    lines = []
+    for output in outputs:
+        verdict = compared[output.name].verdict if output.name in compared and not explanations.get(output.name) else ""
+        lines.append((f"{output.text()} ({verdict})" if verdict else output.text(), True))
+    for name, comparison in compared.items():
+        if comparison.text or explanations.get(name):
+            lines.append((f"different: {comparison.text or f'{name}: {comparison.largest}'}", False))
+        if explanations.get(name):
+            lines.append((f"      {name}: {explanations[name]}", False))
+    return lines
+
+
+def _write(done: Run, launch: LaunchFile, outputs: list[Output], told: list[tuple[str, bool]], o: dict[str, Any]) -> None:
     import numpy as np
 
     from smemsim.files import write_whole
@@ -470,7 +484,7 @@ def _write(done: Run, launch: LaunchFile, outputs: list[Output], o: dict[str, An
         for output in outputs:
             write_whole(o["out"] / names[output.name], functools.partial(np.save, arr=output.array))
     if o["report"] is not None:
-        write_whole(o["report"], done.html())
+        write_whole(o["report"], done.html(told))
     if o["trace"] is not None:
         write_whole(o["trace"], done.scenario().toml())
 
@@ -478,14 +492,8 @@ def _write(done: Run, launch: LaunchFile, outputs: list[Output], o: dict[str, An
 def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], explanations: dict[str, str]) -> None:
     if done.output:
         click.echo(done.output, nl=not done.output.endswith("\n"))
-    for output in outputs:
-        verdict = compared[output.name].verdict if output.name in compared and not explanations.get(output.name) else ""
-        click.echo(f"{output.text()} ({verdict})" if verdict else output.text())
-    for name, comparison in compared.items():
-        if comparison.text or explanations.get(name):
-            click.echo(f"different: {comparison.text or f'{name}: {comparison.largest}'}")
-        if explanations.get(name):
-            click.echo(f"      {name}: {explanations[name]}")
+    for line, _ in _told(outputs, compared, explanations):
+        click.echo(line)
     click.echo(done.text())
 
 

@@ -20,11 +20,12 @@ __all__ = ["show"]
 
 _OPERAND = ("arch", "dtype", "major", "rows", "k")
 _ADDS = ("k_add", "mn_add")
+_NOT_ATOMS = ("html_file", "as_json", "lines", "k_step", "block")
 LINES = 24
 
 
 @click.command(context_settings={"ignore_unknown_options": True}, short_help="Draw where every element lies, and what is wrong with it.")
-@click.argument("words", nargs=-1, required=True, metavar="WORD | SCENARIO")
+@click.argument("words", nargs=-1, required=True, metavar="WORD | SCENARIO | patterns")
 @click.option("--arch", metavar="ARCH", help="Descriptor: sm_90a, sm_100a or sm_103a.")
 @operand_options(required=False)
 @click.option("--k-add", metavar="B0,B1,…", help="Descriptor: bytes that each K step adds to the start address, as 0,32,64,96.")
@@ -42,6 +43,9 @@ LINES = 24
     metavar="FILE",
     help="Scenario: write one self-contained page.",
 )
+@click.option(
+    "--atoms", is_flag=True, help="Draw the operand as its swizzle atoms, with what each instruction reads and where LBO and SBO lead."
+)
 @click.option("--svg", "as_svg", is_flag=True, help="Print an SVG picture of one operand.")
 @json_option
 @click.option("--lines", type=int, help=f"At most this many 128-byte lines in a picture; {LINES} in the terminal, 48 in an SVG.")
@@ -56,6 +60,7 @@ def show(
     block: int | None,
     html_file: pathlib.Path | None,
     as_svg: bool,
+    atoms: bool,
     as_json: bool,
     lines: int | None,
     **given: Any,
@@ -67,6 +72,8 @@ def show(
     everything in it: findings beside the pictures, each element's address, bank, writer and reader. In the terminal a wrong chunk has a ! before
     it, [ ] are what the selected K step reads, ( ) what was meant and is read nowhere.
 
+    `smemsim show patterns` draws the swizzle patterns themselves; --atoms an operand as atoms.
+
     Exit code 0 when nothing is wrong, 1 when the scenario has findings, 2 for bad input, 3 for what is not modelled.
 
     \b
@@ -74,13 +81,16 @@ def show(
     smemsim show kernel.toml --html report.html
     smemsim show kernel.toml --operand 'step[1].a' --svg > a.svg
     smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add 0,32,64,96
+    smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add 0,32,64,96 --atoms --svg > atoms.svg
+    smemsim show patterns --svg > patterns.svg
     """
     check_options(words)
-    if as_svg + as_json + (html_file is not None) > 1:
-        raise InputError("--html, --json and --svg exclude each other")
-    if lines is not None and lines < 1:
-        raise InputError(f"--lines {lines}: needs at least 1")
+    _check_form(as_svg + as_json + (html_file is not None), lines)
     text = " ".join(words)
+    if text == "patterns":
+        ctx.exit(_patterns(as_svg, strangers(ctx, (*_OPERAND, *_ADDS, *_NOT_ATOMS, "packing", "operand", "stage", "atoms"))))
+    if atoms and (foreign := strangers(ctx, _NOT_ATOMS)):
+        raise InputError(f"{_options(foreign)}: not with --atoms, which draws in the terminal or, with --svg, as a picture")
     report: Report | None = None
     if _is_file(text):
         if foreign := strangers(ctx, (*_OPERAND, *_ADDS, "packing")):
@@ -93,6 +103,8 @@ def show(
     chosen = [_selected(tile, block, k_step) for tile in tiles]
     if html_file is not None:
         _write(html_file, report, tiles)
+    elif atoms:
+        _print_atoms(tiles, as_svg)
     elif as_svg:
         _print_svg(tiles, chosen, lines)
     elif as_json:
@@ -147,10 +159,47 @@ def _selected(tile: TilePicture, block: int | None, k_step: int | None) -> tuple
     return block or 0, k_step or 0
 
 
-def _one(tiles: list[TilePicture]) -> None:
+def _one(tiles: list[TilePicture], option: str = "--svg") -> None:
     if len(tiles) != 1:
         listed = ", ".join(tile.where for tile in tiles) or "none"
-        raise InputError(f"--svg: draws one operand, here are {len(tiles)} ({listed}); say which with --operand")
+        raise InputError(f"{option}: draws one operand, here are {len(tiles)} ({listed}); say which with --operand")
+
+
+def _check_form(forms: int, lines: int | None) -> None:
+    if forms > 1:
+        raise InputError("--html, --json and --svg exclude each other")
+    if lines is not None and lines < 1:
+        raise InputError(f"--lines {lines}: needs at least 1")
+
+
+def _options(foreign: str) -> str:
+    return foreign.replace("--as-json", "--json").replace("html-file", "html")
+
+
+def _patterns(as_svg: bool, foreign: str) -> int:
+    """The swizzle patterns, of no operand."""
+    from smemsim.picture.text import picture_text, stdout
+    from smemsim.show.tile import pattern_svg, patterns
+
+    if foreign:
+        raise InputError(f"{_options(foreign)}: not of the patterns, which take --svg")
+    if as_svg:
+        click.echo(pattern_svg())
+    else:
+        for picture in patterns():
+            stdout().print(picture_text(picture))
+    return 0
+
+
+def _print_atoms(tiles: list[TilePicture], as_svg: bool) -> None:
+    from smemsim.picture.text import picture_text, stdout
+    from smemsim.show.tile import atoms_svg
+
+    _one(tiles, "--atoms")
+    if as_svg:
+        click.echo(atoms_svg(tiles[0]))
+    else:
+        stdout().print(picture_text(tiles[0].atoms()))
 
 
 def _print_svg(tiles: list[TilePicture], chosen: list[tuple[int, int] | None], lines: int | None) -> None:

@@ -7,7 +7,7 @@ import enum
 import itertools
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding
@@ -55,6 +55,15 @@ class Written:
             return self.maps.get(f.path.name) if f.path.table == "map" else None
         item = self.steps[f.path.step]
         return item if isinstance(item, Load) else item.events[min(f.first["step"] if f.first else 0, len(item.events) - 1)]
+
+    def step_names(self, ptx: str) -> dict[int, str]:
+        """What each step is called: the lines of PTX of the instructions that it stands for."""
+        names = {}
+        for number, item in enumerate(self.steps):
+            events: Sequence[Load | Mma] = (item,) if isinstance(item, Load) else item.events
+            lines = sorted({event.instruction.line for event in events})
+            names[number] = f"{ptx}:{lines[0]}" + (f" to {lines[-1]}" if len(lines) > 1 else "")
+        return names
 
     def arrays(self, f: Finding) -> tuple[int, ...]:
         """Where the maps and tensors lie in global memory that a finding about the scenario leads into, or that are to be changed."""

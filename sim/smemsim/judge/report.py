@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
 from smemsim.judge.state import Machine
 from smemsim.judge.tile import TilePicture, buffer_strips, page_data
-from smemsim.picture.model import Entry, Page
+from smemsim.picture.model import Entry, Page, Picture
 from smemsim.picture.page import page_fragment, page_html
 from smemsim.spec.architectures import architecture
-from smemsim.spec.findings import Severity
+from smemsim.spec.findings import CODES, Severity
 
-__all__ = ["Report", "share_of"]
+__all__ = ["Report", "cause_of", "fitting", "share_of", "target_of"]
 
 
 def share_of(wrong: int, of: int, what: str) -> str:
@@ -77,19 +79,19 @@ class Report:
         machine = self.machine
         return [] if machine is None else [TilePicture.of_seen(machine, seen) for seen in machine.seen]
 
-    def page(self, tiles: Sequence[TilePicture] | None = None, *, about: str = "") -> Page:
-        """The page as a value; `tiles` are the operands to draw, all of them where it is left out. `about` says what the findings are about."""
+    def page(self, tiles: Sequence[TilePicture] | None = None, *, names: Mapping[int, str] = {}) -> Page:
+        """The page as a value; `tiles` are the operands to draw, all of them where it is left out, `names` what steps are called that are no step 1, 2, …."""
         every = self.tiles() if tiles is None else tiles
-        drawn, missing = _fitting(every)
+        drawn, missing = fitting(every)
         ordered = sorted((t for t in every if not t.too_large), key=lambda tile: tile.first_wrong is None)
         undrawn = (*(t.name for t in every if t.too_large), *(t.name for t in ordered[MOST_DRAWN:]))
-        counted = self._counted()
         return Page(
-            self.title or "smemsim report", self._evidence(), f"{about}: {counted[0].lower()}{counted[1:]}" if about else counted,
-            tuple(_entry(f, drawn) for f in self.findings), tuple(_entry(f, ()) for f in self.remarks),
-            "Every operand that says what it was meant to be reads exactly that.", self.unchecked,
-            strips=buffer_strips(self.machine) if self.machine else (), strips_title="Buffers", data=page_data(self.machine, drawn) if self.machine else {"operands": []},
-            stills=tuple((tile.name, tile.picture()) for tile in ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
+            self.title or "smemsim report", self._evidence(), self._counted(),
+            tuple(_entry(f, drawn) for f in self.findings), remarks=tuple(_entry(f, ()) for f in self.remarks),
+            clean="Every operand that says what it was meant to be reads exactly that.", unchecked=self.unchecked,
+            strips=buffer_strips(self.machine, names) if self.machine else (), strips_title="Buffers",
+            data=page_data(self.machine, drawn, names) if self.machine else {"operands": []},
+            stills=_stills(ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
         )  # fmt: skip
 
     def html(self) -> str:
@@ -129,7 +131,16 @@ MOST_DRAWN = 12  # operands of a page for readers without scripts
 MOST_CHUNKS = 16384  # of all interactive pictures together: about 1 MB of numbers
 
 
-def _fitting(tiles: Sequence[TilePicture]) -> tuple[list[TilePicture], tuple[str, ...]]:
+def _stills(tiles: Sequence[TilePicture]) -> tuple[tuple[str, Picture], ...]:
+    """Every operand, and of the first one its atoms, where they are few enough to be drawn."""
+    stills = [(tile.name, tile.picture()) for tile in tiles]
+    if tiles and tiles[0].shape[0]:
+        with contextlib.suppress(InputError):
+            stills.insert(1, (f"{tiles[0].name}, its swizzle atoms", tiles[0].atoms()))
+    return tuple(stills)
+
+
+def fitting(tiles: Sequence[TilePicture]) -> tuple[list[TilePicture], tuple[str, ...]]:
     """The pictures that a page has room for, wrong ones before right ones, and the names of the others."""
     ordered = sorted(range(len(tiles)), key=lambda i: (tiles[i].first_wrong is None, i))
     room, kept = MOST_CHUNKS, set[int]()
@@ -143,8 +154,20 @@ def _fitting(tiles: Sequence[TilePicture]) -> tuple[list[TilePicture], tuple[str
 
 def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
     """A finding on a page, with the chunk of its first wrong element where it is about one of the operands."""
-    target = None
+    return Entry(
+        str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, str(f.grade), target=target_of(f, tiles),
+        severity_says=f.severity.says, explained=cause_of(f.code),
+    )  # fmt: skip
+
+
+def cause_of(code: str) -> str:
+    """What a code means; "" for one that no table has."""
+    return CODES[code].cause if code in CODES else ""
+
+
+def target_of(f: Finding, tiles: Sequence[TilePicture]) -> tuple[int, int] | None:
+    """The first of the operands that a finding about a scenario is about, and the chunk of its first wrong element."""
     for number, tile in enumerate(tiles):
-        if tile.first_wrong and target is None and f.about.startswith(Path.parse(tile.where)):
-            target = number, tile.first_wrong[0] * tile.shape[1] + tile.first_wrong[1]
-    return Entry(str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, str(f.grade), target=target)
+        if tile.first_wrong and f.about.startswith(Path.parse(tile.where)):
+            return number, tile.first_wrong[0] * tile.shape[1] + tile.first_wrong[1]
+    return None

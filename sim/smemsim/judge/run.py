@@ -8,11 +8,11 @@ import functools
 import html
 import pathlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from smemsim.errors import InputError, SmemsimError
-from smemsim.finding import Finding, InLaunch, Touched, shortened, told
+from smemsim.finding import Finding, InLaunch, Path, Touched, shortened, told
 from smemsim.judge.build import Scenario
 from smemsim.judge.epilogue import exchanged_loads, stored_tiles
 from smemsim.judge.explained import Executed, Wrong, explained, rounding_of
@@ -20,8 +20,9 @@ from smemsim.judge.meanings import Written, judged, scenario_of
 from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.operand_reads import Issued, Product, Reads, mismatches, of_maps, own_ranks, swapped, turned, unreached, unread
 from smemsim.judge.outputs import Output
-from smemsim.judge.report import Report
+from smemsim.judge.report import Report, cause_of, fitting, target_of
 from smemsim.judge.schedules import Schedules
+from smemsim.judge.tile import TilePicture
 from smemsim.picture.model import Above, Entry, Excerpt, Page
 from smemsim.picture.page import page_html
 from smemsim.program.arrays import DeviceArray, as_numpy
@@ -484,24 +485,30 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run of {shorter_name(self.launch.program.name)}: {_counted(self.findings)}>"
 
-    def page(self) -> Page:
-        """The page as a value: the findings with the PTX around their lines, above the page of the transfers and matrix instructions."""
+    def page(self, outputs: Sequence[tuple[str, bool]] = ()) -> Page:
+        """The page as a value: the findings with the PTX around their lines, beside the tiles of the matrix instructions. `outputs` are lines to stand
+        above them, and whether each is as it should be."""
         report = self.report or Report((), arch=self.launch.arch, title=f"{shorter_name(self.launch.program.name)}, as it ran")
-        findings, ptx, tiles = [*self.findings, *self.remarks], self.ptx.splitlines(), report.tiles()
+        written, ptx = self._checked[0], self.ptx.splitlines()
+        names = written.step_names(self.name) if written is not None else {}
+        tiles = [_named(tile, names) for tile in report.tiles()]
+        findings, drawn = [*self.findings, *self.remarks], fitting(tiles)[0]
         none = "" if tiles else "There is no operand of a matrix instruction to draw that came through TMA."
         above = Above(
-            self.summary(),
-            tuple(_entry(f, ptx) for f in findings[:MOST_ENTRIES]),
-            max(len(findings) - MOST_ENTRIES, 0),
-            self.output,
-            self.evidence,
-            none,
+            self.summary(), tuple(outputs), self.output, self.evidence, none,
+        )  # fmt: skip
+        entries = tuple(_entry(f, ptx, drawn) for f in findings[:MOST_ENTRIES])
+        counted, more = _counted(self.findings), max(len(findings) - MOST_ENTRIES, 0)
+        heading = (
+            counted[0].upper() + counted[1:] + (f", {len(self.remarks)} remark{'s' * (len(self.remarks) > 1)}" if self.remarks else "")
         )
-        return dataclasses.replace(report.page(tiles, about="Operands and maps"), above=above)
+        whole = report.page(tiles, names=names)
+        return dataclasses.replace(whole, counted=heading, entries=entries, more=more, remarks=(), clean="Nothing was found.", above=above)
 
-    def html(self) -> str:
-        """A self-contained page: the findings with the PTX around their lines, and every operand's tile."""
-        return page_html(self.page())
+    def html(self, outputs: Sequence[tuple[str, bool]] = ()) -> str:
+        """A self-contained page: the findings with the PTX around their lines, and every operand's tile; `outputs` are lines to stand first, and whether
+        each is as it should be."""
+        return page_html(self.page(outputs))
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text())}</pre>"
@@ -517,11 +524,19 @@ AROUND = 4  # lines of PTX before and behind a finding's, on a page
 MOST_ENTRIES = 40  # findings on a page
 
 
-def _entry(f: Finding, ptx: list[str]) -> Entry:
-    """A finding on a page: lines of the PTX around its own, and the line of its source."""
+def _named(tile: TilePicture, names: Mapping[int, str]) -> TilePicture:
+    """An operand that is called after its lines of PTX, not after a step of the scenario."""
+    path = Path.parse(tile.where)
+    line = names.get(path.step) if path.step is not None else None
+    return tile if line is None else dataclasses.replace(tile, name=f"{line} {path.side.upper()}")
+
+
+def _entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Entry:
+    """A finding on a page: lines of the PTX around its own, the line of its source, and where its picture is."""
     excerpt = None
     if f.line:
         numbers = range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1)
         excerpt = Excerpt(tuple((n, shortened(ptx[n - 1])) for n in numbers), f.line, tuple(f.excerpt()[1:]))
     others = f.others() if f.count > 1 else ""
-    return Entry(str(f.severity), f.code, f.where, told(f.message), told(f.repair), f.because, others=others, excerpt=excerpt)
+    return Entry(str(f.severity), f.code, f.where, told(f.message), told(f.repair), f.because, others=others, excerpt=excerpt,
+                 target=target_of(f.check, tiles) if f.check else None, severity_says=f.severity.says, explained=cause_of(f.code))  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -763,7 +763,7 @@ def _atoms(tile: TilePicture) -> Picture:
     grid = Grid(f"{names[1]} →", tuple((str(j * k),) for j in range(right)), grid_rows, f"{names[0]} ↓", outlines=outlines)
     told = (f"coloured boxes are swizzle atoms of {rows} x {k} elements, {size} B, numbered as they lie in shared memory; "
             "violet outlines are instructions, with what their start address adds to the first")  # fmt: skip
-    return Picture(tile.title, (tile.subtitle,), tile.grade, (grid,), strides=tuple(tile.strides()), outlined=told)
+    return Picture(tile.title, (tile.subtitle,), tile.grade, (grid,), strides=tuple(tile.strides()), outlined=told, boxes=True)
 
 
 def _reads_of_atoms(tile: TilePicture, rows: int, k: int) -> Iterator[Outline]:
@@ -778,11 +778,20 @@ def _reads_of_atoms(tile: TilePicture, rows: int, k: int) -> Iterator[Outline]:
 # ---- What a page knows of operands, compact: a number or two for each chunk, and the names to make sentences of them
 
 
-def page_data(machine: Machine, tiles: Sequence[TilePicture]) -> dict[str, Any]:
-    """The data of a tile for the script of a page."""
+def step_name(step: int, names: Mapping[int, str]) -> str:
+    """What a step is called on a page: its own name where it has one, else its number from 1 on.
+
+    >>> step_name(2, {}), step_name(2, {2: "kernel.ptx:303"})
+    ('step 3', 'kernel.ptx:303')
+    """
+    return names.get(step) or f"step {step + 1}"
+
+
+def page_data(machine: Machine, tiles: Sequence[TilePicture], names: Mapping[int, str] = {}) -> dict[str, Any]:
+    """The data of a tile for the script of a page; `names` are what its steps are called."""
     return {
         "tensors": [{"name": t.name, "axes": list(t.extent), "extent": list(t.extent.values())} for t in machine.tensors.values()],
-        "issues": [f"step {issue.step + 1}: {issue.text}" for issue in machine.issues],
+        "issues": [f"{step_name(issue.step, names)}: {issue.text}" for issue in machine.issues],
         "names": {str(code): text for code, text in NAMES.items()},
         "banks": [BANKS.count, BANKS.width],
         "operands": [tile.data() for tile in tiles],
@@ -854,7 +863,7 @@ def _got(held: Held, place: Place, names: list[str]) -> Any:
 BAND_HEADS, UNTOUCHED = ("range", "bytes", "written last by"), "no step wrote it"
 
 
-def buffer_strips(machine: Machine) -> tuple[Strip, ...]:
+def buffer_strips(machine: Machine, names: Mapping[int, str] = {}) -> tuple[Strip, ...]:
     """The buffers in the order of their addresses: where each lies, and what filled which bytes of it last; what no step filled has an empty band.
 
     The cells of a band are its range, its bytes, and who wrote them.
@@ -870,16 +879,16 @@ def buffer_strips(machine: Machine) -> tuple[Strip, ...]:
         cuts = [0, *(np.flatnonzero(np.diff(writer)) + 1).tolist(), len(writer)] if len(writer) else []
         runs = [(buffer.address + a, buffer.address + b, int(writer[a])) for a, b in itertools.pairwise(cuts)]
         end = buffer.address + len(writer)
-        bands = tuple(_band(machine, *run) for run in runs)
+        bands = tuple(_band(machine, names, *run) for run in runs)
         strips.append(
             Strip(buffer.name, buffer.address, end, bands, BAND_HEADS, f"{buffer.address:#x}, {len(writer):,} B", empty=UNTOUCHED)
         )
     return tuple(strips)
 
 
-def _band(machine: Machine, begin: int, end: int, issue: int) -> Band:
+def _band(machine: Machine, names: Mapping[int, str], begin: int, end: int, issue: int) -> Band:
     """Bytes that one issue filled, or none."""
     written = machine.issues[issue] if issue >= 0 else None
-    told = f"step {written.step + 1}: {written.text}" if written else UNTOUCHED
+    told = f"{step_name(written.step, names)}: {written.text}" if written else UNTOUCHED
     fill = colour(issue) if written else ""
     return Band(begin, end, fill, "", (f"{begin:#x} to {end - 1:#x}", f"{end - begin:,} B", told))

@@ -25,6 +25,7 @@ __all__ = [
     "Mark",
     "Outline",
     "Page",
+    "Part",
     "Picture",
     "Row",
     "Stride",
@@ -236,7 +237,8 @@ class Legend:
 class Picture:
     """Grids or strips with all that is said of them. A terminal draws the last grid: the one before it says the same the other way round.
 
-    `cell` says what stands in a cell, `colours` name the fills from the first on, `tables` are told in a terminal only, `notes` in both.
+    `cell` says what stands in a cell, `colours` name the fills from the first on, `tables` are told in a terminal only, `notes` in both. `boxes`: its one grid
+    is a map of boxes, with labelled outlines.
     """
 
     title: str
@@ -253,6 +255,7 @@ class Picture:
     alarm: str = ""
     table: Table | None = None
     more: tuple[str, ...] = ()
+    boxes: bool = False
 
 
 # ---- Pages
@@ -281,15 +284,17 @@ class Entry:
     others: str = ""
     target: tuple[int, int] | None = None
     excerpt: Excerpt | None = None
+    severity_says: str = ""
+    explained: str = ""  # what the code means
+    link: str = ""  # another page that shows it
 
 
 @dataclasses.dataclass(frozen=True)
 class Above:
-    """The head of a page, above its pictures."""
+    """The head of a page, above its findings and pictures. `outputs` are lines, and whether each is as it should be."""
 
     heading: str
-    entries: tuple[Entry, ...]
-    more: int = 0  # entries that are left out
+    outputs: tuple[tuple[str, bool], ...] = ()
     printed: str = ""
     sentences: tuple[str, ...] = ()
     instead: str = ""  # why there is no picture
@@ -300,13 +305,14 @@ class Page:
     """One self-contained page: entries beside pictures.
 
     `data` is what its script draws, `stills` are (name, picture) for readers without scripts and for paper, `missing` names pictures that `data` has no room
-    for. `above` is what stands before it: a heading, entries with excerpts, printed text and sentences.
+    for. `above` is what stands before it: a heading, outputs, printed text and sentences.
     """
 
     title: str
     evidence: str
     counted: str
     entries: tuple[Entry, ...]
+    more: int = 0  # entries that are left out
     remarks: tuple[Entry, ...] = ()
     clean: str = ""
     unchecked: tuple[str, ...] = ()
@@ -317,3 +323,14 @@ class Page:
     undrawn: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     above: Above | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A launch in the page of a whole program: its row of the table; `link` is its own page, "" for none."""
+
+    number: str
+    name: str
+    link: str
+    cells: tuple[str, ...]
+    is_fine: bool

@@ -329,9 +329,11 @@
     $("tabs").append(b);
   });
   for (const b of document.querySelectorAll("[data-operand]")) {
-    b.addEventListener("click", () => {
+    b.addEventListener("click", (event) => {
       const n = +b.dataset.operand, i = +b.dataset.chunk;
       show(n, i, firstWrong(data.operands[n], i), true);
+      const box = $("tile").getBoundingClientRect();
+      if (event.isTrusted && (box.top > innerHeight - 160 || box.bottom < 0)) $("title").scrollIntoView({ block: "start" });
       for (const other of document.querySelectorAll(".finding")) other.setAttribute("aria-pressed", other === b);
     });
   }

@@ -5,21 +5,19 @@ from __future__ import annotations
 import functools
 import html
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
 
-from smemsim.picture.model import COLOURS, Above, Entry, Excerpt, Page, Strip
-from smemsim.picture.svg import grids_svg, rules
+from smemsim.picture.model import COLOURS, Above, Entry, Excerpt, Page, Part, Strip
+from smemsim.picture.svg import boxes_svg, grids_svg, rules
 
-__all__ = ["page_fragment", "page_html"]
+__all__ = ["page_fragment", "page_html", "program_html"]
 
 
 MOST_STILLS = 450_000  # bytes of pictures for readers without scripts, and for paper
 MOST_BANDS = 64  # of a strip
-ABOVE_STYLE = (
-    "<style>.run{max-width:1560px;margin:0 auto;padding:8px 24px}.run pre{overflow-x:auto;margin:4px 0 16px;padding:6px;border:1px solid var(--line);font-size:12px}"
-    ".run .at{background:#cf222e22;display:inline-block;min-width:100%}.run .trap>b,.run .wrong>b{color:var(--bad)}.run .luck>b{color:var(--luck)}</style>"
-)
+LONGEST_LINE = 160  # characters of a line of source
 
 
 def page_html(page: Page) -> str:
@@ -32,10 +30,10 @@ def page_html(page: Page) -> str:
 <meta http-equiv=Content-Security-Policy content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
 <link rel=icon href="data:,"><title>{title}</title><style>{_file("page.css")}{rules()}</style></head><body>
 <header><div><h1>{title}</h1><p class=dim>{html.escape(page.evidence)}</p></div><button id=theme class=live type=button>Dark</button></header>
-{_above(page.above) if page.above else ""}<main{" hidden" if hidden else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
-{_strips(page)}</aside>
+{_above(page.above) if page.above else ""}<main{" class=narrow" if not drawn else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
+{"" if hidden else _strips(page)}</aside>
 <div class=work>{_workplace() if drawn else ""}{_missing(page.missing)}{_stills(page)}</div></main>
-<footer>smemsim. Addresses are those of the CTA's .shared window; a chunk is 16 bytes, a line 128.</footer>
+{_below(page.above) if page.above else ""}<footer>smemsim. Addresses are those of the CTA's .shared window; a chunk is 16 bytes, a line 128.</footer>
 <script id=data type=application/json>{packed}</script><script>{_file("page.js")}</script></body></html>
 """
 
@@ -59,10 +57,18 @@ def _file(name: str) -> str:
 
 
 def _entries(page: Page) -> str:
-    """A button for each entry about a picture, a box for each other one."""
+    """A button for each entry about a picture, a box for each other one; under it the lines of its source and what its code means."""
     if not page.entries:
         return f"<p class=clean>{html.escape(page.clean)}</p>"
-    return f"<ol class=findings>{''.join(map(_entry, page.entries))}</ol>"
+    more = f"<p>and {page.more} more</p>" if page.more else ""
+    return f"<ol class=findings>{''.join(map(_entry, page.entries))}</ol>{more}{_severities(page.entries)}"
+
+
+def _severities(entries: Sequence[Entry]) -> str:
+    """The words for how grave a finding is, of those that occur."""
+    told = {e.severity: e.severity_says for e in entries if e.severity_says}
+    words = "; ".join(f"<b>{html.escape(severity)}</b>: {html.escape(says)}" for severity, says in told.items())
+    return f"<p class=dim>{words}</p>" if words else ""
 
 
 def _entry(e: Entry) -> str:
@@ -70,10 +76,34 @@ def _entry(e: Entry) -> str:
     if e.target is not None:
         tag, more = "button", f" type=button data-operand={e.target[0]} data-chunk={e.target[1]} aria-pressed=false"
     grade = f" ({html.escape(e.grade)})" if e.grade else ""
-    why = f"<span class=why>follows from {html.escape(e.because)}</span>" if e.because else ""
+    why = "".join(
+        f"<span class=why>{html.escape(told)}</span>" for told in (f"follows from {e.because}" if e.because else "", e.others) if told
+    )
     fix = f"<span class=fix>Repair: <code>{html.escape(e.repair)}</code></span>" if e.repair else ""
+    seen = "<span class='why live'>shown in the picture</span>" if e.target is not None else ""
     head = f"<span class=head><span class=sev>{e.severity} {html.escape(e.code)}</span> {html.escape(e.where)}{grade}</span>"
-    return f'<li><{tag} class="finding {e.severity}"{more}>{head}{html.escape(e.message)}{fix}{why}</{tag}></li>'
+    said = f'<{tag} class="finding {e.severity}"{more}>{head}{html.escape(e.message)}{fix}{why}{seen}</{tag}>'
+    link = f"<p><a href={html.escape(json.dumps(e.link))}>the launch with its pictures</a></p>" if e.link else ""
+    return f"<li>{said}{_excerpted(e.excerpt)}{_explained(e)}{link}</li>"
+
+
+def _excerpted(excerpt: Excerpt | None) -> str:
+    """The line of an entry, cut where it is long, and behind it the lines around it."""
+    if excerpt is None:
+        return ""
+    line = next((text for number, text in excerpt.lines if number == excerpt.at), "")
+    summary = html.escape(f"{excerpt.at} | {line.strip()}")
+    return f"<details class=more><summary class=cut><code>{summary}</code></summary><pre tabindex=0 role=region aria-label='lines around {excerpt.at}'>{_excerpt(excerpt)}</pre></details>"
+
+
+def _explained(e: Entry) -> str:
+    if not e.explained:
+        return ""
+    text = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(e.explained))
+    return (
+        f"<details class=more><summary>What {html.escape(e.code)} means</summary><p>{text}</p>"
+        f"<p class=dim>Bad and repaired example: <code>smemsim explain {html.escape(e.code)}</code></p></details>"
+    )
 
 
 def _remarks(remarks: Sequence[Entry]) -> str:
@@ -86,33 +116,55 @@ def _unchecked(names: Sequence[str]) -> str:
     return f"<p class=dim>Not looked at: {html.escape(', '.join(names))}</p>" if names else ""
 
 
-# ---- What stands before the pictures: entries with excerpts of their source
+# ---- What stands before the findings, and below the pictures
 
 
 def _above(above: Above) -> str:
-    parts = [_excerpted(entry) for entry in above.entries]
-    parts += [f"<p>and {above.more} more</p>"] if above.more else []
-    parts += [f"<h3>printf</h3><pre>{html.escape(above.printed)}</pre>"] if above.printed else []
-    told = "".join(f"<li>{html.escape(line)}" for line in above.sentences)
-    parts += [f"<ul>{told}</ul>"] if told else []
+    outputs = "".join(f"<li{'' if fine else ' class=bad-line'}>{html.escape(line)}</li>" for line, fine in above.outputs)
+    parts = [f"<h3>Outputs</h3><ul class=outputs>{outputs}</ul>"] if outputs else []
     parts += [f"<p class=dim>{html.escape(above.instead)}</p>"] if above.instead else []
-    return f"{ABOVE_STYLE}<section class=run aria-labelledby=hr><h2 id=hr>{html.escape(above.heading)}</h2>{''.join(parts)}</section>"
+    return f"<section class=run aria-labelledby=hr><h2 id=hr>{html.escape(above.heading)}</h2>{''.join(parts)}</section>"
 
 
-def _excerpted(e: Entry) -> str:
-    """An entry with its lines of source."""
-    more = [f"repair: {e.repair}" if e.repair else "", e.because, e.others]
-    told = "".join(f"<br>{html.escape(sentence)}" for sentence in more if sentence)
-    said = f"<div class={e.severity}><b>{e.severity} {html.escape(e.code)}</b> {html.escape(e.where)}: {html.escape(e.message)}{told}</div>"
-    return said + (f"<pre>{_excerpt(e.excerpt)}</pre>" if e.excerpt else "")
+def _below(above: Above) -> str:
+    printed = f"<h3>printf</h3><pre tabindex=0 role=region aria-label=printf>{html.escape(above.printed)}</pre>" if above.printed else ""
+    told = "".join(f"<li>{html.escape(line)}</li>" for line in above.sentences)
+    rests = f"<h3>What the results rest on</h3><ul>{told}</ul>" if told else ""
+    return f"<section class=run aria-label='More of this run'>{printed}{rests}</section>" if printed or rests else ""
 
 
 def _excerpt(excerpt: Excerpt) -> str:
     lines = []
     for number, line in excerpt.lines:
-        text = html.escape(f"{number:6} | {line}")
+        text = html.escape(f"{number:6} | {line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + '…'}")
         lines.append(f"<span class=at>{text}</span>" if number == excerpt.at else text)
     return "\n".join([*lines, *map(html.escape, excerpt.below)])
+
+
+# ---- The page of a whole program
+
+
+def program_html(title: str, summary: str, entries: Sequence[Entry], heads: Sequence[str], parts: Sequence[Part]) -> str:
+    """What was found in all launches of a program, each finding once with a link to its picture, then a table of the launches."""
+    found = Page(title, "", "", tuple(entries), clean="Nothing was found in any launch that was judged.")
+    rows = []
+    for part in parts:
+        name = f"<a href={html.escape(json.dumps(part.link))}>{html.escape(part.name)}</a>" if part.link else html.escape(part.name)
+        state = "" if part.is_fine else " class=bad-line"
+        rows.append(
+            f"<tr><td>{html.escape(part.number)}<td>{name}"
+            + "".join(f"<td{state if not i else ''}>{html.escape(cell)}" for i, cell in enumerate(part.cells))
+        )
+    top = "".join(f"<th scope=col>{html.escape(head)}" for head in heads)
+    return f"""<!doctype html>
+<html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1"><meta name=color-scheme content="light dark">
+<meta http-equiv=Content-Security-Policy content="default-src 'none'; style-src 'unsafe-inline'; img-src data:"><link rel=icon href="data:,">
+<title>{html.escape(title)}</title><style>{_file("page.css")}</style></head><body><header><div><h1>{html.escape(title)}</h1></div></header>
+<section class=run aria-labelledby=hr><h2 id=hr>{html.escape(summary)}</h2></section>
+<main class=narrow><section aria-labelledby=hf><h2 id=hf>Findings</h2>{_entries(found)}</section>
+<section aria-labelledby=hl><h2 id=hl>Launches</h2><div class=scroll tabindex=0 role=group aria-label='Table of launches'><table><thead><tr>{top}</thead><tbody>{"".join(rows)}</tbody></table></div></section></main>
+<footer>smemsim</footer></body></html>
+"""
 
 
 # ---- Strips, what the script fills, and pictures that need none
@@ -122,7 +174,7 @@ def _strips(page: Page) -> str:
     """A bar with its bands, and a table of them, for each strip."""
     if not page.strips:
         return ""
-    return f"<section aria-labelledby=hb><h2 id=hb>{html.escape(page.strips_title)}</h2>{''.join(map(_strip, page.strips))}</section>"
+    return f"<section class=buffers aria-labelledby=hb><h2 id=hb>{html.escape(page.strips_title)}</h2>{''.join(map(_strip, page.strips))}</section>"
 
 
 def _strip(strip: Strip) -> str:
@@ -154,7 +206,7 @@ def _workplace() -> str:
 <div class=views><div class=view><p id=tilename></p><div class=grid id=tile tabindex=0 role=group aria-labelledby=tilename aria-describedby=info></div></div>
 <div class=view><p id=memoryname></p><div class=grid id=memory tabindex=0 role=group aria-labelledby=memoryname aria-describedby=info></div></div></div>
 <ul class=legend>{swatches} chunk column before swizzling (mod 8)<li><i class="k7 one"></i>the selected instruction reads it<li><i class="k7 bad"></i>other than was meant
-<li><i class=stray></i>data of no chunk of this tile<li><i class=missed></i>meant, but read nowhere<li><i class=none></i>not read</ul>
+<li><i class=stray></i>data of no chunk of this tile<li><i class=missed></i>meant, but read nowhere<li><i class=none></i>not read<li><i class="k7 sel"></i>the element that is told of below<li><i class=begins></i>a swizzle atom begins</ul>
 <div class=info id=info aria-live=polite></div><p class=dim id=grade></p></section>"""
 
 
@@ -167,7 +219,7 @@ def _stills(page: Page) -> str:
     """The pictures as far as there is room; the first of them is printed."""
     parts, room, left = list[str](), MOST_STILLS, [*page.undrawn]
     for name, picture in page.stills:
-        drawn = grids_svg(picture, "", hover=False)
+        drawn = boxes_svg(picture, "") if picture.boxes else grids_svg(picture, "", hover=False)
         if len(drawn) > room and parts:
             left.append(name)
             continue

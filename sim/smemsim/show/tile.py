@@ -15,7 +15,7 @@ from smemsim.picture.svg import boxes_svg, grids_svg
 from smemsim.spec.shared_memory import BANKS, CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
 
-__all__ = ["atoms_svg", "pattern_svg", "show_html", "tile_svg"]
+__all__ = ["atoms_svg", "pattern_svg", "patterns", "show_html", "tile_svg"]
 
 
 def tile_svg(
@@ -88,6 +88,12 @@ def pattern_svg(modes: tuple[Swizzle, ...] = SHOWN, style: str | None = None) ->
     )
     picture = Picture("Swizzle patterns on shared addresses", (), "", tuple(map(_pattern, modes)), notes=(says, "outlines repeat"))
     return grids_svg(picture, style)
+
+
+def patterns(modes: tuple[Swizzle, ...] = SHOWN) -> list[Picture]:
+    """Eight 128-byte lines under each mode, a picture each."""
+    says = "its number before swizzling; above each column the first of its four banks"
+    return [Picture(f"swizzle {name}", (), "", (_pattern(name),), cell=says) for name in modes]
 
 
 def _pattern(name: Swizzle) -> Grid:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import importlib.resources
 
 __all__ = ["CODES", "CONSEQUENCES", "TOLD_APART", "UPSTREAM", "UPSTREAM_IF_MENDED", "Code", "Severity"]
 
@@ -16,6 +17,16 @@ class Severity(enum.StrEnum):
     LUCK = "luck"
     NOTE = "note"
 
+    @property
+    def says(self) -> str:
+        """What it means, in words."""
+        return {
+            "trap": "refused or faults",
+            "wrong": "silently wrong data",
+            "luck": "right today, not guaranteed",
+            "note": "worth knowing",
+        }[self]
+
 
 @dataclasses.dataclass(frozen=True)
 class Code:
@@ -25,6 +36,16 @@ class Code:
     slug: str
     severity: Severity
     says: str
+
+    @property
+    def cause(self) -> str:
+        """The cause, as its page has it.
+
+        >>> CODES["D307"].cause.split()[0]
+        'Two'
+        """
+        text = importlib.resources.files("smemsim").joinpath("explanations", f"{self.number}.md").read_text(encoding="utf-8")
+        return " ".join(text.partition("## Cause")[2].partition("\n## ")[0].split())
 
 
 # fmt: off

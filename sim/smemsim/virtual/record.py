@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import io
 import pathlib
@@ -16,6 +17,9 @@ from smemsim.errors import InputError, SmemsimError
 from smemsim.evidence.launches import launch_text
 from smemsim.files import write_whole
 from smemsim.judge.run import Run
+from smemsim.picture.model import Entry, Part
+from smemsim.picture.page import program_html
+from smemsim.spec.findings import CODES, Severity
 from smemsim.virtual.memory import Allocation, DeviceMemory
 from smemsim.virtual.policy import Launched, Policy, summary_of
 
@@ -135,32 +139,34 @@ def write_page(folder: pathlib.Path, number: str, run: Run) -> str:
     return name
 
 
-STYLE = (
-    "body{font:15px/1.45 system-ui,sans-serif;margin:2rem;max-width:80rem}table{border-collapse:collapse;width:100%}"
-    "td,th{border-bottom:1px solid #8884;padding:.35rem .6rem;text-align:left;vertical-align:top}"
-    ".bad{color:#b00020;font-weight:600}pre{white-space:pre-wrap;margin:0}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}}"
-)
+HEADS = ("#", "kernel", "findings", "time", "judged", "launched as")
 
 
 def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> None:
-    """The page of a program: each launch with its time, its findings and what was judged, and a link to its own page."""
-    rows = []
+    """The page of a program: what was found, each finding once with a link to the launch that shows it, then every launch with its time, what was
+    judged, and a link to its own page."""
+    entries, parts = dict[tuple[str, str, str], Entry](), list[Part]()
+    also: dict[tuple[str, str, str], list[str]] = {}
     for x in launches:
-        found = [f"{f['code']} {f['where']}: {f['message']}" for f in (x.run or {}).get("findings", [])] + x.named
+        told = [(f["code"], f["where"], f["message"], f) for f in (x.run or {}).get("findings", [])]
+        for code, where, message, f in told:
+            key = (code, where, message)
+            also.setdefault(key, []).append(str(x.number))
+            severity = Severity(f["severity"])
+            repair = f["repair"] if isinstance(f["repair"], str) else ""
+            entries.setdefault(key, Entry(str(severity), code, f"{where}, {x.name}", message, repair, f.get("because") or "", link=x.page,
+                                          severity_says=severity.says, explained=CODES[code].cause if code in CODES else ""))  # fmt: skip
         remarks = len((x.run or {}).get("remarks", []))
-        said = "\n".join(found) or x.refused or ("no findings" if x.run else x.told)
-        name = f"<a href={html.escape(x.page)}>{html.escape(x.name)}</a>" if x.page else html.escape(x.name)
+        said = [*dict.fromkeys(code for code, *_ in told), *x.named, x.refused, f"{remarks} remark{'s' * (remarks > 1)}" if remarks else ""]
+        verdict = "; ".join(filter(None, said)) or ("no findings" if x.run else x.told)
         shape = f"grid {x.grid}, block {x.block}, cluster {x.cluster}, {x.shared_bytes} B shared"
-        noted = f"{remarks} remark{'s' * (remarks > 1)}" if remarks else ""
-        judged = x.told.partition("; judged: ")[2] or "-"
-        rows.append(
-            f"<tr><td>{x.number}<td title='{html.escape(shape)}'>{name}<td>{x.seconds:.1f} s<td class={'ok' if x.is_fine and not x.refused else 'bad'}>"
-            f"<pre>{html.escape(said)}</pre>{noted}<td>{html.escape(judged)}"
-        )
-    page = (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title><style>{STYLE}</style><h1>{html.escape(title)}</h1>"
-        f"<p>{html.escape(summary_of(launches))}<table><tr><th>#<th>kernel<th>time<th>findings<th>judged{''.join(rows)}</table></html>"
-    )
+        cells = (verdict, f"{x.seconds:.1f} s", x.told.partition("; judged: ")[2] or "-", shape)
+        parts.append(Part(str(x.number), x.name, x.page, cells, x.is_fine and not x.refused))
+    every = [
+        dataclasses.replace(e, others=f"also found in launch {', '.join(dict.fromkeys(more))}") if (more := also[key][1:]) else e
+        for key, e in entries.items()
+    ]
+    page = program_html(title, summary_of(launches), every, HEADS, parts)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
