@@ -156,3 +156,18 @@ def test_calibration_is_of_rules_that_are_measured_on_hopper():
         assert a.point in MEASURED_POINTS or a.point in POINTS
     assert calibration()["alternatives"].keys() == CALIBRATION.keys()
     assert all(about["arch"] == "sm_90a" and about["right"] for about in calibration()["programs"].values())
+
+
+def test_one_mma_tells_the_rule_of_sums_from_its_alternatives():
+    """Design values: each chosen probe parts some alternatives, and what is told differs from the rule by the model's own arithmetic."""
+    pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
+    from tools.capture.blackwell import separate
+
+    of = next(i for i in separate.instructions() if (i.kind, i.a, i.b, i.d) == ("f16", "bf16", "bf16", "f32"))
+    [found] = separate.separations([of])
+    assert {"23_bits", "24_bits", "26_bits", "f32_to_nearest", "two_halves", "four_quarters", "c_last", "zeros_at_126"} <= set(found.told)
+    assert "ue4m3_bias_8" not in found.told
+    assert len(found.probes) <= separate.MOST
+    assert not any(separate.AS_IT_IS in group and set(group) & set(found.told) for group in found.alike)
+    for n in range(len(found.probes)):
+        assert len({bits[n] for bits in found.results.values()}) > 1

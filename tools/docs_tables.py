@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
@@ -15,9 +16,11 @@ from smemsim.evidence.launches import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
 from smemsim.judge.scenario import STEPS, Operand
 from smemsim.judge.scenario import TABLES as SCENARIO_TABLES
 from smemsim.show.tile import atoms_svg
+from smemsim.spec.alternatives import ALTERNATIVES, Alternative
+from smemsim.spec.calibration import CALIBRATION, calibration
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
-from smemsim.spec.evidence import RULES
+from smemsim.spec.evidence import RULES, kill_matrix
 from smemsim.spec.findings import CODES
 from smemsim.tables import keys_of
 from tools.speeds import table as speed_table
@@ -212,7 +215,69 @@ def _members(value: object) -> list[str]:
     return [table(("member", "what it is"), rows)] if rows else []
 
 
+def _refuted_by_rule(matrix: dict[str, Any], alternatives: Mapping[str, Alternative]) -> list[tuple[str, ...]]:
+    """Of each rule: how many alternatives it has, how many witnesses refute, how many programs of this package alone, and what nobody refutes."""
+    known = {name for name, about in matrix["programs"].items() if about["witness"]}
+    rows = []
+    for rule in dict.fromkeys(a.rule for a in alternatives.values()):
+        own = [a for a in alternatives.values() if a.rule == rule]
+        by = {a.name: matrix["alternatives"][str(a)]["refuted_by"].keys() for a in own}
+        nobody = [name for name, programs in by.items() if not programs]
+        witnesses = sum(bool(known & programs) for programs in by.values())
+        told = " ".join(nobody[:8]) + (f" and {len(nobody) - 8} more" if nobody[8:] else "")
+        rows.append((f"`{rule}`", str(len(own)), str(witnesses), str(len(own) - witnesses - len(nobody)), told))
+    return [*rows, ("all", *(str(sum(int(row[n]) for row in rows)) for n in (1, 2, 3)), "")]
+
+
+def alternatives(_: Page) -> str:
+    """Alternatives of rules about Blackwell by who refutes them."""
+    return table(
+        ("rule", "alternatives", "refuted by witnesses", "by programs of this package alone", "by nobody"),
+        _refuted_by_rule(kill_matrix(), ALTERNATIVES),
+    )
+
+
+def calibrated(_: Page) -> str:
+    """The same of measured rules on Hopper."""
+    rows = [(*row[:3], row[4]) for row in _refuted_by_rule(calibration(), CALIBRATION)]
+    return table(("measured rule", "alternatives", "refuted by programs of Hopper", "by nobody"), rows)
+
+
+def witnesses(_: Page) -> str:
+    """The witnesses by program of the corpus: tests, distinct kernels, alternatives that they refute."""
+    rows = []
+    for matrix in (kill_matrix(), calibration()):
+        by_program: dict[str, list[str]] = {}
+        for name, about in matrix["programs"].items():
+            if about["witness"]:
+                by_program.setdefault(name.partition("::")[0], []).append(name)
+        for program, names in by_program.items():
+            first = matrix["programs"][names[0]]
+            kernels = {digest for name in names for digest in matrix["programs"][name]["kernels"]}
+            refuted = sum(bool(set(names) & row["refuted_by"].keys()) for row in matrix["alternatives"].values())
+            origin = f"{first['origin']['project']} {first['origin']['commit'][:7]}"
+            rows.append((program, origin, first["arch"], str(len(names)), str(len(kernels)), str(refuted)))
+    return table(("program", "project", "card", "runs", "distinct kernels", "alternatives refuted"), rows)
+
+
 TABLES: dict[str, Callable[..., str]] = {
     of.__name__: of
-    for of in (atoms, launch_keys, keys, findings, finding, evidence, errata, disputes, speeds, suites, commands, options, python)
+    for of in (
+        atoms,
+        launch_keys,
+        keys,
+        findings,
+        finding,
+        evidence,
+        errata,
+        disputes,
+        speeds,
+        suites,
+        commands,
+        options,
+        python,
+        alternatives,
+        calibrated,
+        witnesses,
+    )
 }

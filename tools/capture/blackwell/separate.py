@@ -1,0 +1,122 @@
+"""One MMA of each kind whose D says which alternative of the arithmetic holds: `python -m tools.capture.blackwell.separate [KIND]`.
+
+These are design values, computed by the model under each alternative (`smemsim.spec.alternatives`, rule arithmetic.tcgen05); no card has run them. The probes are those
+of the suite tcgen05_dots_directed, where each stands in a row and a column of its own.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import sys
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from smemsim.arithmetic.multiply import Factors, Options, multiply
+from smemsim.spec.alternatives import assuming, of_rule
+from tools.capture.blackwell.directed import SCALES, DotProbe, Instruction, directed, instructions
+
+__all__ = ["RULE", "Separation", "separations"]
+
+RULE = "arithmetic.tcgen05"
+MOST = 16  # probes of one MMA: as many as it has columns
+AS_IT_IS = ""  # the name of the rule itself among its alternatives
+
+
+@dataclasses.dataclass(frozen=True)
+class Separation:
+    """One MMA: probes with the same scale factors, and what each alternative makes of them.
+
+    `results` has D's bits of every probe by the alternative's name, "" for the rule as it is. `alike` are those that no probe of this kind tells from each other.
+    """
+
+    instruction: Instruction
+    probes: tuple[DotProbe, ...]
+    results: dict[str, tuple[int, ...]]
+    alike: tuple[tuple[str, ...], ...]
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Alternatives that this MMA tells from the rule."""
+        return tuple(name for name, found in self.results.items() if found != self.results[AS_IT_IS])
+
+
+def _results(i: Instruction, probes: Sequence[DotProbe]) -> tuple[int, ...]:
+    """D of each probe as the rules are now."""
+    names = [name.removesuffix("x2") for name in (i.a, i.b)]
+    kinds = [np.uint32 if name == "tf32" else np.uint16 if name in ("f16", "bf16") else np.uint8 for name in names]
+    a, b = (np.array([[codes[side] for codes in p.codes] for p in probes]).astype(kind) for side, kind in enumerate(kinds))
+    c = np.array([p.c if p.enable else 0 for p in probes]).astype(np.uint16 if i.d == "f16" else np.uint32)
+    factors = None
+    if i.vector:
+        sides = [np.array([[p.scales[side] >> 8 * n & 0xFF for n in range(i.scales)] for p in probes], np.uint8) for side in (0, 1)]
+        factors = Factors(*sides, "ue8m0" if i.ue8m0 else "ue4m3", SCALES[i.vector])
+    with np.errstate(all="ignore"):
+        found = multiply(
+            a, b, np.broadcast_to(c, (len(c), len(c))).copy(), kind=i.kind, a_type=names[0], b_type=names[1], d_type=i.d, saturate=Options().saturate,
+            factors=factors,
+        )[0]  # fmt: skip
+    return tuple(int(x) for x in np.diagonal(np.atleast_2d(found)))
+
+
+def _chosen(results: dict[str, tuple[int, ...]]) -> list[int]:
+    """The fewest probes, taken one by one, that part the alternatives as far as all do."""
+    parts, chosen = [list(results)], []
+    count = len(next(iter(results.values())))
+    while len(chosen) < MOST:
+        best = max(range(count), key=lambda p: sum(len({results[n][p] for n in part}) for part in parts))
+        finer = []
+        for part in parts:
+            by_result = collections.defaultdict(list)
+            for name in part:
+                by_result[results[name][best]].append(name)
+            finer += by_result.values()
+        if len(finer) == len(parts):
+            break
+        parts = finer
+        chosen.append(best)
+    return chosen
+
+
+def separations(of: Iterable[Instruction] | None = None) -> list[Separation]:
+    """The MMA that tells the most apart, for each instruction that the kit can issue."""
+    found = []
+    for i in instructions() if of is None else of:
+        alike: dict[tuple[object, ...], list[DotProbe]] = {}
+        for probe in directed(i):
+            alike.setdefault(probe.scales, []).append(probe)
+        every = []
+        for probes in alike.values():
+            results = {AS_IT_IS: _results(i, probes)}
+            for a in of_rule(RULE):
+                with assuming(str(a)):
+                    results[a.name] = _results(i, probes)
+            chosen = _chosen(results)
+            groups = collections.defaultdict(list)
+            for name, bits in results.items():
+                groups[tuple(bits[p] for p in chosen)].append(name)
+            few = {name: tuple(bits[p] for p in chosen) for name, bits in results.items()}
+            every.append(Separation(i, tuple(probes[p] for p in chosen), few, tuple(tuple(g) for g in groups.values() if len(g) > 1)))
+        found.append(max(every, key=lambda s: len(set(s.results.values()))))
+    return found
+
+
+def main(argv: Sequence[str]) -> None:
+    """Print them."""
+    for s in separations([i for i in instructions() if not argv or i.kind in argv]):
+        i = s.instruction
+        print(f"{i.kind}{i.vector} {i.a} x {i.b} to {i.d}: {len(s.told)} alternatives told by {len(s.probes)} dot products of one MMA")
+        for n, probe in enumerate(s.probes):
+            by = collections.defaultdict(list)
+            for name, bits in s.results.items():
+                by[bits[n]].append(name or "the rule")
+            others = {bits: names for bits, names in by.items() if "the rule" not in names}
+            print(
+                f"  {probe.name}, c = {probe.c:#x}: {s.results[AS_IT_IS][n]:#x}; "
+                + "; ".join(f"{bits:#x} {' '.join(names)}" for bits, names in others.items())
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
