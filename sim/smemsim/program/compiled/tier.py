@@ -7,6 +7,7 @@ or the watch wants a closer look. Both leave the same bytes and the same finding
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import weakref
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from smemsim.program.compiled.memory import NEIGHBOURS, Access
 from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, loop_of, pieces
 from smemsim.program.compiled.vectors import LANES
 from smemsim.program.memory.spaces import Piece, Values, own
+from smemsim.program.special import is_alike, special
 from smemsim.program.wave import ALL
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Frame:
     """What a segment needs of a wave: pointers to its registers, room for places, the tables of memory. `found` is what a wave before has found."""
 
     def __init__(self, x: Wave, code: Code, found: Found | None = None) -> None:
-        self.registers = x.register_pointers[code.slot_array]
+        self.registers = _pointers(x, code)
         self.count = len(code.accesses)
         self.places = np.empty((self.count, x.total), np.int64)
         self.shapes = np.empty((self.count, x.total // LANES), np.uint8)
@@ -62,10 +64,36 @@ class Frame:
 
     def _place(self, x: Wave, found: Found | None) -> None:
         own = x.fixed("windows", lambda: _windows(x))
-        cta_of = x.fixed("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
+        cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
         if found is not None:
             self.memory[4:], self.regions = found[0], list(found[1])
         self.memory[:4] = NOWHERE.ctypes.data, cta_of.ctypes.data, own.ctypes.data, x.window
+
+
+def _pointers(x: Wave, code: Code) -> np.ndarray:
+    """Where in the host's memory the arrays are that machine code names by their slots."""
+    if not code.given:
+        return x.register_pointers[code.slot_array]
+    given = np.array([_given_array(x, key).ctypes.data for key in code.given], np.uint64)
+    return np.concatenate((x.register_pointers[: len(x.r)], given))[code.slot_array]
+
+
+def _given_array(x: Wave, key: tuple[str, Any, np.dtype[Any]]) -> np.ndarray:
+    keep = x.alike if key[0] == "parameter" or is_alike(key[1]) else x.fixed
+    array: np.ndarray = keep(f"given {key}", functools.partial(_given, x, *key))
+    return array
+
+
+def _given(x: Wave, what: str, which: Any, kind: np.dtype[Any]) -> np.ndarray:
+    """A special register or a parameter, for every thread."""
+    if what == "parameter":
+        return np.full(x.total, np.frombuffer(x.launch.parameters[which : which + kind.itemsize].tobytes(), kind)[0])
+    kept = x.sel
+    x.select(ALL)
+    try:
+        return np.ascontiguousarray(special(which)(x).astype(kind))
+    finally:
+        x.select(kept)
 
 
 def _windows(x: Wave) -> np.ndarray:
