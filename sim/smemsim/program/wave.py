@@ -195,7 +195,7 @@ class Wave:
         self.stride = -(-launch.threads // WARP) * WARP
         count = len(clusters) * launch.cluster_size
         self.total = count * self.stride
-        self.tid = self.alike("tid", lambda: np.tile(np.arange(self.stride, dtype=np.int64), count))
+        self.tid: np.ndarray = self.alike("tid", lambda: np.tile(np.arange(self.stride, dtype=np.int64), count))
         self.lane = self.alike("lane", lambda: self.tid % WARP)
         self.cta_of = self.alike("cta_of", lambda: np.repeat(np.arange(count), self.stride))
         self._reserve(count)
@@ -220,7 +220,7 @@ class Wave:
         self.polls = 0  # counts looks at what others could write: strong loads, atomics that change nothing
         self.steps = 0
         self._fixed: dict[str, np.ndarray] = {}
-        self._everybody = self.alike("everybody", lambda: np.arange(self.total))
+        self._everybody: np.ndarray = self.alike("everybody", lambda: np.arange(self.total))
         self.watch: Any = None
         self.state: dict[Any, Any] = {}  # of the operations
         self._patience = (-1, 0)

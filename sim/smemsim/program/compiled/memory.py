@@ -20,7 +20,19 @@ from smemsim.spec.architectures import architecture
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
 
-__all__ = ["GENERAL", "NEIGHBOURS", "ONE_PLACE", "Access", "access_of", "emit_access", "emit_address", "emit_parameter", "parameter_of"]
+__all__ = [
+    "GENERAL",
+    "NEIGHBOURS",
+    "ONE_PLACE",
+    "Access",
+    "access_of",
+    "emit_access",
+    "emit_address",
+    "emit_parameter",
+    "emit_variable",
+    "parameter_of",
+    "variable_of",
+]
 
 
 GENERAL, ONE_PLACE, NEIGHBOURS = 0, 1, 2  # what the places of a group are
@@ -128,6 +140,22 @@ def parameter_of(program: Program, i: Instruction) -> int | None:
     if place.space != "param" or place.frame is not None:
         raise Uncompiled(f"address {address}")
     return place.offset + address.base.offset + address.offset
+
+
+def variable_of(program: Program, i: Instruction) -> int | None:
+    """The offset of the shared variable whose address a `mov` gives; None where it gives something else."""
+    source = i.operands[1] if i.op == "mov" and len(i.operands) == 2 else None
+    if not isinstance(source, Symbol) or i.modifiers not in (("u32",), ("b32",), ("s32",)):
+        return None
+    place = program.places.of(source.name)
+    if place.space != "shared" or place.frame is not None:
+        raise Uncompiled(f"address of {source.name}")
+    return place.offset + source.offset
+
+
+def emit_variable(v: Vectors, i: Instruction, at: int, guard: Value | None) -> None:
+    """The address of a shared variable, with the CTA's rank in clusters."""
+    v.write(i.operands[0], "u32", v.slot(v.given.slot(("variable", at, np.dtype(np.uint32)))), guard)
 
 
 def emit_parameter(v: Vectors, i: Instruction, at: int, guard: Value | None) -> None:

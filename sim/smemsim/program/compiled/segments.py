@@ -16,7 +16,16 @@ import numpy as np
 
 from smemsim.errors import SmemsimError
 from smemsim.program.compiled.forms import form_of
-from smemsim.program.compiled.memory import Access, access_of, emit_access, emit_address, emit_parameter, parameter_of
+from smemsim.program.compiled.memory import (
+    Access,
+    access_of,
+    emit_access,
+    emit_address,
+    emit_parameter,
+    emit_variable,
+    parameter_of,
+    variable_of,
+)
 from smemsim.program.compiled.vectors import LANES, Given, Uncompiled, Value, Vectors, llvm_type, vector
 from smemsim.program.linking.inline import mentions
 from smemsim.ptx.module import Instruction, Label, Register
@@ -168,6 +177,10 @@ def _emit(
     parameter = parameter_of(program, i)
     if parameter is not None:
         emit_parameter(v, i, parameter, guard)
+        return
+    variable = variable_of(program, i)
+    if variable is not None:
+        emit_variable(v, i, variable, guard)
         return
     form = form_of(i)
     if form is None:

@@ -74,7 +74,7 @@ def splat(kind: str, value: Any) -> str:
 class Given:
     """What instructions read that is no register, and the same whenever a thread reads it: it has slots behind those of the registers.
 
-    A key is ("special", name) or ("parameter", its place in the bank); the numpy type is how it is read.
+    A key is ("special", name), ("parameter", its place in the bank) or ("variable", a `.shared` address); the numpy type is how it is read.
     """
 
     def __init__(self, first: int) -> None:
