@@ -104,3 +104,40 @@ def test_findings_are_those_of_closures(monkeypatch):
             told.append([(f.code, f.line, f.message) for f in run.findings])
         assert told[0] == told[1]
         assert code in {found[0] for found in told[0]}
+
+
+FUNCTIONS = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 x) {{
+.reg .b32 %r<9>; .reg .f32 %f<16>; .reg .b64 %d<9>;
+ld.param.u64 %d1, [out]; ld.param.u64 %d3, [x];
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r1;
+mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; add.u64 %d3, %d3, %d2;
+ld.global.f32 %f1, [%d3]; ld.global.f32 %f2, [%d3+{bytes}];
+{body}
+ret; }}
+"""
+APPROXIMATE = (
+    "ex2.approx.f32 %f3, %f1", "ex2.approx.ftz.f32 %f3, %f1", "lg2.approx.f32 %f3, %f1", "lg2.approx.ftz.f32 %f3, %f1", "rcp.approx.ftz.f32 %f3, %f1",
+    "rcp.rn.f32 %f3, %f1", "rsqrt.approx.f32 %f3, %f1", "sqrt.approx.ftz.f32 %f3, %f1", "div.full.f32 %f3, %f1, %f2", "div.approx.f32 %f3, %f1, %f2",
+    "div.full.ftz.f32 %f3, %f1, %f2",
+)  # fmt: skip
+
+
+def test_approximate_functions(monkeypatch):
+    """Of random bits, of numbers near 0 and 1, and of the ends of their ranges."""
+    rng, count = np.random.default_rng(5), 1 << 13
+    bits = rng.integers(0, 1 << 32, 2 * count, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    bits[::3] = rng.uniform(-150, 130, len(bits[::3]))
+    bits[1::9] = 1 + rng.standard_normal(len(bits[1::9])) / 1024
+    ends = np.array(
+        [0, 1 << 31, 1, 0x7F800000, 0xFF800000, 0x7FC00000, 0x00800000, 0x007FFFFF, 0x7E800001, 0x7F7FFFFF, 0xC3150000], np.uint32
+    )
+    bits[: len(ends)], bits[count : count + len(ends)] = ends.view(np.float32), ends.view(np.float32)[::-1]
+    stores = [f"{form}; st.global.f32 [%d1+{4 * count * n}], %f3;" for n, form in enumerate(APPROXIMATE)]
+    text = FUNCTIONS.format(bytes=4 * count, body="\n".join(stores))
+    arrays = [np.zeros((len(APPROXIMATE), count), np.uint32), bits]
+    found = [_in(mode, monkeypatch, text, "k", arrays, grid=count // 256, block=256)[0] for mode in ("closures", "compiled")]
+    for form, a, b in zip(APPROXIMATE, *found, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=form)

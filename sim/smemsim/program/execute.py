@@ -515,15 +515,17 @@ def _run_step(wave: Wave, block: Block, step: Plain, marks: Unwritten | None) ->
 
 
 WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
+WIDE_WAVE_THREADS = 16384  # the same of CTAs that nobody watches and that wait for no other
 WAVE_BYTES = 1 << 28
 
 
-def at_once(launch: Launch) -> int:
+def at_once(launch: Launch, *, watch: bool = True) -> int:
     """Clusters of one wave."""
     threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
     own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
     room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
-    return max(1, min(WAVE_THREADS // threads, room))
+    most = WAVE_THREADS if watch or depends(launch) or takes_over(launch) or launch.schedule is not None else WIDE_WAVE_THREADS
+    return max(1, min(most // threads, room))
 
 
 def resident(launch: Launch) -> int:
@@ -578,7 +580,7 @@ def execute(
 
 
 def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int], None]) -> bool:
-    most, together = resident(launch), at_once(launch)
+    most, together = resident(launch), at_once(launch, watch=watch)
     if takes_over(launch) and launch.config.cancel != "resident":
         together = 1  # so that there are others to take over
     if launch.schedule is not None:
@@ -627,6 +629,8 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                     wave.watch.ended()
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
+                if wave.watch is None and launch.schedule is None:
+                    wave.leave()
                 past += wave.changes
                 done(len(wave.ctas) + (queue.taken - counted) * launch.cluster_size)
                 counted = queue.taken

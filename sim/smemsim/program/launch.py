@@ -342,6 +342,7 @@ class Launch:
     parameters: np.ndarray
     status: int = 0
     waves: list[Wave] = dataclasses.field(default_factory=list)
+    kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what waves that begin later use again: see `Wave.alike`
     queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
     findings: dict[tuple[str | int, ...], Finding] = dataclasses.field(default_factory=dict)
     events: list[Event] = dataclasses.field(default_factory=list)

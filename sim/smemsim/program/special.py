@@ -11,7 +11,7 @@ from smemsim.program.registers import Read, Wave
 from smemsim.spec.launches import RESERVED_OFFSETS, RESIDENCY
 from smemsim.spec.ptx import CLOCKS, WARP_SIZE
 
-__all__ = ["special"]
+__all__ = ["is_alike", "is_fixed", "special"]
 
 
 _AXES = {"x": 0, "y": 1, "z": 2}
@@ -22,8 +22,12 @@ def special(name: str) -> Read:
     base, _, axis = name.partition(".")
     if base in _THREADS and axis in _AXES:
         n = _AXES[axis]
+        if base in _ALIKE:
+            return lambda x: x.alike(name, lambda: _THREADS[base](x, n))[x.sel]
         return lambda x: x.fixed(name, lambda: _THREADS[base](x, n))[x.sel]
     if name in _PLAIN:
+        if name in _ALIKE:
+            return lambda x: x.alike(name, lambda: _PLAIN[name](x))[x.sel]
         return lambda x: x.fixed(name, lambda: _PLAIN[name](x))[x.sel]
     if base in _THREADS and axis == "w":
         return lambda x: np.uint64(0)  # "unused", and zero
@@ -88,3 +92,18 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "reserved_smem_offset_1":     lambda x: _of_cta(x, [RESERVED_OFFSETS["1"]] * len(x.ctas)),
 }
 # fmt: on
+
+
+# Those that are the same in all waves of a launch.
+_ALIKE = {"tid", "ntid", "nctaid", "nclusterid", "cluster_nctaid", "laneid", "warpid", "nwarpid", "lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge"}  # fmt: skip
+
+
+def is_alike(name: str) -> bool:
+    """Is it the same for all waves of a launch that have as many CTAs?"""
+    return name.partition(".")[0] in _ALIKE
+
+
+def is_fixed(name: str) -> bool:
+    """Does a special register hold one value for each thread, for as long as the thread lives?"""
+    base, _, axis = name.partition(".")
+    return (base in _THREADS and axis in _AXES) or name in _PLAIN

@@ -190,7 +190,7 @@ def execute_spread(
     if launch.schedule is not None or depends(launch) or takes_over(launch) or (client is None and (count == 1 or not can_have_children())):
         return execute(launch, clusters, watch=watch, done=done)
     left: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
-    together = at_once(launch)
+    together = at_once(launch, watch=watch)
     least, waves = float("inf"), 0
     while left:
         if waves and (workers is not None or client is not None):

@@ -195,9 +195,9 @@ class Wave:
         self.stride = -(-launch.threads // WARP) * WARP
         count = len(clusters) * launch.cluster_size
         self.total = count * self.stride
-        self.tid = np.tile(np.arange(self.stride, dtype=np.int64), count)
-        self.lane = self.tid % WARP
-        self.cta_of = np.repeat(np.arange(count), self.stride)
+        self.tid: np.ndarray = self.alike("tid", lambda: np.tile(np.arange(self.stride, dtype=np.int64), count))
+        self.lane = self.alike("lane", lambda: self.tid % WARP)
+        self.cta_of = self.alike("cta_of", lambda: np.repeat(np.arange(count), self.stride))
         self._reserve(count)
         self._words = self._make_memories(count)
         self._make_ctas(clusters)
@@ -220,7 +220,7 @@ class Wave:
         self.polls = 0  # counts looks at what others could write: strong loads, atomics that change nothing
         self.steps = 0
         self._fixed: dict[str, np.ndarray] = {}
-        self._everybody = np.arange(self.total)
+        self._everybody: np.ndarray = self.alike("everybody", lambda: np.arange(self.total))
         self.watch: Any = None
         self.state: dict[Any, Any] = {}  # of the operations
         self._patience = (-1, 0)
@@ -252,7 +252,7 @@ class Wave:
         wide = self.program.wide
         sizes = [self.total * kind.itemsize * (1 + (n in wide)) for n, kind in enumerate(self.program.registers)]
         ends = np.cumsum([0, *sizes])
-        registers = np.zeros(int(ends[-1]), np.uint8)
+        registers = self._registers = self._cleared(int(ends[-1]))
         self.register_pointers = registers.ctypes.data + ends[:-1].astype(np.uint64)  # of each register, in the host's memory
         self.r: list[np.ndarray] = [
             registers[begin : begin + size].view(kind).reshape((-1, 2) if n in wide else -1)
@@ -260,6 +260,20 @@ class Wave:
         ]
         self.local = np.zeros((self.total, self.program.places.local_bytes), np.uint8)
         return words
+
+    def _cleared(self, size: int) -> np.ndarray:
+        """Room for registers, all zero: that of a wave that is over, where one has left it."""
+        left: list[np.ndarray] = self.launch.kept.setdefault(("registers", size), [])
+        if not left:
+            return np.zeros(size, np.uint8)
+        registers = left.pop()
+        registers.fill(0)
+        return registers
+
+    def leave(self) -> None:
+        """The wave is over, and nobody looks at its registers any more: the next one may have them."""
+        self.launch.kept["registers", len(self._registers)].append(self._registers)
+        self.r = []
 
     def _make_ctas(self, clusters: Sequence[int]) -> None:
         """Make the CTAs of these clusters."""
@@ -312,6 +326,14 @@ class Wave:
         if array is None:
             array = self._fixed[name] = make()
         return array
+
+    def alike(self, name: Any, make: Callable[[], Any]) -> Any:
+        """What is the same for all waves of the launch that have as many CTAs, made when one of them first asks for it."""
+        kept = self.launch.kept
+        key = self.total, name
+        if key not in kept:
+            kept[key] = make()
+        return kept[key]
 
     def clock(self) -> int:
         """The value of %clock: it grows by 32 for each block executed, of a schedule by as much as it says."""

@@ -12,14 +12,14 @@ from smemsim.program.linking.fused import MINUS_ADDEND, MINUS_PRODUCT
 from smemsim.program.modifiers import Modifiers
 from smemsim.ptx.module import Instruction, Pair
 
-__all__: list[str] = []
+__all__ = ["flushed", "is_flushing"]
 
 
 _SIGN, _SMALLEST = 0x80000000, 0x00800000
-_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 
 
-def _nearest(form: Modifiers) -> bool:
+def is_flushing(form: Modifiers) -> bool:
     """Take the rounding mode and .ftz off: only to nearest is compiled. Is .ftz there?"""
     if form.one_of(("rz", "rm", "rp", "sat", "relu", "oob", "approx", "full")):
         raise Uncompiled("rounding")
@@ -27,7 +27,7 @@ def _nearest(form: Modifiers) -> bool:
     return form.has("ftz")
 
 
-def _flushed(v: Vectors, a: Value) -> Value:
+def flushed(v: Vectors, a: Value) -> Value:
     """Zeros of the same sign for subnormals."""
     raw = v.as_type(a, "i32")
     small = v.compare("icmp ult", v.binary("and", raw, v.number("i32", 0x7FFFFFFF)), v.number("i32", _SMALLEST))
@@ -38,23 +38,23 @@ def _negated(v: Vectors, a: Value) -> Value:
     return v.emit("float", f"fneg <16 x float> {a.name}", raw=a.raw)
 
 
-@compiles("add", "sub", "mul", "div")
+@compiles("add", "sub", "mul")
 def simple(v: Vectors, i: Instruction, guard: Value | None) -> None:
-    """`add`, `sub`, `mul` of integers and f32, `div` of f32."""
+    """`add`, `sub`, `mul` of integers and f32."""
     form = Modifiers(i)
     kind = form.kind()
-    if is_integer(kind) and i.op != "div":
+    if is_integer(kind):
         arithmetic(v, i, guard, form, kind)
         return
-    flush = _nearest(form)
+    flush = is_flushing(form)
     form.end(operands=(3,))
-    if kind != "f32" or (i.op in ("mul", "div") and flush):  # .ftz looks at products before they are rounded
+    if kind != "f32" or (i.op == "mul" and flush):  # .ftz looks at products before they are rounded
         raise Uncompiled(f".{kind}")
     a, b = (v.read(operand, kind) for operand in i.operands[1:])
     if flush:
-        a, b = _flushed(v, a), _flushed(v, b)
+        a, b = flushed(v, a), flushed(v, b)
     result = v.binary(_OPS[i.op], a, b, raw=True)
-    v.write(i.operands[0], "f32", _flushed(v, result) if flush else result, guard)
+    v.write(i.operands[0], "f32", flushed(v, result) if flush else result, guard)
 
 
 @compiles("fma", "mad", "fused")
@@ -66,25 +66,13 @@ def fused(v: Vectors, i: Instruction, guard: Value | None) -> None:
     if is_integer(kind):
         arithmetic(v, i, guard, form, kind)
         return
-    flush = _nearest(form)
+    flush = is_flushing(form)
     form.end(operands=(4,))
     if kind != "f32" or flush:
         raise Uncompiled(f".{kind}")
     a, b, c = (v.read(operand, kind) for operand in i.operands[1:])
     a, c = _negated(v, a) if minus_product else a, _negated(v, c) if minus_addend else c
     v.write(i.operands[0], "f32", v.intrinsic("fma", "float", [a, b, c], raw=True), guard)
-
-
-@compiles("sqrt")
-def root(v: Vectors, i: Instruction, guard: Value | None) -> None:
-    """`sqrt.rn.f32`."""
-    form = Modifiers(i)
-    kind = form.kind()
-    flush = _nearest(form)
-    form.end(operands=(2,))
-    if kind != "f32" or flush:
-        raise Uncompiled(f".{kind}")
-    v.write(i.operands[0], "f32", v.intrinsic("sqrt", "float", [v.read(i.operands[1], kind)], raw=True), guard)
 
 
 @compiles("min", "max")
@@ -101,7 +89,7 @@ def extreme(v: Vectors, i: Instruction, guard: Value | None) -> None:
         raise Uncompiled(f".{kind}")
     a, b = (v.read(operand, kind) for operand in i.operands[1:])
     if flush:
-        a, b = _flushed(v, a), _flushed(v, b)
+        a, b = flushed(v, a), flushed(v, b)
     first = v.compare("fcmp olt" if i.op == "min" else "fcmp ogt", a, b)
     equal = v.compare("fcmp oeq", a, b)  # the bits differ only for zeros: the signs are or-ed for the least, and-ed for the largest
     bits_a, bits_b = (v.as_type(x, "i32") for x in (a, b))
@@ -127,7 +115,7 @@ def sign(v: Vectors, i: Instruction, guard: Value | None) -> None:
         raise Uncompiled(f".{kind}")
     a = v.read(i.operands[1], kind)
     if flush:
-        a = _flushed(v, a)
+        a = flushed(v, a)
     bits = v.as_type(a, "i32")
     changed = v.binary("xor", bits, v.number("i32", _SIGN)) if i.op == "neg" else v.binary("and", bits, v.number("i32", 0x7FFFFFFF))
     nan = v.compare("fcmp uno", a, a)
@@ -152,7 +140,7 @@ def comparison(v: Vectors, i: Instruction, form: Modifiers, kind: str) -> Value:
         word = form.one_of(_FLOATS)
         a, b = (v.read(operand, kind) for operand in i.operands[1:3])
         if flush:
-            a, b = _flushed(v, a), _flushed(v, b)
+            a, b = flushed(v, a), flushed(v, b)
         if not word:
             raise Uncompiled("comparison")
         return v.compare(f"fcmp {_FLOATS[word]}", a, b)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from smemsim.program.compiled.vectors import LANES, Uncompiled, Value, Vectors, llvm_type
 from smemsim.program.registers import bits_of as ptx_bits
 from smemsim.ptx.module import Address, Instruction, Operand, Register, Symbol, Vector
@@ -18,7 +20,19 @@ from smemsim.spec.architectures import architecture
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
 
-__all__ = ["GENERAL", "NEIGHBOURS", "ONE_PLACE", "Access", "access_of", "emit_access", "emit_address"]
+__all__ = [
+    "GENERAL",
+    "NEIGHBOURS",
+    "ONE_PLACE",
+    "Access",
+    "access_of",
+    "emit_access",
+    "emit_address",
+    "emit_parameter",
+    "emit_variable",
+    "parameter_of",
+    "variable_of",
+]
 
 
 GENERAL, ONE_PLACE, NEIGHBOURS = 0, 1, 2  # what the places of a group are
@@ -113,6 +127,45 @@ def access_of(program: Program, i: Instruction, number: int) -> Access:
     if found.size > 16:
         raise Uncompiled(i.name)
     return found
+
+
+def parameter_of(program: Program, i: Instruction) -> int | None:
+    """Where in the bank of parameters a load reads; None where it reads other memory. Uncompiled where it reads what no parameter has."""
+    if i.op != "ld" or not any(m in ("param", "param::entry", "param::func") for m in i.modifiers):
+        return None
+    address = _address_of(i)
+    if not isinstance(address.base, Symbol):
+        raise Uncompiled(f"address {address}")
+    place = program.places.of(address.base.name)
+    if place.space != "param" or place.frame is not None:
+        raise Uncompiled(f"address {address}")
+    return place.offset + address.base.offset + address.offset
+
+
+def variable_of(program: Program, i: Instruction) -> int | None:
+    """The offset of the shared variable whose address a `mov` gives; None where it gives something else."""
+    source = i.operands[1] if i.op == "mov" and len(i.operands) == 2 else None
+    if not isinstance(source, Symbol) or i.modifiers not in (("u32",), ("b32",), ("s32",)):
+        return None
+    place = program.places.of(source.name)
+    if place.space != "shared" or place.frame is not None:
+        raise Uncompiled(f"address of {source.name}")
+    return place.offset + source.offset
+
+
+def emit_variable(v: Vectors, i: Instruction, at: int, guard: Value | None) -> None:
+    """The address of a shared variable, with the CTA's rank in clusters."""
+    v.write(i.operands[0], "u32", v.slot(v.given.slot(("variable", at, np.dtype(np.uint32)))), guard)
+
+
+def emit_parameter(v: Vectors, i: Instruction, at: int, guard: Value | None) -> None:
+    """`ld.param` of one number, which is the same for all threads."""
+    kinds = [m for m in i.modifiers if not m.startswith("param")]
+    if len(kinds) != 1 or kinds[0] in ("pred", "b128") or isinstance(i.operands[0], Vector):
+        raise Uncompiled(i.name)
+    kind = f"b{ptx_bits(kinds[0])}" if kinds[0][0] == "f" else kinds[0]
+    dtype = np.dtype(f"u{ptx_bits(kind) // 8}")
+    v.write(i.operands[0], kind, v.slot(v.given.slot(("parameter", at, dtype))), guard)
 
 
 # ---- where the bytes lie

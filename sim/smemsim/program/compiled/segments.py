@@ -10,14 +10,23 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from smemsim.errors import SmemsimError
 from smemsim.program.compiled.forms import form_of
-from smemsim.program.compiled.memory import Access, access_of, emit_access, emit_address
-from smemsim.program.compiled.vectors import LANES, Uncompiled, Value, Vectors, llvm_type, vector
+from smemsim.program.compiled.memory import (
+    Access,
+    access_of,
+    emit_access,
+    emit_address,
+    emit_parameter,
+    emit_variable,
+    parameter_of,
+    variable_of,
+)
+from smemsim.program.compiled.vectors import LANES, Given, Uncompiled, Value, Vectors, llvm_type, vector
 from smemsim.program.linking.inline import mentions
 from smemsim.ptx.module import Instruction, Label, Register
 
@@ -49,6 +58,7 @@ class Code:
     text: str
     slots: tuple[int, ...]
     accesses: tuple[Access, ...]
+    given: tuple[tuple[str, Any, np.dtype[Any]], ...] = ()  # what lies behind the registers, see `vectors.Given`
 
     @functools.cached_property
     def slot_array(self) -> np.ndarray:
@@ -87,7 +97,7 @@ def _plain(block: Block) -> list[Instruction]:
 
 
 def _is_access(i: Instruction) -> bool:
-    return i.op in ("ld", "st")
+    return i.op in ("ld", "st") and not any(m.startswith("param") for m in i.modifiers)
 
 
 class _State:
@@ -135,7 +145,7 @@ def _compiles(program: Program, i: Instruction) -> bool:
     try:
         if _is_access(i):
             _try_access(v, access_of(program, i, 0))
-        _emit(v, i, None, lambda v, access, guard: None)
+        _emit(program, v, i, None, lambda v, access, guard: None)
         found = True
     except (Uncompiled, SmemsimError):
         found = False
@@ -155,12 +165,22 @@ def _try_access(v: Vectors, access: Access) -> None:
             v.read(item, access.kind)
 
 
-def _emit(v: Vectors, i: Instruction, access: Access | None, emit: Callable[[Vectors, Access, Value | None], None]) -> None:
+def _emit(
+    program: Program, v: Vectors, i: Instruction, access: Access | None, emit: Callable[[Vectors, Access, Value | None], None]
+) -> None:
     """The text of one instruction, of an access by `emit`."""
     guard = _guard(v, i)
     if _is_access(i):
         if access is not None:
             emit(v, access, guard)
+        return
+    parameter = parameter_of(program, i)
+    if parameter is not None:
+        emit_parameter(v, i, parameter, guard)
+        return
+    variable = variable_of(program, i)
+    if variable is not None:
+        emit_variable(v, i, variable, guard)
         return
     form = form_of(i)
     if form is None:
@@ -180,21 +200,22 @@ def _guard(v: Vectors, i: Instruction) -> Value | None:
 def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
     """The functions of a segment; `masked`: for some of the threads."""
     accesses = {id(access.instruction): access for access in piece.accesses}
-    run = Vectors(program.registers, program.wide)
+    given = Given(len(program.registers))
+    run = Vectors(program.registers, program.wide, given)
     for i in piece.instructions:
-        _emit(run, i, accesses.get(id(i)), emit_access)
+        _emit(program, run, i, accesses.get(id(i)), emit_access)
     kept = _kept(program, piece.instructions, run)
     for slot in kept:
         run.used.setdefault(slot, len(run.used))
     parts, declared = [], set(run.declared)
     slots = dict(run.used)
     if piece.accesses:
-        prepare = Vectors(program.registers, program.wide)
+        prepare = Vectors(program.registers, program.wide, given)
         active = Value("%active", "i1") if masked else None
         for i in _slice(piece):
             access = accesses.get(id(i))
             if access is None:
-                _emit(prepare, i, None, emit_address)
+                _emit(program, prepare, i, None, emit_address)
             else:
                 guard = _guard(prepare, i)
                 both = guard if active is None else active if guard is None else prepare.binary("and", guard, active)
@@ -204,7 +225,7 @@ def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
         declared |= prepare.declared
         parts.append(_prepare_text(prepare, slots, piece.accesses, masked=masked))
     parts.append(_run_text(run, slots, piece.accesses, kept, masked=masked))
-    return Code("\n".join((*sorted(declared), *parts)), tuple(slots), piece.accesses)
+    return Code("\n".join((*sorted(declared), *parts)), tuple(slots), piece.accesses, tuple(given.keys))
 
 
 def _slice(piece: Run) -> list[Instruction]:
@@ -350,7 +371,7 @@ def _readers(program: Program) -> dict[int, set[int]]:
     if program.readers is None:
         readers: dict[int, set[int]] = {}
         for i in program.inlined.body:
-            is_plain = _is_access(i) or form_of(i) is not None
+            is_plain = i.op in ("ld", "st") or form_of(i) is not None
             for slot, gives in mentions(i):
                 if not (gives and is_plain):
                     readers.setdefault(slot, set()).add(id(i))
@@ -395,21 +416,22 @@ def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
     It returns the most trips of any group.
     """
     bra = instructions[-1]
-    outside = Vectors(program.registers, program.wide)
-    trial = Vectors(program.registers, program.wide)
+    given = Given(len(program.registers))
+    outside = Vectors(program.registers, program.wide, given)
+    trial = Vectors(program.registers, program.wide, given)
     for i in instructions[:-1]:
-        _emit(trial, i, None, emit_access)
+        _emit(program, trial, i, None, emit_access)
     stored = _kept(program, instructions, trial)
     trial.read(cast(Register, bra.guard), "pred")
     # What is read before it is written, or kept, is loaded in front of the loop.
     slots = {slot: outside.slot(slot) for slot in sorted({*trial.exposed, *stored})}
-    inside = Vectors(program.registers, program.wide)
+    inside = Vectors(program.registers, program.wide, given)
     inside._names = outside._names
     inside.used = outside.used
     phis = {slot: Value(f"%phi{outside.used[slot]}", value.type) for slot, value in slots.items()}
     inside.current = dict(phis)
     for i in instructions[:-1]:
-        _emit(inside, i, None, emit_access)
+        _emit(program, inside, i, None, emit_access)
     p = inside.read(cast(Register, bra.guard), "pred")
     carried = {slot: inside.as_type(inside.canonical(inside.current[slot]), phis[slot].type) for slot in stored}
     active = Value("%active.now", "i1")
@@ -442,4 +464,4 @@ def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
         "  %longest.next = phi i64 [ %longest, %loop ], [ %longest.own, %leave ]", f"  %t.next = add i64 %t, {LANES}",
         "  %more = icmp slt i64 %t.next, %last", "  br i1 %more, label %loop, label %done", "done:", "  ret i64 %longest.next", "}",
     ]  # fmt: skip
-    return Code("\n".join((*sorted(inside.declared | outside.declared), *lines)), tuple(outside.used), ())
+    return Code("\n".join((*sorted(inside.declared | outside.declared), *lines)), tuple(outside.used), (), tuple(given.keys))

@@ -7,6 +7,7 @@ or the watch wants a closer look. Both leave the same bytes and the same finding
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import weakref
 from collections.abc import Sequence
@@ -17,8 +18,10 @@ import numpy as np
 from smemsim.program.compiled import objects
 from smemsim.program.compiled.memory import NEIGHBOURS, Access
 from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, loop_of, pieces
+from smemsim.program.compiled.shadow import Shadow
 from smemsim.program.compiled.vectors import LANES
 from smemsim.program.memory.spaces import Piece, Values, own
+from smemsim.program.special import is_alike, special
 from smemsim.program.wave import ALL
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ class Frame:
     """What a segment needs of a wave: pointers to its registers, room for places, the tables of memory. `found` is what a wave before has found."""
 
     def __init__(self, x: Wave, code: Code, found: Found | None = None) -> None:
-        self.registers = x.register_pointers[code.slot_array]
+        self.registers = _pointers(x, code)
         self.count = len(code.accesses)
         self.places = np.empty((self.count, x.total), np.int64)
         self.shapes = np.empty((self.count, x.total // LANES), np.uint8)
@@ -60,12 +63,46 @@ class Frame:
             self._place(x, found)
         self.pointers = tuple(array.ctypes.data for array in (self.registers, self.places, self.shapes, self.memory))
 
+    def rows(self, number: int) -> tuple[int, int]:
+        """Where in the host's memory the places and the shapes of an access begin."""
+        return self.pointers[1] + number * self.places.strides[0], self.pointers[2] + number * self.shapes.strides[0]
+
     def _place(self, x: Wave, found: Found | None) -> None:
         own = x.fixed("windows", lambda: _windows(x))
-        cta_of = x.fixed("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
+        cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
         if found is not None:
             self.memory[4:], self.regions = found[0], list(found[1])
         self.memory[:4] = NOWHERE.ctypes.data, cta_of.ctypes.data, own.ctypes.data, x.window
+
+
+def _pointers(x: Wave, code: Code) -> np.ndarray:
+    """Where in the host's memory the arrays are that machine code names by their slots."""
+    pointers: np.ndarray = x.register_pointers
+    given = np.array([_given_array(x, key).ctypes.data for key in code.given], np.uint64)
+    if code.given:
+        pointers = np.concatenate((pointers[: len(x.r)], given))
+    found: np.ndarray = pointers[code.slot_array]
+    return found
+
+
+def _given_array(x: Wave, key: tuple[str, Any, np.dtype[Any]]) -> np.ndarray:
+    keep = x.alike if key[0] != "special" or is_alike(key[1]) else x.fixed
+    array: np.ndarray = keep(f"given {key}", functools.partial(_given, x, *key))
+    return array
+
+
+def _given(x: Wave, what: str, which: Any, kind: np.dtype[Any]) -> np.ndarray:
+    """A special register, a parameter or the address of a variable, for every thread."""
+    if what == "parameter":
+        return np.full(x.total, np.frombuffer(x.launch.parameters[which : which + kind.itemsize].tobytes(), kind)[0])
+    kept = x.sel
+    x.select(ALL)
+    try:
+        if what == "variable":
+            return np.ascontiguousarray(np.broadcast_to(x.own_shared(which), (x.total,)))
+        return np.ascontiguousarray(special(which)(x).astype(kind))
+    finally:
+        x.select(kept)
 
 
 def _windows(x: Wave) -> np.ndarray:
@@ -117,7 +154,7 @@ class Segment:
             if functions[0](*given) and not (self._find(x, frame, code) and not functions[0](*given)):
                 self.failed += 1
                 return False
-            if x.watch is not None and not self._is_clear(x, frame, code):
+            if x.watch is not None and not self._is_clear(x, frame, code, (first, last, given[1])):
                 self.failed += 1
                 return False
         pieces = [self._piece(x, frame, access) for access in code.accesses]
@@ -169,12 +206,28 @@ class Segment:
         self.launch, self.found = weakref.ref(x.launch), (frame.memory[4:].copy(), list(frame.regions))
         return True
 
-    def _is_clear(self, x: Wave, frame: Frame, code: Code) -> bool:
-        """Has the watch nothing to say of the accesses of shared memory? Then it has noted them."""
+    @staticmethod
+    def _shadow(x: Wave) -> Shadow | None:
+        """What looks at accesses that an epoch orders; None where the watch asks for more."""
+        if x.watch.follows_values():
+            return None
+        shadow: Shadow | None = x.state.get(Shadow)
+        if shadow is None:
+            shadow = x.state[Shadow] = Shadow(x, NOWHERE.ctypes.data)
+        return shadow
+
+    def _is_clear(self, x: Wave, frame: Frame, code: Code, given: tuple[int, int, int | None]) -> bool:
+        """Has the watch nothing to say of the accesses of shared memory? Then it has noted them. `given` are the groups, and the mask."""
         kept = x.sel
+        shadow = self._shadow(x)
+        first, last, mask = given
         for access in code.accesses:
             if access.space != "shared":
                 continue
+            if shadow is not None:
+                places_at, shapes_at = frame.rows(access.number)
+                if shadow.passes(access, places_at, shapes_at, mask, first, last):
+                    continue
             threads, places = _places(x, frame, access)
             passes = x.watch.passes_read if access.is_load else x.watch.passes_write
             x.select(threads)

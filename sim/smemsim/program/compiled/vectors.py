@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from smemsim.program.registers import constant, dtype_of
-from smemsim.ptx.module import Immediate, Operand, Register, Sink
+from smemsim.program.special import is_fixed
+from smemsim.ptx.module import Immediate, Operand, Register, Sink, Special
 
-__all__ = ["LANES", "SINGLE_NAN", "Uncompiled", "Value", "Vectors", "llvm_type", "splat", "vector"]
+__all__ = ["LANES", "SINGLE_NAN", "Given", "Uncompiled", "Value", "Vectors", "llvm_type", "splat", "vector"]
 
 
 LANES = 16
@@ -70,6 +71,26 @@ def splat(kind: str, value: Any) -> str:
     return f"<{', '.join([f'{kind} {text}'] * LANES)}>"
 
 
+class Given:
+    """What instructions read that is no register, and the same whenever a thread reads it: it has slots behind those of the registers.
+
+    A key is ("special", name), ("parameter", its place in the bank) or ("variable", a `.shared` address); the numpy type is how it is read.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.keys: dict[tuple[str, Any, np.dtype[Any]], None] = {}
+
+    def slot(self, key: tuple[str, Any, np.dtype[Any]]) -> int:
+        """The slot of an array."""
+        self.keys.setdefault(key)
+        return self.first + list(self.keys).index(key)
+
+    def type_of(self, slot: int) -> np.dtype[Any]:
+        """The type of the array of a slot."""
+        return list(self.keys)[slot - self.first][2]
+
+
 class Vectors:
     """The values of one group's registers while its instructions are made, and the text so far.
 
@@ -77,8 +98,11 @@ class Vectors:
     that the function is called with is that of `used[n]`.
     """
 
-    def __init__(self, types: Sequence[np.dtype[Any]], wide: set[int]) -> None:
+    lanes = LANES
+
+    def __init__(self, types: Sequence[np.dtype[Any]], wide: set[int], given: Given | None = None) -> None:
         self.types, self.wide = types, wide
+        self.given = Given(len(types)) if given is None else given
         self.lines: list[str] = []
         self.used: dict[int, int] = {}
         self.current: dict[int, Value] = {}
@@ -143,7 +167,7 @@ class Vectors:
 
     def stored_type(self, slot: int) -> str:
         """The LLVM type of a register."""
-        dtype = self.types[slot]
+        dtype = self.types[slot] if slot < len(self.types) else self.given.type_of(slot)
         return "i1" if dtype == np.bool_ else f"i{8 * dtype.itemsize}"
 
     def _load(self, slot: int) -> Value:
@@ -167,6 +191,8 @@ class Vectors:
         to = llvm_type(kind)
         if isinstance(operand, Immediate):
             return self.number(to, self._bits(operand, kind))
+        if isinstance(operand, Special) and is_fixed(operand.name) and to in ("i32", "i64"):
+            return self.slot(self.given.slot(("special", operand.name, np.dtype(f"u{bits_of(to) // 8}"))))
         if not isinstance(operand, Register) or operand.part:
             raise Uncompiled(f"operand {operand}")
         value = self.slot(operand.slot)

@@ -225,7 +225,7 @@ def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | No
         reserved(x, i, at, part, inside, size)
         outside(x, i, "shared", at, part, inside, size)
     if rank is None:
-        base: np.ndarray = x.fixed("window", lambda: x.cta_of * x.pitch)
+        base: np.ndarray = x.alike("window", lambda: x.cta_of * x.pitch)
         offset += base[threads]
         return offset
     if not cluster and (rank != x.rank_bits[threads] >> RANK_SHIFT).any():

@@ -14,7 +14,7 @@ from smemsim.errors import HardwareTrap
 from smemsim.program.modifiers import Modifiers
 from smemsim.program.registry import ON_EXIT, Gate, Plain, Step, implements, unmodelled
 from smemsim.program.traps import thread_name
-from smemsim.program.wave import GATHERING, PARKED, WARP
+from smemsim.program.wave import FULL_MASK, GATHERING, PARKED, WARP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink
 from smemsim.spec.operation_types import REDUX_TYPES
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
@@ -43,6 +43,8 @@ def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], n
 
     def checked(x: Wave) -> np.ndarray:
         members: np.ndarray = np.broadcast_to(read(x), (x.n,))
+        if (members == FULL_MASK).all():
+            return members
         own = members >> x.lane[x.sel].astype(np.uint32) & np.uint32(1)
         if not own.all():
             thread = int(x.threads[int(np.flatnonzero(own == 0)[0])])
@@ -64,7 +66,7 @@ def members_of(c: Linker, mask: Operand) -> Callable[[Wave], Any]:
 
 def _warp(x: Wave) -> np.ndarray:
     """The warps of the running threads."""
-    found: np.ndarray = x.fixed("warp", lambda: np.arange(x.total) // WARP)[x.sel]
+    found: np.ndarray = x.alike("warp", lambda: np.arange(x.total) // WARP)[x.sel]
     return found
 
 
@@ -102,27 +104,25 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
     words.end()
     write, write_pred = results(c, i.operands[0], "b32")
     source, b, bounds = i.operands[1], c.read(i.operands[2], "u32"), c.read(i.operands[3], "u32")
-    fixed = isinstance(i.operands[2], Immediate) and isinstance(i.operands[3], Immediate)
     slot = source.slot if isinstance(source, Register) and source.type in ("b32", "u32", "s32", "f32") else None
     read = c.read(source, "b32")
-    key = object()
 
-    def lanes(x: Wave, sel: Any) -> tuple[np.ndarray, np.ndarray]:
+    def lanes(x: Wave, sel: Any, by: Any, bound: Any) -> tuple[np.ndarray, np.ndarray]:
         lane = x.lane[sel]
-        by, bound = np.asarray(b(x)).astype(np.int64) & 31, np.asarray(bounds(x)).astype(np.int64)
         segment, clamp = bound >> 8 & 31, bound & 31
         lowest = lane & segment
-        j, inside = from_lane(lane, by, lowest, lowest | (clamp & ~segment), segment)
-        return np.arange(x.total)[sel] - lane + np.where(inside, j, lane), inside
+        j, inside = from_lane(lane, by & 31, lowest, lowest | (clamp & ~segment), segment)
+        return x.alike("everybody", lambda: np.arange(x.total))[sel] - lane + np.where(inside, j, lane), inside
 
     def shuffle(x: Wave) -> None:
-        if fixed:
-            kept = x.state.get(key)
-            if kept is None:
-                kept = x.state[key] = lanes(x, slice(None))
-            places, inside = kept[0][x.sel], kept[1][x.sel]
+        by, bound = np.asarray(b(x)), np.asarray(bounds(x))
+        first, last = int(by.flat[0]), int(bound.flat[0])
+        if (by == first).all() and (bound == last).all():
+            places, inside = x.alike((from_lane, first, last), lambda: lanes(x, slice(None), first, last))
+            if x.n != x.total:
+                places, inside = places[x.sel], inside[x.sel]
         else:
-            places, inside = lanes(x, x.sel)
+            places, inside = lanes(x, x.sel, by.astype(np.int64), bound.astype(np.int64))
         everybody = x.r[slot] if slot is not None else spread(x, np.broadcast_to(read(x), (x.n,)))
         values = everybody[places]
         if x.n != x.total:  # a lane that takes no part gives 0 (trace launches; undefined in the PTX ISA)

@@ -475,6 +475,9 @@ class Order:
 
         Those that are `gone` have exited, and count as arrived. What a warp has fenced the others hand on too (rule order.fenced_by_others).
         """
+        if self._is_among_themselves(warps, here):
+            self._all_meet(warps)
+            return
         everybody = here | gone
         known = self._met(warps, here, everybody, self.rows)
         self._tick(warps[here])
@@ -485,6 +488,28 @@ class Order:
                 matrix[warps] = rows
         for others in (self._others, *self._others_at_fence.values()):
             self._meet_foreign(warps, here, others)
+
+    def _is_among_themselves(self, warps: np.ndarray, here: np.ndarray) -> bool:
+        """Do whole CTAs meet, each of which knows of no warp but its own, and has fenced nothing relaxed?"""
+        if self.cluster_size > 1 or self._places or self._others or self._at_fence or self._at_next_fence or self._others_at_next:
+            return False
+        return bool(here.all()) and len(warps) * warps.shape[1] == len(self.clock)
+
+    def _all_meet(self, warps: np.ndarray) -> None:
+        """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own CTA alone: what that costs grows as they do."""
+        count, size = warps.shape
+        views = []
+        for matrix in (self.seen, self.fenced):
+            row, column = matrix.strides
+            blocks = np.lib.stride_tricks.as_strided(matrix, (count, size, size), (size * (row + column), row, column))
+            views.append((blocks, np.asarray(blocks.max(axis=1))))
+        flags = [m.reshape(count, size, -1) for m in self.rows[2:] if m.any()]
+        joined = [np.asarray(m.any(axis=1)) for m in flags]
+        self._tick(np.arange(len(self.clock)))
+        for blocks, known in views:
+            np.maximum(blocks, known[:, None, :], out=blocks)
+        for flag, known in zip(flags, joined, strict=True):
+            np.logical_or(flag, known[:, None, :], out=flag)
 
     @staticmethod
     def _met(warps: np.ndarray, here: np.ndarray, everybody: np.ndarray, rows: Rows) -> list[np.ndarray]:

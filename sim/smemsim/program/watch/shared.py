@@ -17,6 +17,7 @@ from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch import loops
 from smemsim.program.watch.bytes import Parts
 from smemsim.program.watch.clocks import GENERIC, GROUP, NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.lanes import LANE_BITS, MANY, SEVERAL, Lanes
 from smemsim.program.watch.telling import WORD, Telling
 from smemsim.program.wave import ALL, WARP
@@ -30,6 +31,7 @@ __all__ = ["SharedShadow"]
 
 
 ATOMIC = -2  # in `who`: atomic and other strong operations of anybody, and what is done to mbarriers
+_NONE = np.zeros(0, np.int64)
 _STRONG = "an atomic or a strong store"
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
 
@@ -52,6 +54,7 @@ class SharedShadow:
         self.who, self.when, self.line, self.strong, self.read_when, self.read_line, *_, self.read_by, self.mark, self.read_mark = (
             self.tables
         )
+        self.epochs = Epochs(self.tables, len(x.ctas), x.pitch // WORD)
         self._narrow: tuple[np.ndarray, np.ndarray] | None = (
             None  # clocks of strong reads and writes of scope .cta, where a cluster has several CTAs
         )
@@ -74,6 +77,14 @@ class SharedShadow:
         return loops.Known(
             order.clock, order.seen, order.fenced, order.done, order.read_done, operations.generic, operations.stream, self.lanes.now
         )
+
+    def has_epochs(self) -> bool:
+        """Do the epochs of CTAs say what is ordered: no CTA reaches the windows of others, and all accesses are of whole words? `epochs` is made."""
+        if self.per_cluster != self.per_cta or self.parts.kept:
+            self.epochs.forget()
+            return False
+        self.parts.read_whole(_NONE)
+        return self.epochs.make(self.tables)
 
     # ---- words
 
@@ -118,10 +129,13 @@ class SharedShadow:
         done = loops.read(places, size // WORD, self.x.threads, i.line, stops_at_operations, self.tables, self._known)
         if done:
             self.parts.read_whole(flat)
+            if self.epochs.is_made:
+                self.epochs.note(self.places(flat, size)[0], writes=False)
         return bool(done)
 
     def read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
         """Warps read words, or `size` bytes of them at `flat`; returns who had written them."""
+        self.epochs.forget()
         who: np.ndarray = self.who[at]
         if size < WORD:
             bits = self.parts.read(at, flat, size)
@@ -141,6 +155,7 @@ class SharedShadow:
 
     def strong_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int, scope: int = GPU) -> None:
         """Warps read words by relaxed, acquire or volatile loads of a scope."""
+        self.epochs.forget()
         who = self.who[at]
         of_threads = NOBODY if size < WORD else np.where(self.strong[at], NOBODY, who)
         self._seen(i, at, warps, np.where(who >= OPERATIONS, who, of_threads), "read")
@@ -155,6 +170,8 @@ class SharedShadow:
             return False
         places = np.ascontiguousarray(flat, np.int64)
         done = loops.write(places, size // WORD, self.x.threads, i.line, self.tables, self._known)
+        if done and self.epochs.is_made:
+            self.epochs.note(self.places(flat, size)[0], writes=True)
         if done == 2:
             at, warps = self.places(flat, size)
             self._one_stays(i, at, at, warps, values)
@@ -176,6 +193,7 @@ class SharedShadow:
 
     def write(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
         """Warps write words, or `size` bytes of them at `flat`."""
+        self.epochs.forget()
         if size < WORD:
             self._write_part(i, at, warps, flat, size, values)
             return
@@ -206,6 +224,7 @@ class SharedShadow:
 
     def strong_write(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int, *, changed: bool, scope: int = GPU) -> None:
         """Warps write words by operations that make no race among themselves within a scope; those that left all as it was (not `changed`) have only looked."""
+        self.epochs.forget()
         if size < WORD:
             self.parts.written_whole(at)
             self.who[at], self.line[at], self.strong[at] = ATOMIC, i.line, True
@@ -304,12 +323,14 @@ class SharedShadow:
 
     def initialised(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """Warps have made mbarrier objects; what is done with these is no access of threads."""
+        self.epochs.forget()
         self._seen(i, at, warps, np.where(self.who[at] >= OPERATIONS, self.who[at], NOBODY), "overwritten")
         self.parts.written_whole(at)
         self.who[at], self.line[at] = ATOMIC, i.line
 
     def copied(self, i: Instruction, at: np.ndarray, warps: np.ndarray, numbers: np.ndarray, values: Values) -> None:
         """cp.async of warps, whose open operations have these numbers, writes words."""
+        self.epochs.forget()
         own, who = OPERATIONS + numbers[warps], self.who[at]
         copies = (who >= OPERATIONS) & self.operations.copies[np.maximum(who - OPERATIONS, 0)]
         if copies.any():  # several warps may copy the same
@@ -325,6 +346,7 @@ class SharedShadow:
 
     def is_read_by(self, op: Operation, at: np.ndarray, *, stops_at_operations: bool) -> bool:
         """An operation reads words. False, and nothing is noted, where a closer look is needed (`read_by_operation`)."""
+        self.epochs.forget()
         is_generic, row = op.kind in GENERIC, self._reader(op)
         return bool(
             loops.operation_reads(
@@ -343,6 +365,7 @@ class SharedShadow:
 
     def read_by_operation(self, op: Operation, at: np.ndarray) -> np.ndarray:
         """An operation reads words; returns who had written them, NOBODY also where what was meant to lie there has not come."""
+        self.epochs.forget()
         who: np.ndarray = self.who[at]
         by_op = (who >= OPERATIONS) & (who != OPERATIONS + op.number)
         if op.kind not in GENERIC and self.operations.generic[who[by_op] - OPERATIONS].any():
@@ -422,6 +445,7 @@ class SharedShadow:
 
     def is_written_by(self, op: Operation, at: np.ndarray) -> bool:
         """An operation writes words. False, and nothing is noted, where a closer look is needed (`written_by_operation`)."""
+        self.epochs.forget()
         is_generic, line = op.kind in GENERIC, op.instruction.line
         done = loops.operation_writes(at, int(op.warps[0]), self._mark_of(op), op.number, is_generic, line, self.tables, self._known)
         if done:
@@ -430,6 +454,7 @@ class SharedShadow:
 
     def written_by_operation(self, op: Operation, at: np.ndarray, lay_there: np.ndarray | None) -> None:
         """An operation writes words; `lay_there` marks those that the write leaves unchanged."""
+        self.epochs.forget()
         warps = np.full(len(at), op.warps[0])
         who = self.who[at]
         mine = who == OPERATIONS + op.number

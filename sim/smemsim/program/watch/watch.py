@@ -126,15 +126,19 @@ class Watch:
             self._doubtful(x, i, at, flat, size)
         self._elsewhere(who)
 
+    def follows_values(self) -> bool:
+        """Has the watch to look at each access of shared memory for more than its order?"""
+        return bool(self.lifetimes.is_needed) or self.unwritten.shared is not None
+
     def passes_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
         """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told, and nothing has been noted."""
-        if self.lifetimes.is_needed or self.unwritten.shared is not None:
+        if self.follows_values():
             return False
         return self.shared.is_read(i, flat, size, stops_at_operations=self._is_elsewhere)
 
     def passes_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
         """The same of a write that no two threads make at one place."""
-        if self.lifetimes.is_needed or self.unwritten.shared is not None:
+        if self.follows_values():
             return False
         return self.shared.is_written_apart(i, flat, size)
 
@@ -417,6 +421,7 @@ class Watch:
         gone = np.asarray((x.key >= EXITED).reshape(-1, WARP).all(axis=1)) & is_for_all
         self.order.fence(warps[here[warps]], acquires=True, releases=False, scope=CTA)
         self.order.meet(warps, here[warps], gone[warps])
+        self.shared.epochs.ends(ctas[(here | gone)[warps].all(axis=1)])
 
     def met(self, first: int, count: int) -> None:
         """The warps of a cluster, `count` from `first` on, have all arrived at its barrier."""

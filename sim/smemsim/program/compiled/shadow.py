@@ -1,0 +1,299 @@
+"""Accesses of shared memory that one epoch of their CTA orders (`watch/epochs.py`), as machine code: seen to be so, and noted in the watch's tables.
+
+Of a group of threads that read one place, or neighbours, all words are looked at together. Where a word says anything else, nothing of a write is noted,
+and of a read no more than what will be noted again: then `watch/loops.py` looks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.program.compiled import objects
+from smemsim.program.compiled.memory import NEIGHBOURS, ONE_PLACE, Access
+from smemsim.program.compiled.vectors import LANES
+from smemsim.program.watch.epochs import MANY_THREADS
+from smemsim.program.watch.lanes import LANE_BITS, SEVERAL
+
+if TYPE_CHECKING:
+    from smemsim.program.watch.watch import Watch
+    from smemsim.program.wave import Wave
+
+__all__ = ["Shadow"]
+
+
+# What a function gets in one table of 64-bit numbers, by place: pointers and numbers that stay what they are for a wave.
+_POINTERS = (
+    "written", "read", "epoch", "cta_of", "clock", "now", "read_when", "read_line", "read_mark", "who", "when", "line", "strong", "mark", "claim",
+)  # fmt: skip
+_NUMBERS = ("host", "nowhere", "stride", "readers")
+_CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 4, ctypes.c_void_p)
+_SIZES = (1, 2, 4)  # words of a thread
+_LANE_PART = (1 << LANE_BITS) - 1
+
+
+class _Text:
+    """Lines of a function."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._names = 0
+
+    def name(self) -> str:
+        self._names += 1
+        return f"%n{self._names}"
+
+    def add(self, text: str) -> str:
+        """A line that gives a value; its name."""
+        name = self.name()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def line(self, text: str) -> None:
+        self.lines.append(text if text.endswith(":") else f"  {text}")
+
+    def at(self, kind: str, table: str, index: str) -> str:
+        """A pointer to an entry of a table."""
+        return self.add(f"getelementptr {kind}, ptr %{table}, i64 {index}")
+
+    def splat(self, kind: str, count: int, value: str) -> str:
+        """A vector, all of whose entries are a value."""
+        vector = f"<{count} x {kind}>"
+        first = self.add(f"insertelement {vector} poison, {kind} {value}, i32 0")
+        return self.add(f"shufflevector {vector} {first}, {vector} poison, <{count} x i32> zeroinitializer")
+
+    def require(self, condition: str, count: int, then: str) -> None:
+        """Go on where all entries of a condition hold, else fail."""
+        bits = self.add(f"bitcast <{count} x i1> {condition} to i{count}")
+        every = self.add(f"icmp eq i{count} {bits}, {'true' if count == 1 else -1}")
+        self.line(f"br i1 {every}, label %{then}, label %fail")
+        self.line(f"{then}:")
+
+
+class _Body:
+    """What happens to `count` words from a place on, which `lanes` neighbouring threads access; `lanes` 0: all of a group access the same words."""
+
+    def __init__(self, text: _Text, place: str, words: int, lanes: int, lane: str | None, label: str) -> None:
+        self.text, self.label = text, label
+        self.count = count = words * max(lanes, 1)
+        self.is_one = lanes == 0
+        self.word = text.add(f"lshr i64 {text.add(f'sub i64 {place}, %host')}, 2")
+        if not self.is_one:
+            ramp = [n // words for n in range(count)]
+            tid, mine = "%tid", "%mine"
+            if lane is not None:
+                tid = text.add(f"add i32 %tid, {text.add(f'trunc i64 {lane} to i32')}")
+                mine = text.add(f"add i64 %mine, {lane}")
+            self.tids = text.splat("i32", count, tid)
+            self.mines = text.splat("i64", count, mine)
+            if lane is None:
+                self.tids = text.add(f"add <{count} x i32> {self.tids}, <{', '.join(f'i32 {k}' for k in ramp)}>")
+                self.mines = text.add(f"add <{count} x i64> {self.mines}, <{', '.join(f'i64 {k}' for k in ramp)}>")
+        self.limit = text.splat("i32", count, "%limit")
+
+    def load(self, table: str, kind: str = "i32") -> tuple[str, str]:
+        """(pointer, values) of the words in a table."""
+        pointer = self.text.at(kind, table, self.word)
+        return pointer, self.text.add(f"load <{self.count} x {kind}>, ptr {pointer}, align 1")
+
+    def store(self, table: str, value: str, kind: str = "i32") -> None:
+        self.text.line(f"store <{self.count} x {kind}> {value}, ptr {self.text.at(kind, table, self.word)}, align 1")
+
+    def is_ordered(self, stamps: str) -> str:
+        """Is what the stamps say of an epoch that is over, or of the same thread?"""
+        text, count = self.text, self.count
+        older = text.add(f"icmp ult <{count} x i32> {stamps}, {self.limit}")
+        if self.is_one:
+            return older
+        by = text.add(f"and <{count} x i32> {stamps}, {text.splat('i32', count, str(MANY_THREADS))}")
+        own = text.add(f"icmp eq <{count} x i32> {by}, {self.tids}")
+        return text.add(f"or <{count} x i1> {older}, {own}")
+
+    def read(self) -> None:
+        text, count = self.text, self.count
+        _, stamps = self.load("written")
+        is_there = text.add(f"icmp ne <{count} x i32> {stamps}, zeroinitializer")
+        text.require(text.add(f"and <{count} x i1> {self.is_ordered(stamps)}, {is_there}"), count, f"{self.label}.note")
+        pointer, reads = self.load("read")
+        many = text.splat("i32", count, "%many")
+        joined = self._larger(reads, many)
+        if not self.is_one:
+            own = text.add(f"or <{count} x i32> {self.limit}, {self.tids}")
+            fresh = text.add(f"icmp ult <{count} x i32> {reads}, {self.limit}")
+            same = text.add(f"icmp eq <{count} x i32> {reads}, {own}")
+            alone = text.add(f"or <{count} x i1> {fresh}, {same}")
+            joined = text.add(f"select <{count} x i1> {alone}, <{count} x i32> {own}, <{count} x i32> {joined}")
+        text.line(f"store <{count} x i32> {joined}, ptr {pointer}, align 1")
+        self.store("read_line", text.splat("i32", count, "%line32"))
+        self._mark_read()
+        for n in range(count):
+            word = text.add(f"add i64 {self.word}, {n}")
+            at = text.add(f"add i64 {text.add(f'mul i64 {word}, %readers')}, %column")
+            text.line(f"store i32 %clock32, ptr {text.at('i32', 'read_when', at)}, align 1")
+
+    def _larger(self, a: str, b: str) -> str:
+        more = self.text.add(f"icmp ugt <{self.count} x i32> {a}, {b}")
+        return self.text.add(f"select <{self.count} x i1> {more}, <{self.count} x i32> {a}, <{self.count} x i32> {b}")
+
+    def _mark_read(self) -> None:
+        """The mark of the reader, or that several lanes have read."""
+        text, count = self.text, self.count
+        several = text.splat("i64", count, "%several")
+        if self.is_one:
+            self.store("read_mark", several, "i64")
+            return
+        pointer, marks = self.load("read_mark", "i64")
+        differ = text.add(f"xor <{count} x i64> {marks}, {self.mines}")
+        shift = text.splat("i64", count, str(LANE_BITS))
+        same = text.add(f"icmp eq <{count} x i64> {differ}, zeroinitializer")
+        later = text.add(f"icmp ne <{count} x i64> {text.add(f'lshr <{count} x i64> {differ}, {shift}')}, zeroinitializer")
+        alone = text.add(f"or <{count} x i1> {same}, {later}")
+        kept = text.add(f"select <{count} x i1> {alone}, <{count} x i64> {self.mines}, <{count} x i64> {several}")
+        text.line(f"store <{count} x i64> {kept}, ptr {pointer}, align 1")
+
+    def check_write(self) -> None:
+        text, count = self.text, self.count
+        (_, written), (_, reads) = self.load("written"), self.load("read")
+        pointer, claims = self.load("claim")
+        token = text.splat("i32", count, "%token32")
+        first = text.add(f"icmp ne <{count} x i32> {claims}, {token}")
+        both = text.add(f"and <{count} x i1> {self.is_ordered(written)}, {self.is_ordered(reads)}")
+        text.require(text.add(f"and <{count} x i1> {both}, {first}"), count, f"{self.label}.claim")
+        text.line(f"store <{count} x i32> {token}, ptr {pointer}, align 1")
+
+    def note_write(self) -> None:
+        text, count = self.text, self.count
+        self.store("written", text.add(f"or <{count} x i32> {self.limit}, {self.tids}"))
+        for table, value in (("who", "%warp32"), ("when", "%clock32"), ("line", "%line32")):
+            self.store(table, text.splat("i32", count, value))
+        self.store("strong", "zeroinitializer", "i8")
+        self.store("mark", self.mines, "i64")
+
+
+def _head(text: _Text, name: str) -> None:
+    text.lines += [f"define i64 @{name}({_TABLES}) {{", "entry:"]
+    for n, entry in enumerate((*_POINTERS, *_NUMBERS)):
+        kind = "ptr" if entry in _POINTERS else "i64"
+        text.line(f"%c{n} = getelementptr i64, ptr %context, i64 {n}")
+        text.line(f"%{entry} = load {kind}, ptr %c{n}, align 8")
+    text.line("%line32 = trunc i64 %line64 to i32")
+    text.line("%token32 = trunc i64 %token64 to i32")
+    text.line("%is.masked = icmp ne ptr %mask, null")
+
+
+def _group(text: _Text) -> None:
+    """What is the same for all threads of a group."""
+    for line in (
+        "%group = lshr i64 %t, 4", "%sp = getelementptr i8, ptr %shapes, i64 %group", "%shape = load i8, ptr %sp, align 1",
+        "%cp = getelementptr i64, ptr %cta_of, i64 %t", "%cta = load i64, ptr %cp, align 8", "%ep = getelementptr i32, ptr %epoch, i64 %cta",
+        "%limit = load i32, ptr %ep, align 4", "%begin = mul i64 %cta, %stride", "%tid64 = sub i64 %t, %begin", "%tid1 = add i64 %tid64, 1",
+        "%tid = trunc i64 %tid1 to i32", "%warp = lshr i64 %t, 5", "%warp32 = trunc i64 %warp to i32", "%kp = getelementptr i32, ptr %clock, i64 %warp",
+        "%clock32 = load i32, ptr %kp, align 4", "%np = getelementptr i64, ptr %now, i64 %warp", "%now64 = load i64, ptr %np, align 8",
+        f"%time = shl i64 %now64, {LANE_BITS}", "%lane0 = and i64 %t, 31", "%mine = or i64 %time, %lane0", f"%several = or i64 %time, {SEVERAL}",
+        "%column = urem i64 %warp, %readers", f"%many = or i32 %limit, {MANY_THREADS}", "%pp = getelementptr i64, ptr %places, i64 %t",
+        "%place0 = load i64, ptr %pp, align 8",
+    ):  # fmt: skip
+        text.line(line)
+
+
+_TABLES = "ptr %places, ptr %shapes, ptr %mask, i64 %first, i64 %last, i64 %line64, i64 %token64, ptr %context"
+_BEGIN = f"""br label %loop
+loop:
+%t = phi i64 [ %first, %entry ], [ %t.next, %next ]
+br i1 %is.masked, label %look, label %work
+look:
+%mp = getelementptr i8, ptr %mask, i64 %t
+%some = load i{8 * LANES}, ptr %mp, align 1
+%none = icmp eq i{8 * LANES} %some, 0
+br i1 %none, label %next, label %work
+work:"""
+_ONE = """one:
+%idle = icmp eq i64 %place0, %nowhere
+br i1 %idle, label %next, label %one.work
+one.work:"""
+_GENERAL = """br label %next
+general:
+%k = phi i64 [ 0, %work ], [ %k.next, %lane.next ]
+%pk = getelementptr i64, ptr %pp, i64 %k
+%place = load i64, ptr %pk, align 8
+%off = icmp eq i64 %place, %nowhere
+br i1 %off, label %lane.next, label %lane.work
+lane.work:"""
+_END = f"""br label %lane.next
+lane.next:
+%k.next = add i64 %k, 1
+%lanes.left = icmp slt i64 %k.next, {LANES}
+br i1 %lanes.left, label %general, label %next
+next:
+%t.next = add i64 %t, {LANES}
+%more = icmp slt i64 %t.next, %last
+br i1 %more, label %loop, label %done
+done:"""
+
+
+def _loop(name: str, words: int, does: str, after: str, *, shares: bool) -> list[str]:
+    """A function that loops over the groups; `does` is what it does with words, `after` the function that it ends with, `shares` whether a group at one
+    place is looked at as one."""
+    text = _Text()
+    _head(text, name)
+    text.lines += _BEGIN.splitlines()
+    _group(text)
+    one = f"i8 {ONE_PLACE}, label %one " if shares else ""
+    text.line(f"switch i8 %shape, label %general [ {one}i8 {NEIGHBOURS}, label %wide ]")
+    if shares:
+        text.lines += _ONE.splitlines()
+        getattr(_Body(text, "%place0", words, 0, None, "one"), does)()
+        text.line("br label %next")
+    text.line("wide:")
+    getattr(_Body(text, "%place0", words, LANES, None, "wide"), does)()
+    text.lines += _GENERAL.splitlines()
+    getattr(_Body(text, "%place", words, 1, "%k", "lane"), does)()
+    text.lines += _END.splitlines()
+    text.line(f"%rest = call i64 @{after}({_TABLES})" if after else "%rest = add i64 0, 1")
+    return [*text.lines, "  ret i64 %rest", "fail:", "  ret i64 0", "}"]
+
+
+@functools.cache
+def _functions() -> dict[tuple[bool, int], Any]:
+    """The functions, by whether they are of a load, and by their words."""
+    lines: list[str] = []
+    for words in _SIZES:
+        lines += _loop(f"read{words}", words, "read", "", shares=True)
+        lines += _loop(f"note{words}", words, "note_write", "", shares=False)
+        lines += _loop(f"write{words}", words, "check_write", f"note{words}", shares=False)
+    names = [(is_load, words) for is_load in (True, False) for words in _SIZES]
+    found = objects.functions("\n".join(lines), *((f"{'read' if is_load else 'write'}{words}", _CALL) for is_load, words in names))
+    return dict(zip(names, found, strict=True))
+
+
+class Shadow:
+    """The functions over the tables of one wave. What an access needs to be called with stands in `context`."""
+
+    def __init__(self, x: Wave, nowhere: int) -> None:
+        watch: Watch = x.watch
+        self.shared = watch.shared
+        self.epochs = watch.shared.epochs
+        self.token = 0
+        tables, order, lanes = watch.shared.tables, watch.order, watch.lanes
+        cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
+        self.claim = np.zeros(len(tables.who), np.uint32)
+        arrays = (
+            self.epochs.written, self.epochs.read, self.epochs.epoch, cta_of, order.clock, lanes.now, tables.read_when, tables.read_line,
+            tables.read_mark, tables.who, tables.when, tables.line, tables.strong, tables.mark, self.claim,
+        )  # fmt: skip
+        numbers = x.shared.ctypes.data, nowhere, x.stride, tables.read_when.shape[1]
+        self.arrays = arrays
+        self.context = np.array([*(array.ctypes.data for array in arrays), *numbers], np.int64)
+        self._context = self.context.ctypes.data
+        self.functions = _functions()
+
+    def passes(self, access: Access, places: int, shapes: int, mask: int | None, first: int, last: int) -> bool:
+        """Does the epoch order all of an access? Then it is noted."""
+        function = self.functions.get((access.is_load, access.size // 4))
+        if function is None or access.size < 4 or not self.shared.has_epochs():
+            return False
+        self.token += not access.is_load
+        return bool(function(places, shapes, mask, first, last, access.instruction.line, self.token, self._context))

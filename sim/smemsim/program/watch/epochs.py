@@ -1,0 +1,76 @@
+"""Epochs of a CTA: what all its threads have met behind is ordered for each of them, and one number says so (PTX ISA 9.7.13.1, barriers; 8, causality order).
+
+A CTA's epoch ends where all its threads that are left meet at a barrier. What was written or read in an epoch that is over is ordered in front of
+everything that threads of the CTA do now, whoever did it; so of most accesses nothing else need be known. The tables of `shared.py` say the rest, and
+are kept for every access; what stands here is a summary of them, which may be forgotten and made again at any time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smemsim.program.watch.clocks import OPERATIONS
+from smemsim.program.watch.loops import Tables
+
+__all__ = ["MANY_THREADS", "THREAD_BITS", "UNKNOWN", "Epochs"]
+
+
+THREAD_BITS = 11  # of a stamp: the thread in its CTA, plus one
+MANY_THREADS = (1 << THREAD_BITS) - 1  # in place of a thread: several, or nobody knows which
+UNKNOWN = 0xFFFFFFFF  # the stamp of a word of which the epoch does not say enough: operations, atomics
+_LAST = (1 << 32 - THREAD_BITS) - 2
+MOST_TIMES = 64  # that the summary is made again, before it is left
+
+
+class Epochs:
+    """Of each word of a wave's shared memory the epoch and the thread of its last write, and of its reads; 0 of a word that nobody has written, or read.
+
+    `epoch` is the stamp with which each CTA's epoch begins, int32 of uint32.
+    """
+
+    def __init__(self, tables: Tables, ctas: int, pitch: int) -> None:
+        self.pitch = pitch  # words from one CTA's to the next
+        self.times = 0
+        self.is_made = True  # of tables that are empty
+        self.epoch = np.full(ctas, 1 << THREAD_BITS, np.uint32)
+        self.written = np.zeros(len(tables.who), np.uint32)
+        self.read = np.zeros(len(tables.who), np.uint32)
+
+    def forget(self) -> None:
+        """Accesses of another kind have been noted in the tables."""
+        self.is_made = False
+
+    def make(self, tables: Tables) -> bool:
+        """Make the summary from the tables, where it is not there. False where that has been done too often."""
+        if self.is_made:
+            return True
+        if self.times >= MOST_TIMES or int(self.epoch.max()) >> THREAD_BITS >= _LAST:
+            return False
+        self.times += 1
+        now = np.repeat(self.epoch | np.uint32(MANY_THREADS), self.pitch)
+        unknown, nothing = np.uint32(UNKNOWN), np.uint32(0)
+        by_thread = (tables.who >= 0) & (tables.who < OPERATIONS)
+        self.written[:] = np.where(by_thread, now, np.where(tables.who == -1, nothing, unknown))
+        was_read = tables.read_line != 0
+        if tables.has_strong:
+            was_read |= (tables.polled_line != 0) | (tables.changed_line != 0)
+        self.read[:] = np.where((tables.read_by >= 0).any(axis=0), unknown, np.where(was_read, now, nothing))
+        self.is_made = True
+        return True
+
+    def ends(self, ctas: np.ndarray) -> None:
+        """All threads of these CTAs that are left have met."""
+        if int(self.epoch.max()) >> THREAD_BITS >= _LAST:
+            self.forget()
+            return
+        self.epoch[ctas] += np.uint32(1 << THREAD_BITS)
+
+    def note(self, at: np.ndarray, *, writes: bool) -> None:
+        """Threads have accessed words (by their places)."""
+        if not self.is_made:
+            return
+        now = self.epoch[at // self.pitch] | np.uint32(MANY_THREADS)
+        if writes:
+            self.written[at] = now
+        else:
+            self.read[at] = np.maximum(self.read[at], now)
