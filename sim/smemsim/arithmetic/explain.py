@@ -69,6 +69,9 @@ class DotProduct:
     nearest: int
     saturated: bool = False
 
+    def __repr__(self) -> str:
+        return f"<DotProduct {self.kind} of {len(self.terms)} terms, {' '.join(self.types)}: d {self.d:#x}, nearest {self.nearest:#x}>"
+
     @property
     def lowest(self) -> int | None:
         """The power of two that is the last bit of every term."""

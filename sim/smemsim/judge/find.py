@@ -521,6 +521,10 @@ class Answer:
     unmodelled: tuple[str, ...]
     shared: str = ""  # two elements that lie at the same address: the layout is not one-to-one, "" where it is
 
+    def __repr__(self) -> str:
+        more = "" if self.complete else ", of more"
+        return f"<Answer on {self.arch}: {len(self.descriptors)} descriptor{'s' * (len(self.descriptors) != 1)}{more}>"
+
     @property
     def complete(self) -> bool:
         """Are these all the descriptors?"""

@@ -180,6 +180,9 @@ class TilePicture:
     name: str = "operand"
     held: Held | None = None
 
+    def __repr__(self) -> str:
+        return f"<TilePicture {self.title}, {self.arch}>"
+
     @classmethod
     def of(
         cls,
