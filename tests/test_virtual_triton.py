@@ -118,8 +118,18 @@ print("ended")
 """
 
 
+COMPILED = """
+import ctypes  # as compiled code of this process would: it meets the same device
+runtime, y, told = ctypes.CDLL("libcudart.so.13"), torch.zeros(120, device="cuda"), (ctypes.c_int * 32)()
+pointer = lambda tensor: ctypes.c_void_p(tensor.data_ptr())
+assert runtime.cudaMemcpy(pointer(y), pointer(x), 480, 3) == 0 and (y == x).all()
+assert runtime.cudaPointerGetAttributes(told, pointer(y)) == 0 and told[0] == 2
+"""
+
+
 def test_exec_runs_a_program_as_it_is(tmp_path):
-    killed = PROGRAM + "import os, signal, sys\nsys.stdout.flush()\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    last = "twice[(1,)](x, n=128)"
+    killed = PROGRAM.replace(last, COMPILED + last) + "import os, signal, sys\nsys.stdout.flush()\nos.kill(os.getpid(), signal.SIGKILL)\n"
     (tmp_path / "program.py").write_text(killed, encoding="utf-8")
     told = ("--arch", "sm_100a", "--on-finding", "collect", "--json", tmp_path / "found.json")
     code, out, err = run("-m", "smemsim", "exec", *told, "--", sys.executable, "program.py", folder=tmp_path)

@@ -17,7 +17,7 @@ from smemsim.errors import SmemsimError
 from smemsim.virtual import process
 from smemsim.virtual.device import LAUNCH_FAILED, CudaError, Function, Host, Stream
 from smemsim.virtual.policy import FindingsError
-from smemsim.virtual.server import DEFAULT_STREAMS, Kept, Session
+from smemsim.virtual.server import DEFAULT_STREAMS, KINDS, Kept, Session, parsed, replied
 
 __all__ = ["LaunchAttributes", "LocalSession", "attributes_of", "session"]
 
@@ -67,6 +67,14 @@ class LocalSession(Session):
             signal.raise_signal(signal.SIGINT)  # the program hears of it when compiled code has returned
             raise CudaError(LAUNCH_FAILED, "interrupted") from None
 
+    def reply(self, message: bytes) -> bytes:
+        """The answer to a message of `clib/door.c`, whose memory this is."""
+        torch = sys.modules.get("smemsim.virtual.torch")
+        if torch is not None:
+            torch.tensors.show()
+        error, results = self._answer(*parsed(message))
+        return replied(True, error, [], results)
+
     def _of(self, handle: int, kind: type[Kept]) -> Kept:
         torch = sys.modules.get("smemsim.virtual.torch")
         found = torch.streams.by_number.get(handle) if torch is not None and kind is Stream and handle not in DEFAULT_STREAMS else None
@@ -84,6 +92,14 @@ class LocalSession(Session):
             if e.reason and len(self.device.launches) == before:  # else its line is told already
                 self.device.tell(f"launch refused: {e.reason}")
             raise
+
+    def pointer(self, address: int) -> tuple[int, int, int, int]:
+        """See `Session`; what torch calls the card's memory is."""
+        kind, begin, size, number = super().pointer(address)
+        torch = sys.modules.get("smemsim.virtual.torch")
+        if torch is not None and (held := torch.tensors.live.get(begin)) is not None and held.place == torch.CUDA:
+            kind = KINDS["device"]
+        return kind, begin, size, number
 
     def function_of(self, handle: int) -> Function:
         """A kernel by its handle."""

@@ -46,14 +46,14 @@ from smemsim.virtual.device import (
     VirtualDevice,
 )
 from smemsim.virtual.memory import RANGE_BYTES
-from smemsim.virtual.policy import Launched, Policy, line_of
+from smemsim.virtual.policy import FindingsError, Launched, Policy, line_of
 
 __all__ = ["Session", "serve"]
 
 
 COPY, CALL, WRITE, CALL_BACK = 1, 2, 3, 4
 INTERNAL = 999
-KINDS = {"device": 2, "mapped": 2, "managed": 3, "pinned": 1, "registered": 1}
+KINDS = {"device": 2, "mapped": 2, "managed": 3, "pinned": 1, "registered": 1, "own": 2, "managed variable": 3}
 DEFAULT_STREAMS = (0, 1, 2)  # the null stream, and those that cuda.h calls legacy and per-thread
 NODE_TYPES = {"kernel": 0, "memcpy": 1, "memset": 2, "host": 3, "graph": 4, "empty": 5, "wait": 6, "record": 7, "alloc": 10, "free": 11}
 SIGNED = 1 << 63
@@ -120,7 +120,7 @@ class Session:
             message = self._receive(struct.unpack("<I", head)[0])
             if message is None:
                 return
-            error, results = self._answer(*_parsed(message))
+            error, results = self._answer(*parsed(message))
             actions = self.host.waiting
             self.host.waiting = []
             self._send(True, error, actions, results)
@@ -133,6 +133,8 @@ class Session:
             results = method(*arguments)
         except CudaError as e:
             return e.code, ()
+        except FindingsError:
+            return LAUNCH_FAILED, ()
         except Unmodelled as e:
             self.device.tell(f"not modelled: {e}")
             return NOT_SUPPORTED, ()
@@ -148,9 +150,8 @@ class Session:
         return 0, results if isinstance(results, tuple) else () if results is None else (results,)
 
     def _send(self, is_last: bool, error: int, actions: list[bytes], results: tuple[Any, ...]) -> None:
-        doing = b"".join(actions)
-        out = b"".join(struct.pack("<Q", x & (1 << 64) - 1) if isinstance(x, int) else struct.pack("<I", len(x)) + x for x in results)
-        self.channel.sendall(struct.pack("<IBiII", 13 + len(doing) + len(out), is_last, error, len(actions), len(doing)) + doing + out)
+        reply = replied(is_last, error, actions, results)
+        self.channel.sendall(struct.pack("<I", len(reply)) + reply)
 
     def _flush(self) -> None:
         actions, self.host.waiting = self.host.waiting, []
@@ -682,7 +683,7 @@ def _s32(raw: bytes) -> tuple[int, ...]:
     return tuple(np.frombuffer(raw, np.int32).tolist())
 
 
-def _parsed(message: bytes) -> tuple[str, list[Any]]:
+def parsed(message: bytes) -> tuple[str, list[Any]]:
     """(method, arguments) of a message."""
     length = struct.unpack_from("<I", message)[0]
     name, at = message[4 : 4 + length].decode(), 4 + length
@@ -699,6 +700,13 @@ def _parsed(message: bytes) -> tuple[str, list[Any]]:
             raw, at = message[at : at + size], at + size
             found.append(raw.decode(errors="replace") if kind == b"s" else raw)
     return name, found
+
+
+def replied(is_last: bool, error: int, actions: list[bytes], results: tuple[Any, ...]) -> bytes:
+    """What `clib/door.c` reads as the answer to a call."""
+    doing = b"".join(actions)
+    out = b"".join(struct.pack("<Q", x & (1 << 64) - 1) if isinstance(x, int) else struct.pack("<I", len(x)) + x for x in results)
+    return struct.pack("<BiII", is_last, error, len(actions), len(doing)) + doing + out
 
 
 # ---- A session's process

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from smemsim.virtual import process
+from smemsim.virtual import callers, process
 from smemsim.virtual.alignment import align
 from smemsim.virtual.cublas import MX_BLOCK, NVFP4_BLOCK, block_scaled
 from smemsim.virtual.torch_cuda import is_cuda, names, streams
@@ -322,6 +322,7 @@ def install(arch: str | None = None) -> None:
     """
     process.choose(arch)
     _open()
+    callers.answer()
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from smemsim.virtual import process
@@ -41,7 +42,20 @@ def open_rest(mode: Any) -> None:
     for name, dtype in cuda_types().items():
         setattr(torch.cuda, name, CudaType(name, (), {"dtype": dtype}))
     torch.compile = _compile
+    torch._C._nn._parse_to = _read_as_cuda(torch._C._nn._parse_to)
     torch.backends.cuda.is_built = lambda: True
+
+
+def _read_as_cuda(parse: Callable[..., Any]) -> Callable[..., Any]:
+    """Stands for what reads the arguments of `Module.to`: a number is the card's."""
+    import torch
+
+    @functools.wraps(parse)
+    def read(*args: Any, **kwargs: Any) -> Any:
+        named = {key: torch.device("cuda", x) if key == "device" and type(x) is int else x for key, x in kwargs.items()}
+        return parse(*(torch.device("cuda", x) if type(x) is int else x for x in args), **named)
+
+    return read
 
 
 def _is_on_card(storage: Any) -> bool:

@@ -427,9 +427,12 @@ def _open() -> None:
     for help_without_torch in (device_malloc, device_free, copy_host_to_device, copy_device_to_host, synchronize):
         if hasattr(of_compiler, help_without_torch.__name__):
             setattr(of_compiler, help_without_torch.__name__, help_without_torch)
-    if "torch" in sys.modules:
+    torch = sys.modules.get("torch")
+    if torch is not None and not getattr(
+        torch.__spec__, "_initializing", False
+    ):  # else torch is importing Triton, and its own door opens then
         from smemsim.virtual.torch import install as install_torch
 
         install_torch()
-    else:
+    elif torch is None:
         process.open_on_import({"torch": process.DOORS["torch"]})

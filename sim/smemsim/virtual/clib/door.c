@@ -23,8 +23,11 @@ static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static int channel = -1, is_forked, is_tried, why;
 static U device_base, range_bytes;
 static char *device_here; /* where this process touches device memory: its own addresses fault, as on hardware */
-static char *buffer;
-static size_t used, room;
+static __thread char *buffer;
+static __thread size_t used, room;
+/* Where this process has the device itself (Python programs with torch): what answers a message, in place of the other process. */
+static const char *(*answer)(const char *message, size_t size);
+static int is_over;
 
 API void smemsim_tell(const char *text, ...) {
     char line[2048];
@@ -82,6 +85,12 @@ static int lost(void) {
     return UNKNOWN;
 }
 
+API void smemsim_answer_here(const char *(*how)(const char *, size_t)) {
+    if (how && channel >= 0) return; /* this process has a device elsewhere already */
+    is_over = answer && !how;        /* the interpreter ends, and destructors still come */
+    answer = how;
+}
+
 /* What the server asks this process to do: copies of its memory, calls of its functions, its output. */
 static void act(const char *at, uint32_t count) {
     while (count--) {
@@ -96,10 +105,33 @@ static void act(const char *at, uint32_t count) {
     }
 }
 
+/* The error of a reply, and its results where the caller wants them; `format` is at the bar, or at its end. */
+static R take(const char *reply, const char *format, va_list list) {
+    R error;
+    uint32_t bytes, size;
+    memcpy(&error, reply + 1, 4), memcpy(&bytes, reply + 9, 4);
+    const char *at = reply + 13 + bytes;
+    for (format += *format == '|'; !error && *format; format++) {
+        if (*format == 'I') {
+            U *to = va_arg(list, U *);
+            if (to) memcpy(to, at, 8);
+            at += 8;
+        } else {
+            char *to = va_arg(list, char *);
+            size_t most = va_arg(list, size_t);
+            memcpy(&size, at, 4), at += 4;
+            if (to) memcpy(to, at, size < most ? size : most);
+            at += size;
+        }
+    }
+    return error;
+}
+
 API R smemsim_call(const char *op, const char *format, ...) {
     R error = smemsim_start();
     if (error) return error;
-    pthread_mutex_lock(&lock);
+    int is_here = answer != 0;
+    if (!is_here) pthread_mutex_lock(&lock); /* not around what may wait for the interpreter's own lock */
     va_list list;
     va_start(list, format);
     used = 0;
@@ -121,6 +153,12 @@ API R smemsim_call(const char *op, const char *format, ...) {
     }
     uint32_t total = used - 4;
     memcpy(buffer, &total, 4);
+    if (is_here) {
+        const char *reply = answer(buffer + 4, total);
+        error = reply ? take(reply, format, list) : UNKNOWN;
+        va_end(list);
+        return error;
+    }
     if (send_all(buffer, used)) { va_end(list); error = lost(); pthread_mutex_unlock(&lock); return error; }
     char *reply = 0;
     for (;;) {
@@ -129,24 +167,11 @@ API R smemsim_call(const char *op, const char *format, ...) {
         char *more = realloc(reply, size);
         if (!more || (reply = more, receive(reply, size))) { free(reply); reply = 0; break; }
         uint32_t actions, bytes;
-        memcpy(&error, reply + 1, 4), memcpy(&actions, reply + 5, 4), memcpy(&bytes, reply + 9, 4);
+        memcpy(&actions, reply + 5, 4), memcpy(&bytes, reply + 9, 4);
         char is_last = reply[0];
         act(reply + 13, actions);
         if (is_last) {
-            char *at = reply + 13 + bytes;
-            for (format += *format == '|'; !error && *format; format++) {
-                if (*format == 'I') {
-                    U *to = va_arg(list, U *);
-                    if (to) memcpy(to, at, 8);
-                    at += 8;
-                } else {
-                    char *to = va_arg(list, char *);
-                    size_t most = va_arg(list, size_t);
-                    memcpy(&size, at, 4), at += 4;
-                    if (to) memcpy(to, at, size < most ? size : most);
-                    at += size;
-                }
-            }
+            error = take(reply, format, list);
             free(reply);
             va_end(list);
             pthread_mutex_unlock(&lock);
@@ -224,6 +249,8 @@ static R connect_now(void) {
 }
 
 API R smemsim_start(void) {
+    if (answer) return 0;
+    if (is_over) return DEINITIALIZED;
     if (channel >= 0) return 0;
     if (is_forked) return NOT_INITIALIZED; /* as in CUDA: a context does not outlive a fork */
     pthread_mutex_lock(&lock);

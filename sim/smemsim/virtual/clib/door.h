@@ -34,6 +34,7 @@ typedef struct { int number; const char *driver, *runtime, *text; } smemsim_erro
 API const smemsim_error *smemsim_error_of(int number);
 
 #define NOT_INITIALIZED 3
+#define DEINITIALIZED 4
 #define NO_DEVICE 100
 #define INVALID_CONTEXT 201
 #define INVALID_VALUE 1
