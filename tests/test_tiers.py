@@ -141,3 +141,61 @@ def test_approximate_functions(monkeypatch):
     found = [_in(mode, monkeypatch, text, "k", arrays, grid=count // 256, block=256)[0] for mode in ("closures", "compiled")]
     for form, a, b in zip(APPROXIMATE, *found, strict=True):
         np.testing.assert_array_equal(a, b, err_msg=form)
+
+
+SHARED = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .pred %p<5>; .reg .b32 %r<20>; .reg .b64 %d<5>;
+.shared .align 16 .b8 tile[2048];
+ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, tile; shl.b32 %r3, %r1, 4; add.u32 %r3, %r2, %r3; mov.u32 %r4, 0;
+setp.lt.u32 %p2, %r1, 32; xor.b32 %r5, %r3, 1008;
+st.shared.v4.b32 [%r3], {%r1, %r4, %r1, %r1}; add.u32 %r6, %r1, 7; xor.b32 %r7, %r6, 3;
+bar.sync 0; // first
+TURN: ld.shared.v4.b32 {%r8, %r9, %r10, %r11}, [%r5]; ld.shared.b32 %r12, [tile]; ld.shared.v2.b32 {%r13, %r14}, [%r3+8];
+add.u32 %r8, %r8, %r12; add.u32 %r9, %r9, %r13; add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 4;
+bar.sync 0; // second
+add.u32 %r8, %r8, %r9; xor.b32 %r9, %r9, %r14; add.u32 %r10, %r10, 3; st.shared.v4.b32 [%r3], {%r8, %r9, %r10, %r11}; // store
+bar.sync 0; // third
+@%p1 bra TURN;
+cvt.u64.u32 %d2, %r3; add.u64 %d1, %d1, %d2; mov.u32 %r15, tile; cvt.u64.u32 %d3, %r15; sub.u64 %d1, %d1, %d3;
+ld.shared.b32 %r16, [%r3+4]; add.u32 %r16, %r16, %r8; st.global.b32 [%d1], %r16; ret; }
+"""
+CHANGES = {
+    "right": ("", ""),
+    "no first barrier": ("bar.sync 0; // first", ""),
+    "no second barrier": ("bar.sync 0; // second", ""),
+    "no third barrier": ("bar.sync 0; // third", ""),
+    "a barrier of half of the threads": ("bar.sync 0; // second", "shr.u32 %r17, %r1, 6; add.u32 %r17, %r17, 1; bar.sync %r17, 64;"),
+    "a barrier with its count": ("bar.sync 0; // second", "bar.sync 0, 128;"),
+    "the same word for two threads": ("xor.b32 %r9, %r9, %r14;", "xor.b32 %r9, %r9, %r14; and.b32 %r3, %r3, -513;"),
+    "lanes that read each other's": ("bar.sync 0; // third", "xor.b32 %r18, %r3, 16; ld.shared.b32 %r19, [%r18]; bar.sync 0;"),
+    "own words again": ("bar.sync 0; // third", "ld.shared.b32 %r19, [%r3]; add.u32 %r19, %r19, 1; st.shared.b32 [%r3], %r19; bar.sync 0;"),
+    "an atomic between": ("bar.sync 0; // third", "bar.sync 0; red.shared.add.u32 [tile], 1; bar.sync 0;"),
+    "an atomic at once": ("bar.sync 0; // second", "red.shared.add.u32 [tile], 1; bar.sync 0;"),
+    "a warp that leaves": ("bar.sync 0; // second", "@%p2 ret; bar.sync 0;"),
+    "a warp that leaves a counted barrier": ("bar.sync 0; // second", "@%p2 ret; bar.sync 0, 96;"),
+    "a warp that writes alone": ("bar.sync 0; // third", "@%p2 st.shared.b32 [%r5], %r1; bar.sync 0;"),
+    "nobody writes": ("st.shared.v4.b32 [%r3], {%r1, %r4, %r1, %r1};", ""),
+    "bytes": ("bar.sync 0; // third", "st.shared.b8 [%r3+1], %r1; bar.sync 0;"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_epochs_tell_what_closures_tell(change, monkeypatch):
+    """Races between barriers and within one: the same bytes, findings and sentences, whether accesses are looked at one by one or by the epoch."""
+    told = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        text = SHARED.replace(*CHANGES[change]) if change != "right" else SHARED
+        gpu = smemsim.Gpu("sm_90a")
+        out = gpu.array(np.zeros(512, np.uint32))
+        run = gpu.launch(
+            text.replace(".address_size 64", f".address_size 64 // {mode}"), "k", grid=3, block=128, args=[out], progress=False, workers=1
+        )
+        told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
+    assert told[0] == told[1]
+    assert bool(told[0][0]) == (
+        change not in ("right", "a barrier with its count", "own words again", "an atomic between", "a warp that leaves", "bytes")
+    )

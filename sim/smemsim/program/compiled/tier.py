@@ -38,6 +38,7 @@ COMPILING = 750_000  # what compiling an instruction costs, counted so
 LOADING = 75_000  # the same where the object is on disk
 MOST_TRIPS = 1 << 12  # of a loop in one call
 PATIENCE = 16  # times that a segment may go to its closures for nothing, until it stays there
+_NONE = np.zeros(0, np.int64)
 NOWHERE = np.zeros(8, np.uint64)  # what lanes access that do not run
 
 _RUN = ctypes.CFUNCTYPE(
@@ -173,7 +174,9 @@ class Segment:
         return True
 
     def _piece(self, x: Wave, frame: Frame, access: Access) -> tuple[Any, Piece]:
-        """The threads that execute an access, and the bytes."""
+        """The threads that execute an access, and the bytes; none of a load of which nothing is to be noted."""
+        if access.is_load and (x.watch is None or x.watch.globals is None):
+            return x.sel, Piece(access.space, NOWHERE, _NONE)
         threads, places = _places(x, frame, access)
         region = frame.regions[access.number]
         memory = x.shared if access.space == "shared" else NOWHERE if region is None else region.words

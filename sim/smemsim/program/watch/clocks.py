@@ -263,6 +263,7 @@ class Order:
         self._others_at_fence: dict[int, dict[int, Foreign]] = {}
         self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know behind their next one of that scope
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
+        self._knows_operations = False  # does anybody know that an operation is complete?
         self._phases: dict[Any, _Phase] = {}
         self._places: dict[Any, _Phase] = {} if places is None else places
         np.fill_diagonal(self.seen, self.clock)
@@ -503,7 +504,7 @@ class Order:
             row, column = matrix.strides
             blocks = np.lib.stride_tricks.as_strided(matrix, (count, size, size), (size * (row + column), row, column))
             views.append((blocks, np.asarray(blocks.max(axis=1))))
-        flags = [m.reshape(count, size, -1) for m in self.rows[2:] if m.any()]
+        flags = [m.reshape(count, size, -1) for m in self.rows[2:] if self._knows_operations]
         joined = [np.asarray(m.any(axis=1)) for m in flags]
         self._tick(np.arange(len(self.clock)))
         for blocks, known in views:
@@ -542,6 +543,7 @@ class Order:
     def brings_all(self, operations: np.ndarray, warp: int, what: Any) -> None:
         """The open phase of `what` waits for all these operations (a flag for each there is) of a warp."""
         own = np.array([warp])
+        self._knows_operations = True
         (seen, fenced, done, read_done, done_fenced), foreign = self._joined(own)
         known = seen, fenced, done | operations, read_done | operations, done_fenced
         self._at(what).open.add((self.wave, EVERYWHERE, GPU), known, foreign)
@@ -552,6 +554,7 @@ class Order:
         """The open phase is complete."""
         phase = self._at(what)
         if phase.operations:
+            self._knows_operations = True
             here = (self.wave, EVERYWHERE, GPU)
             numbers = [operation.number for operation in phase.operations]
             rows = tuple(m.copy() for m in phase.open.known[here])
@@ -604,6 +607,7 @@ class Order:
     @_both
     def knows(self, warps: np.ndarray, operations: list[Operation], *, only_read: bool = False) -> None:
         """Warps have waited for operations."""
+        self._knows_operations = True
         columns = np.array([operation.number for operation in operations])
         self.read_done[np.ix_(warps, columns)] = True
         if not only_read:
