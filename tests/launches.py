@@ -40,7 +40,7 @@ ret;
 class Device(device.Device):
     """A simulated card without a judge; `launch` executes under the watch alone."""
 
-    def launch(self, ptx: str, entry: str | None = None, *, watch_global: bool = False, **given) -> Launch:
+    def launch(self, ptx: str, entry: str | None = None, *, watch_global: bool = True, **given) -> Launch:
         launch = self.prepare(ptx, LaunchConfig(entry=entry, **given), RunOptions(watch_global=watch_global))
         execute(launch)
         return launch

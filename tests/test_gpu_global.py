@@ -10,7 +10,7 @@ from smemsim import Gpu, InputError
 
 
 def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
-    return found_in(body, *arrays, watch_global=True, **given)
+    return found_in(body, *arrays, **given)
 
 
 # CTA 0 writes a word and publishes it; the others wait for that, read the word and store it at a place of their own.
@@ -85,21 +85,19 @@ def test_a_loop_of_cas_that_begins_with_a_plain_load_is_a_remark():
     assert "looks at the value again" in found(body, np.zeros(1, np.uint32), grid=4)["X008"]
 
 
-NEIGHBOURS = (
-    "{} st.global.u32 [%d1], %r1; {} xor.b32 %r3, %r1, 32; mul.wide.u32 %d2, %r3, 4; add.u64 %d2, %d20, %d2; ld.global.u32 %r2, [%d2];"
-)
+NEIGHBOURS = "{} st.global.u32 [%d1], %r1; {} xor.b32 %r3, %r1, 32; mul.wide.u32 %d2, %r3, 4; add.u64 %d2, %d20, %d2; ld.global.u32 %r2, [%d2]; st.global.u32 [%d1+1024], %r2;"
 OWN_WORD = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1;"
 
 
 @pytest.mark.parametrize(("between", "codes"), [("bar.sync 0;", set()), ("", {"X008"}), ("fence.acq_rel.gpu;", {"X008"})])
 def test_warps_of_a_cta_meet_at_its_barrier(between, codes):
-    assert set(found(NEIGHBOURS.format(OWN_WORD, between), np.zeros(64, np.uint32), block=64)) == codes
+    assert set(found(NEIGHBOURS.format(OWN_WORD, between), np.zeros(512, np.uint32), block=64)) == codes
 
 
 STORED = """setp.ne.u32 %p1, %r1, 0; @%p1 bra END; mov.u32 %r3, %ctaid.x; setp.ne.u32 %p2, %r3, 0; @%p2 bra WAIT; mov.u32 %r5, sm; mov.u32 %r6, 7; st.shared.v4.u32 [%r5], {{%r6, %r6, %r6, %r6}};
 fence.proxy.async.shared::cta; cp.async.bulk.global.shared::cta.bulk_group [%d20], [%r5], 16; cp.async.bulk.commit_group; {}
 st.release.gpu.global.u32 [%d21], 1; bra END; WAIT: AGAIN: ld.acquire.gpu.global.u32 %r3, [%d21]; setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN;
-ld.global.u32 %r2, [%d20]; END:"""
+ld.global.u32 %r2, [%d20]; st.global.u32 [%d21+4], %r2; END:"""
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,7 @@ ld.global.u32 %r2, [%d20]; END:"""
     [("cp.async.bulk.wait_group 0;", set()), ("cp.async.bulk.wait_group.read 0;", {"X004"}), ("", {"X004"})],
 )
 def test_a_bulk_store_is_read_behind_a_wait_for_its_writes(wait, codes):
-    assert set(found(STORED.format(wait), np.zeros(4, np.uint32), np.zeros(1, np.uint32), grid=2)) == codes
+    assert set(found(STORED.format(wait), np.zeros(4, np.uint32), np.zeros(2, np.uint32), grid=2)) == codes
 
 
 LOADED = f"""{OWN_WORD} @%p9 mbarrier.init.shared.b64 [bar], 1; st.global.u32 [%d1], %r1; {{}} bar.sync 0; @!%p9 bra WAIT;
@@ -123,13 +121,13 @@ def test_a_bulk_load_of_what_threads_have_stored_needs_a_proxy_fence(fence, code
     assert set(found(LOADED.format(fence), np.zeros(32, np.uint32))) == codes
 
 
-def test_it_is_asked_for():
+def test_it_can_be_left_out():
     ptx = """.version 8.0 .target sm_90a .address_size 64
     .visible .entry k(.param .u64 a) { .reg .b32 %r<2>; .reg .b64 %d<2>; ld.param.u64 %d1, [a]; mov.u32 %r1, %ctaid.x; st.global.u32 [%d1], %r1; ret; }"""
     gpu = Gpu("sm_90a")
     args = [gpu.array(np.zeros(1, np.uint32))]
-    assert [f.code for f in gpu.launch(ptx, grid=2, args=args, progress=False, watch_global=True).findings] == ["X008"]
-    assert gpu.launch(ptx, grid=2, args=args, progress=False).findings == []
+    assert [f.code for f in gpu.launch(ptx, grid=2, args=args, progress=False).findings] == ["X008"]
+    assert gpu.launch(ptx, grid=2, args=args, progress=False, watch_global=False).findings == []
     with pytest.raises(InputError, match="watch_global"):
         gpu.launch(ptx, watch_global="no", args=args)
 
@@ -137,24 +135,66 @@ def test_it_is_asked_for():
 LAST = """mov.u32 %r8, %ctaid.x; mad.lo.u32 %r9, %r8, 64, %r1; mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %d20, %d1; st.global.u32 [%d1], 1;
 {each} bar.sync 0; setp.ne.u32 %p1, %r1, 0; mov.u32 %r12, sm; @%p1 bra MEET;
 atom.relaxed.gpu.global.add.u32 %r10, [%d21], 1; {one} st.shared.u32 [%r12], %r10;
-MEET: bar.sync 0; ld.shared.u32 %r10, [%r12]; setp.ne.u32 %p2, %r10, {last}; @%p2 bra END;
+MEET: bar.sync 0; ld.shared.u32 %r10, [%r12]; setp.ne.u32 %p2, %r10, {last}; @%p2 bra END; {after}
 mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d20, %d2; ld.global.u32 %r2, [%d2]; ld.global.u32 %r3, [%d2+256]; ld.global.u32 %r4, [%d2+512];
 add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; mul.wide.u32 %d3, %r1, 4; add.u64 %d3, %d22, %d3; st.global.u32 [%d3], %r2;
 END:"""
 
 
 @pytest.mark.parametrize(
-    ("each", "one", "last", "codes"),
+    ("each", "one", "last", "after", "codes"),
     [
-        (FENCE, FENCE, 2, set()),
-        ("", f"{FENCE}", 2, {"X008"}),
-        ("fence.acq_rel.cta;", FENCE, 2, {"X008"}),
-        (FENCE, "", 2, {"X008"}),
-        (FENCE, FENCE, 1, {"X008"}),
+        (FENCE, FENCE, 2, "", set()),
+        (FENCE, "", 2, FENCE, set()),
+        ("", FENCE, 2, FENCE, {"X008"}),
+        ("fence.acq_rel.cta;", FENCE, 2, "", {"X008"}),
+        (FENCE, "", 2, "", {"X008"}),
+        (FENCE, "", 2, "fence.acq_rel.cta;", {"X008"}),
+        (FENCE, FENCE, 1, FENCE, {"X008"}),
     ],
-    ids=["right", "no fence in front", "fence of the CTA", "no fence behind", "last but one"],
+    ids=[
+        "right",
+        "fence behind the barrier",
+        "no fence in front",
+        "fence of the CTA",
+        "no fence behind",
+        "fence of the CTA behind",
+        "last but one",
+    ],
 )
-def test_the_last_cta_adds_what_all_have_fenced(each, one, last, codes):
+def test_the_last_cta_adds_what_all_have_fenced(each, one, last, after, codes):
     """__threadfence by every thread, __syncthreads, atomicAdd by one: the ticket of the last CTA covers what all threads have stored."""
     arrays = [np.zeros(n, np.uint32) for n in (192, 1, 64)]
-    assert set(found(LAST.format(each=each, one=one, last=last), *arrays, grid=3, block=64)) == codes
+    assert set(found(LAST.format(each=each, one=one, last=last, after=after), *arrays, grid=3, block=64)) == codes
+
+
+# Both warps load the same 32 words, as Triton lets warps do in a block smaller than the CTA; the first one stores them, one larger.
+IN_PLACE = """and.b32 %r3, %r1, 31; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d20, %d1; setp.lt.u32 %p1, %r1, 32; setp.ge.u32 %p2, %r1, 32;
+{} ld.global.u32 %r4, [%d1]; add.u32 %r4, %r4, 1; @%p1 st.global.u32 [%d1], %r4; {}"""
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "codes"),
+    [
+        ("", "", set()),
+        ("", "@%p2 st.global.u32 [%d21], %r4;", {"X008"}),
+        ("", "mov.u32 %r5, sm; @%p2 st.shared.u32 [%r5], %r4;", {"X008"}),
+        ("", "setp.eq.u32 %p3, %r4, 9; @%p3 bra END; add.u32 %r5, %r4, 1; END:", {"X008"}),
+        ("@%p2 bra AWAY;", "AWAY:", set()),
+    ],
+    ids=["nobody uses it", "stored", "stored in shared memory", "branch", "not loaded"],
+)
+def test_a_value_that_nobody_uses_is_no_race(before, behind, codes):
+    assert set(found(IN_PLACE.format(before, behind), np.zeros(32, np.uint32), np.zeros(1, np.uint32), block=64)) == codes
+
+
+@pytest.mark.parametrize(("op", "remark"), [("max", True), ("add", False)])
+def test_a_look_before_a_maximum_is_a_remark(op, remark):
+    body = f"ld.global.u32 %r2, [%d20]; setp.gt.u32 %p1, %r2, 7; @%p1 bra END; red.global.{op}.u32 [%d20], 7; END:"
+    assert ("looks at the value again" in found(body, np.zeros(1, np.uint32), grid=3)["X008"]) == remark
+
+
+def test_two_waves_of_a_launch_are_held_against_each_other():
+    """CTAs that depend on nobody run in waves, one after the other: a card may run them at once."""
+    body = "shr.u32 %r3, %r1, 8; mov.u32 %r4, %ctaid.x; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; st.global.u32 [%d1], %r4;"
+    assert set(found(body, np.zeros(1024, np.uint32), grid=5, block=1024)) == {"X008"}

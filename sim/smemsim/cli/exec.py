@@ -28,7 +28,7 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option("--strict", is_flag=True, default=None, help="Remarks on rules that the PTX breaks count as findings.")
 @click.option("--ctas", metavar="0-3", help="Run these CTAs of every grid alone.")
 @click.option("--no-sanitize", is_flag=True, help="Execute only: no watch, no judgement.")
-@click.option("--watch-global", is_flag=True, help="Look for races in global memory too.")
+@click.option("--watch-global/--no-watch-global", default=None, help="Look for races in global memory too, or in shared memory alone.")
 @click.option("--unwatched", metavar="REGEX", help="Kernels whose names match run without the watch: fills, references.")
 @click.option("--hooks", type=PLACE, metavar="FILE.py", help="Functions marked by smemsim.virtual.hook run in place of kernels.")
 @click.option("--limit", type=click.IntRange(1), metavar="BLOCKS", help="Blocks of instructions until a kernel counts as endless.")
@@ -75,7 +75,6 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
         raise InputError("--arch is missing; choose a card: sm_90a (H200), sm_100a (B200) or sm_103a (B300)")
     o["ctas"] = numbers_of("--ctas", o["ctas"]) if o["ctas"] else None
     o["sanitize"] = False if o.pop("no_sanitize") else None
-    o["watch_global"] = True if o.pop("watch_global") else None
     o["json"] = o.pop("json_file")
     size = o.pop("device_memory")
     sizes = {"multiprocessors": o.pop("multiprocessors"), "memory_bytes": amount(size, "--device-memory") if size else None}

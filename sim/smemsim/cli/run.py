@@ -182,7 +182,7 @@ class _Command(click.Command):
 )
 @click.option("--random", is_flag=True, help="Fill the arrays in the launch file's second way, where they have one.")
 @click.option("--no-sanitize", is_flag=True, help="Execute only: no watch over fences, barriers and reads that come too early.")
-@click.option("--watch-global", is_flag=True, help="Look for races in global memory too.")
+@click.option("--watch-global/--no-watch-global", default=True, help="Look for races in global memory too, or in shared memory alone.")
 @click.option(
     "--strict", is_flag=True, help="Exit code 1 also for remarks: rules that generated PTX breaks where the user cannot change it."
 )

@@ -65,7 +65,7 @@ class Gpu(Device):
         shared_bytes: int = 0,
         args: Sequence[Any] = (),
         sanitize: bool = True,
-        watch_global: bool = False,
+        watch_global: bool = True,
         limit: int = LIMIT,
         limit_seconds: float | None = None,
         ctas: Iterable[int] | None = None,
@@ -83,7 +83,7 @@ class Gpu(Device):
 
         An array passes its address, a TensorMap its 128 bytes (build it with global_address=array.address), None a zero, numbers are converted
         to the parameter's type, structures are given as bytes. `entry` may be left out where the PTX has only one. `sanitize` False leaves the
-        watch out, `watch_global` True adds the watch over races in global memory. `ctas=range(0, 4)` runs these CTAs of the grid (with those of their clusters) and no others; `progress` False draws no bar.
+        watch out, `watch_global` False the part of it that looks for races in global memory. `ctas=range(0, 4)` runs these CTAs of the grid (with those of their clusters) and no others; `progress` False draws no bar.
         A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006, and one that stores nothing all the while after a
         twentieth of that; loops that change nothing end much earlier. `limit_seconds` ends it after a time, whatever it does, with
         `out_of_time` instead of a finding: a slow machine is no fault of the kernel. Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,

@@ -599,7 +599,9 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
         together = launch.schedule.together(together, len(queue))
     launch.waves.clear()
     others_help = depends(launch)
-    history = History(launch) if watch and launch.options.watch_global else None
+    if watch and launch.options.watch_global and launch.history is None:
+        launch.history = History(launch)
+    history = launch.history if watch else None
     stuck: dict[Wave, int] = {}  # waves that only polled, waited or looped: how much had changed by then
     past = 0  # changes of waves that are over
     counted = 0  # clusters that others took over, of those that `done` was told

@@ -118,7 +118,7 @@ class LaunchConfig:
 class RunOptions:
     """How a simulated card runs a launch: nothing of it is known to the kernel, and none changes a right kernel's results.
 
-    `sanitize` False leaves the watch out, `watch_global` adds the watch over races in global memory. `ctas` are the numbers of the CTAs to run, with those of
+    `sanitize` False leaves the watch out, `watch_global` False the part of it that looks for races in global memory. `ctas` are the numbers of the CTAs to run, with those of
     their clusters; None: all. `limit` blocks of instructions
     may be executed until the kernel counts as endless, and `limit_seconds` seconds pass until it is ended without a finding. `workers` processes execute
     CTAs that do not depend on each other, or the Dask cluster of `client`, a `distributed.Client`. `progress` False draws no bar. `sources` are folders
@@ -128,7 +128,7 @@ class RunOptions:
     """
 
     sanitize: bool = True
-    watch_global: bool = False
+    watch_global: bool = True
     ctas: Iterable[int] | None = None
     limit: int = LIMIT
     limit_seconds: float | None = None
@@ -363,6 +363,7 @@ class Launch:
     released: tuple[dict[Any, Any], dict[Any, Any]] = dataclasses.field(
         default_factory=lambda: ({}, {})
     )  # at addresses of global memory, as `Order` has it
+    history: Any = None  # what its waves have done to global memory, where that is watched
     judge: Judge | None = None
     out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it

@@ -63,8 +63,8 @@ class Policy:
     """What happens with findings.
 
     `on_finding` is a key of ON_FINDING; `strict` counts remarks on rules that the PTX breaks too. `ctas` are the CTAs of every grid that run, all
-    without it; kernels whose names `unwatched` matches run without the watch, and all do where `sanitize` is off; `watch_global` looks for
-    races in global memory. `limit` are blocks of
+    without it; kernels whose names `unwatched` matches run without the watch, and all do where `sanitize` is off; `watch_global` is
+    the part of it that looks for races in global memory. `limit` are blocks of
     instructions and `limit_seconds` seconds of one launch; `limit_launches` and `total_seconds` end the program's use of the device.
     `record` is a folder for every launch as a launch file, `report` one for pages, `json` a file for what was found. `hooks` is a Python file with
     functions marked by `hook`. `workers` are processes for independent CTAs. `schedule` is a seed for the order in which things
@@ -75,7 +75,7 @@ class Policy:
     strict: bool = False
     ctas: tuple[int, ...] | None = None
     sanitize: bool = True
-    watch_global: bool = False
+    watch_global: bool = True
     unwatched: str = ""
     limit: int | None = None
     limit_seconds: float | None = None

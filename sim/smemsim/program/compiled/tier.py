@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from smemsim.program.compiled import objects
-from smemsim.program.compiled.memory import NEIGHBOURS, Access
+from smemsim.program.compiled.memory import Access
 from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, loop_of, pieces
 from smemsim.program.compiled.shadow import Shadow
 from smemsim.program.compiled.vectors import LANES
-from smemsim.program.memory.spaces import Piece, Values, own
+from smemsim.program.memory.spaces import Piece, own
 from smemsim.program.special import is_alike, special
 from smemsim.program.wave import ALL
 
@@ -159,16 +159,13 @@ class Segment:
                 self.failed += 1
                 return False
         pieces = [self._piece(x, frame, access) for access in code.accesses]
-        before = [self._before(x, frame, access, piece) for access, piece in zip(code.accesses, pieces, strict=True)]
-        if None in before:
-            return False
         functions[-1](*given)
-        for access, (threads, piece), values in zip(code.accesses, pieces, before, strict=True):
-            if len(piece.at):
+        for access, (threads, piece) in zip(code.accesses, pieces, strict=True):
+            if len(piece.at) and not access.is_load:
                 kept = x.sel
                 x.select(threads)
                 try:
-                    _note(x, access, piece, values)
+                    _note(x, access, piece)
                 finally:
                     x.select(kept)
         return True
@@ -181,14 +178,6 @@ class Segment:
         region = frame.regions[access.number]
         memory = x.shared if access.space == "shared" else NOWHERE if region is None else region.words
         return threads, Piece(access.space, memory, places - memory.ctypes.data)
-
-    def _before(self, x: Wave, frame: Frame, access: Access, piece: tuple[Any, Piece]) -> Values | bool | None:
-        """What the watch of global memory wants to know of a store, made before it; None where several threads write at one place, which closures look at."""
-        if access.is_load or access.space == "shared" or x.watch is None or x.watch.globals is None:
-            return True
-        if not _is_apart(x, frame, access, piece[1].at):
-            return None
-        return Values(piece[1], access.size)
 
     def _find(self, x: Wave, frame: Frame, code: Code) -> bool:
         """Look for the array that each access of global memory is in, by the addresses just made. False where it is not one."""
@@ -220,49 +209,43 @@ class Segment:
         return shadow
 
     def _is_clear(self, x: Wave, frame: Frame, code: Code, given: tuple[int, int, int | None]) -> bool:
-        """Has the watch nothing to say of the accesses of shared memory? Then it has noted them. `given` are the groups, and the mask."""
-        kept = x.sel
-        shadow = self._shadow(x)
+        """Has the watch nothing to say of the accesses? Then it has noted them. `given` are the groups, and the mask."""
+        kept, watch = x.sel, x.watch
+        shadow = self._shadow(x) if any(access.space == "shared" for access in code.accesses) else None
         first, last, mask = given
         for access in code.accesses:
-            if access.space != "shared":
+            is_global, i, size = access.space == "global", access.instruction, access.size
+            region = frame.regions[access.number]
+            memory = x.shared if not is_global else NOWHERE if region is None else region.words
+            if is_global and (watch.globals is None or (access.is_load and watch.globals.history.is_unwritten(memory))):
                 continue
-            if shadow is not None:
+            if shadow is not None and not is_global:
                 places_at, shapes_at = frame.rows(access.number)
                 if shadow.passes(access, places_at, shapes_at, mask, first, last):
                     continue
             threads, places = _places(x, frame, access)
-            passes = x.watch.passes_read if access.is_load else x.watch.passes_write
+            if not len(places):
+                continue
             x.select(threads)
             try:
-                if len(places) and not passes(x, access.instruction, places - x.shared.ctypes.data, access.size):
+                at = places - memory.ctypes.data
+                if is_global:
+                    watches = watch.globals.passes_read if access.is_load else watch.globals.passes_write
+                    passes = watches(i, Piece("global", memory, at), size)
+                else:
+                    passes = (watch.passes_read if access.is_load else watch.passes_write)(x, i, at, size)
+                if not passes:
                     return False
             finally:
                 x.select(kept)
         return True
 
 
-def _note(x: Wave, access: Access, piece: Piece, values: Values | bool | None) -> None:
-    """What an access of the running threads changes beside bytes, as its closure notes it; reads and writes of shared memory are noted."""
-    is_global = access.space == "global" and x.watch is not None and x.watch.globals is not None
-    if access.is_load:
-        if is_global:
-            x.watch.globals.read(access.instruction, piece, access.size)
-        return
+def _note(x: Wave, access: Access, piece: Piece) -> None:
+    """What a store of the running threads changes beside bytes, as its closure notes it; the watch over memory has noted it."""
     own(x, piece, access.size)
     if x.watch is not None:
         x.watch.unwritten.writes(piece, access.size)
-        if is_global:
-            x.watch.globals.write(access.instruction, piece, access.size, values)
-
-
-def _is_apart(x: Wave, frame: Frame, access: Access, at: np.ndarray) -> bool:
-    """Does every thread write at a place of its own?"""
-    if x.sel is ALL and access.instruction.guard is None and (frame.shapes[access.number] == NEIGHBOURS).all():
-        at, size = at[::LANES], access.size * LANES  # groups of neighbours
-    else:
-        size = access.size
-    return bool((np.diff(np.sort(at)) >= size).all())
 
 
 def _places(x: Wave, frame: Frame, access: Access) -> tuple[Any, np.ndarray]:

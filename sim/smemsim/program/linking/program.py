@@ -17,7 +17,7 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.program.linking.fused import Fused, fuse
-from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, slots_of, symbols_of
+from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, mentions, slots_of, symbols_of
 from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, unmodelled
 from smemsim.program.special import special
@@ -125,6 +125,13 @@ class Block:
     tier: Any = None  # how its steps run: `compiled.tier.Tier`, made when the block first does
 
 
+# Instructions whose first operand alone is a result; of all others, such as tcgen05.ld.red, every register may be one.
+_ONE_RESULT = {
+    "abs", "add", "and", "cvt", "cvta", "fma", "fused", "ld", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "selp", "setp", "shl", "shr", "st", "sub",
+    "xor",
+}  # fmt: skip
+
+
 @dataclasses.dataclass(eq=False)
 class Program:
     """An entry that can run: blocks by number, the storage of its registers, the places of its variables."""
@@ -141,6 +148,28 @@ class Program:
     approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
     unsure: tuple[Instruction, ...] = ()  # sums into which ptxas may take a product or not, see `fused`
     readers: dict[int, set[int]] | None = None  # of each register, by identity, once somebody has asked
+
+    @functools.cached_property
+    def arrives_relaxed(self) -> bool:
+        """Is there an arrival at a barrier of the cluster that is relaxed?"""
+        return any(i.op in ("bar", "barrier") and {"cluster", "arrive", "relaxed"} <= {*i.modifiers} for i in self.inlined.body)
+
+    @functools.cached_property
+    def lines(self) -> dict[int, Instruction]:
+        """The instructions by their lines."""
+        return {i.line: i for i in self.inlined.body}
+
+    @functools.cached_property
+    def never_given(self) -> dict[int, Instruction]:
+        """The registers that instructions read and none gives a value, with the first reader."""
+        given: set[int] = set()
+        readers: dict[int, Instruction] = {}
+        for i in self.inlined.body:
+            for slot, is_result in mentions(i):
+                if is_result or i.op not in _ONE_RESULT:
+                    given.add(slot)
+                readers.setdefault(slot, i)
+        return {slot: i for slot, i in readers.items() if slot not in given}
 
     @functools.cached_property
     def has_scratch(self) -> bool:

@@ -189,22 +189,43 @@ P = ParamSpec("P")
 
 @dataclasses.dataclass(eq=False)
 class _Released:
-    """What was released: of each wave (its number), from each CTA of it and for each scope, what the releasing warps knew."""
+    """What was released: by wave (its number), from each CTA of it and for each scope, what the releasing warps knew.
 
-    known: dict[tuple[int, int, int], Rows] = dataclasses.field(default_factory=dict)
+    `near` and `far` are all that is for the whole card: by wave what its own warps learn of it, and the clocks that warps of others do.
+    """
+
+    known: dict[int, dict[tuple[int, int], Rows]] = dataclasses.field(default_factory=dict)
     foreign: dict[tuple[int, int, int], Foreign] = dataclasses.field(default_factory=dict)
+    near: dict[int, Rows] = dataclasses.field(default_factory=dict)
+    far: Foreign = dataclasses.field(default_factory=dict)
 
     def add(self, key: tuple[int, int, int], known: Rows, foreign: Foreign | None = None) -> None:
         """Something more is released."""
-        before = self.known.get(key)
-        self.known[key] = known if before is None else tuple(map(np.maximum, before, known))
+        wave, cta, scope = key
+        own = self.known.setdefault(wave, {})
+        own[cta, scope] = _joined_rows(own.get((cta, scope)), known)
         if foreign:
             _merge(self.foreign.setdefault(key, {}), foreign)
+        if scope >= GPU:
+            self.near[wave] = _joined_rows(self.near.get(wave), known)
+            _merge(self.far, {wave: known[0], **(foreign or {})})
 
     def update(self, other: _Released) -> None:
         """All that was released there is released here too."""
-        for key, known in other.known.items():
-            self.add(key, known, other.foreign.get(key))
+        for wave, rows in other.known.items():
+            for (cta, scope), known in rows.items():
+                self.add((wave, cta, scope), known, other.foreign.get((wave, cta, scope)))
+
+    def moved(self, wave: int, move: Callable[[Rows], Rows]) -> None:
+        """The operations of a wave have new numbers."""
+        if wave in self.known:
+            self.known[wave] = {key: move(rows) for key, rows in self.known[wave].items()}
+        if wave in self.near:
+            self.near[wave] = move(self.near[wave])
+
+
+def _joined_rows(before: Rows | None, more: Rows) -> Rows:
+    return more if before is None else tuple(map(np.maximum, before, more))
 
 
 def _merge(into: Foreign, more: Foreign) -> None:
@@ -295,7 +316,7 @@ class Order:
         for phase in (*self._phases.values(), *self._places.values()):
             for released in (phase.open, phase.closed, *phase.own.values()):
                 if released is not None:
-                    released.known = {key: all_moved(rows) if key[0] == self.wave else rows for key, rows in released.known.items()}
+                    released.moved(self.wave, all_moved)
 
     def missing(self, test: Callable[[Order], np.ndarray]) -> tuple[np.ndarray, bool]:
         """Where what is known fails a test, and whether it does so only because barriers of the cluster were arrived at relaxed."""
@@ -474,7 +495,8 @@ class Order:
     def meet(self, warps: np.ndarray, here: np.ndarray, gone: np.ndarray) -> None:
         """Groups of warps (a row each) of which those that are `here` release to and acquire from each other, all groups at once.
 
-        Those that are `gone` have exited, and count as arrived. What a warp has fenced the others hand on too (rule order.fenced_by_others).
+        Those that are `gone` have exited, and count as arrived. What a warp has fenced the others hand on too, and what it has read relaxed counts for
+        each of them from their next fence on (rule order.fenced_by_others).
         """
         if self._is_among_themselves(warps, here):
             self._all_meet(warps)
@@ -484,10 +506,10 @@ class Order:
         self._tick(warps[here])
         for matrix, rows in zip(self.rows, known, strict=True):
             matrix[warps] = np.maximum(matrix[warps], rows)
-        for held in self._at_fence.values():
+        for held in (*self._at_fence.values(), *self._at_next_fence.values()):
             for matrix, rows in zip(held, self._met(warps, here, everybody, held), strict=True):
                 matrix[warps] = rows
-        for others in (self._others, *self._others_at_fence.values()):
+        for others in (self._others, *self._others_at_fence.values(), *self._others_at_next.values()):
             self._meet_foreign(warps, here, others)
 
     def _is_among_themselves(self, warps: np.ndarray, here: np.ndarray) -> bool:
@@ -555,12 +577,11 @@ class Order:
         phase = self._at(what)
         if phase.operations:
             self._knows_operations = True
-            here = (self.wave, EVERYWHERE, GPU)
             numbers = [operation.number for operation in phase.operations]
-            rows = tuple(m.copy() for m in phase.open.known[here])
+            rows = tuple(m.copy() for m in phase.open.known[self.wave][EVERYWHERE, GPU])
             for row in rows[2:4]:
                 row[numbers] = True
-            phase.open.known[here] = rows
+            phase.open.add((self.wave, EVERYWHERE, GPU), rows)
         if phase.closed is not None:
             phase.open.update(phase.closed)
         phase.open, phase.operations, phase.closed = _Released(), [], phase.open
@@ -580,13 +601,16 @@ class Order:
         told |= new
         if phase.carrier is not None:
             warps = warps[self._includes(warps, phase, scope)]
-        for (wave, cta, wide), known in phase.closed.known.items():
-            foreign = phase.closed.foreign.get((wave, cta, wide), {})
-            if wave != self.wave:
-                foreign = foreign | {wave: known[0]}
-            need = self.need(warps, cta, wave)
+        closed, own = phase.closed, set((self.cta_of[warps] // self.cluster_size).tolist())
+        if scope >= GPU:
+            self._hear(warps, closed.near.get(self.wave), closed.far, GPU if relaxed else None)
+        for (cta, wide), known in closed.known.get(self.wave, {}).items():
+            if scope >= GPU and wide >= GPU and (not relaxed or (cta != EVERYWHERE and cta // self.cluster_size not in own)):
+                continue  # heard already
+            need = self.need(warps, cta)
             for narrowest in np.unique(need[need <= min(wide, scope)]).tolist():
-                self._hear(warps[need == narrowest], known if wave == self.wave else None, foreign, narrowest if relaxed else None)
+                foreign = closed.foreign.get((self.wave, cta, wide), {})
+                self._hear(warps[need == narrowest], known, foreign, narrowest if relaxed else None)
 
     def _hear(self, warps: np.ndarray, known: Rows | None, foreign: Foreign, fence: int | None) -> None:
         """Warps know what was released, at once or behind their next fence of that scope."""

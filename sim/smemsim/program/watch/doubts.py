@@ -192,25 +192,6 @@ def _words(flat: np.ndarray, size: int) -> np.ndarray:
     return found
 
 
-# Instructions whose first operand alone is a result; of all others, such as tcgen05.ld.red, every register may be one.
-_ONE_RESULT = {
-    "abs", "add", "and", "cvt", "cvta", "fma", "fused", "ld", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "selp", "setp", "shl", "shr", "st", "sub",
-    "xor",
-}  # fmt: skip
-
-
-def _never_given(body: Sequence[Instruction]) -> dict[int, Instruction]:
-    """The registers that instructions read and none gives a value, with the first reader."""
-    given: set[int] = set()
-    readers: dict[int, Instruction] = {}
-    for i in body:
-        for slot, is_result in mentions(i):
-            if is_result or i.op not in _ONE_RESULT:
-                given.add(slot)
-            readers.setdefault(slot, i)
-    return {slot: i for slot, i in readers.items() if slot not in given}
-
-
 class Unwritten:
     """Marks of one wave's registers, for every thread, and of the words of its memories; what they stand for is in `doubts`."""
 
@@ -229,7 +210,7 @@ class Unwritten:
         self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
         self.matrix_is_unwritten = False  # has the ldmatrix that runs read words that nobody has written?
         self._pieces: list[Piece] | None = None  # where the store that runs writes
-        for slot, reader in _never_given(x.program.inlined.body).items():
+        for slot, reader in x.program.never_given.items():
             self._mark(slot, np.arange(self.total), self.doubts.of(("register", slot), functools.partial(self._is_blank, slot, reader)))
 
     def _is_blank(self, slot: int, reader: Instruction, user: Instruction | None) -> None:

@@ -162,8 +162,11 @@ def _is_free(line, warp, own, scope, is_read, cells, known):  # type: ignore[no-
 
 
 @compiled
-def read(at, size, threads, index, known, cells, suspects):  # type: ignore[no-untyped-def]
-    """Threads read `size` bytes each, at the byte offsets `at`; returns how many `suspects` there are: (thread's place, cell, epoch, role)."""
+def read(at, size, threads, index, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
+    """Threads read `size` bytes each, at the byte offsets `at`; returns how many `suspects` there are: (thread's place, cell, epoch, role).
+
+    `stops`: at the first one; what is noted until then may be noted again.
+    """
     found, scope, first_warp, per_cta = 0, known.scope[index], known.first, known.per_cta
     clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
     count, per_line = size >> shift, (1 << line_shift) // size
@@ -172,7 +175,7 @@ def read(at, size, threads, index, known, cells, suspects):  # type: ignore[no-u
     line_writers, line_readers, line_others = cells.line_writers, cells.line_readers, cells.line_others
     previous, own, free = -1, np.int64(0), np.int64(0)  # `free`: an epoch that the warp has seen
     n = 0
-    while n < len(at):
+    while n < len(at) and not (stops and found):
         place, warp = at[n], threads[n] >> 5
         if warp != previous:
             previous, free = warp, np.int64(0)
@@ -192,17 +195,13 @@ def read(at, size, threads, index, known, cells, suspects):  # type: ignore[no-u
                     free = writers[cell]
                 else:
                     found = _note(suspects, found, n, cell, writers[cell], WRITER)
-            reader = readers[cell]
-            if reader != 0 and reader >> WHO != own >> WHO:
-                others[cell] = _second_reader(reader, others[cell], own, per_cta)
-            if reader != own:
-                readers[cell] = own
+            _note_reader(cell, own, per_cta, readers, others)
         n += 1
     return found
 
 
 @compiled
-def write(at, size, threads, index, when, known, cells, suspects):  # type: ignore[no-untyped-def]
+def write(at, size, threads, index, when, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
     """Threads write so. `when` is what stands for the clock of an asynchronous write, -1 for others."""
     found, scope, first_warp = 0, known.scope[index], known.first
     known_clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
@@ -233,10 +232,12 @@ def write(at, size, threads, index, when, known, cells, suspects):  # type: igno
                     free = writer
                 else:
                     found = _note(suspects, found, n, cell, writer, WRITER)
-            writers[cell] = own
             if is_read and (readers[cell] != 0 or others[cell] != 0):
                 found = _overwrites(cell, n, warp, scope, readers, known, suspects, found)
                 found = _overwrites(cell, n, warp, scope, others, known, suspects, found)
+            if stops and found:
+                return found
+            writers[cell] = own
         n += 1
     return found
 

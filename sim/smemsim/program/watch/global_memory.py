@@ -8,17 +8,22 @@ CTAs that run one after the other here run together on a card, or in another ord
 from __future__ import annotations
 
 import bisect
+import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.errors import InputError
+from smemsim.program.linking.flows import Root, same_place, stores_of, written
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Operation, Operations, Order
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
+from smemsim.words.tensor_map import TensorMap
 
 if TYPE_CHECKING:
     from smemsim.machine.region import Region
@@ -34,6 +39,9 @@ LINE = 7  # of a line, 1 << LINE bytes
 MOST_BYTES = 1 << 32  # of an array that is watched
 MOST_WARPS = (1 << 63 - loops.WHO) - 2  # of a launch
 SUSPECTS = 1 << 14  # of one instruction, that are looked at
+WORD, MAP_BYTES = 8, 128  # of a pointer, of a tensor map
+NEAR = 1 << 20  # bytes beside arrays in which pointers may begin
+MONOTONE = frozenset(("and", "cas", "max", "min", "or"))  # atomics behind a look at the value: it can only have gone further since
 NEVER = np.iinfo(np.int32).max  # the clock behind a wait that has not come
 SCOPES = {"cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
 SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
@@ -91,6 +99,16 @@ class _Array:
         return len(self.cells.split) << self.cells.line - self.cells.shift, len(self.cells.split)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Pending:
+    """A race with a read of which it is not known yet whether its value is used: the stores that use it, the warps that have read, how it is told."""
+
+    stores: frozenset[int]
+    readers: np.ndarray
+    key: tuple[str, int, int]
+    tell: Callable[[int], None]  # of the place in `readers` of a warp that has used it
+
+
 class History:
     """What the waves of a launch have done to global memory."""
 
@@ -107,6 +125,11 @@ class History:
         self._arrays: dict[int, _Array | None] = {}
         self.waves: list[tuple[int, int]] = []  # the first warp of each wave, and the number of its `Order`
         self._ctas: list[tuple[int, list[int]]] = []  # by wave: warps of a CTA, the CTAs by their number in the grid
+        self._unwritten: dict[int, bool] = {}  # by the words of an array: does nobody write to it in this launch?
+        self._pending: list[_Pending] = []
+        self._held: dict[tuple[str, int, int], set[int]] = {}  # by what is pending: the readers
+        self._followed: dict[int, frozenset[int] | None] = {}  # of loads: see `follows`
+        self._done: dict[int, np.ndarray] = {}  # of stores that use what a load has brought: which warps of the launch have executed them
 
     def enters(self, x: Wave, number: int) -> int:
         """A wave begins, whose `Order` has a number; returns the number of its first warp."""
@@ -115,6 +138,94 @@ class History:
         self._ctas.append((x.stride // WARP, [cta.number for cta in x.ctas]))
         self.warps += x.total // WARP
         return first
+
+    # ---- arrays that nobody writes to: nothing can race there, and reads need no record
+
+    def is_unwritten(self, memory: np.ndarray) -> bool:
+        """Does no instruction of the program have an address in an array with these words, to write there?"""
+        known = self._unwritten.get(id(memory))
+        if known is None:
+            written = self._may_be_written
+            known = self._unwritten[id(memory)] = written is not None and id(memory) not in written
+        return known
+
+    @functools.cached_property
+    def _may_be_written(self) -> set[int] | None:
+        """The arrays, by their words, that the program may write to; None: any."""
+        launch, found = self.launch, set()
+        regions = launch.memory.table()[2]
+        first, last = (regions[0].begin - NEAR, regions[-1].end + NEAR) if regions else (0, 0)
+        for root in written(launch.program):
+            if root.kind == "unknown":
+                return None
+            for address in self._addresses(root):
+                region = launch.memory.holding(address, address + 1)
+                if region is not None:
+                    found.add(id(region.words))
+                elif first <= address < last:  # a pointer to somewhere beside an array
+                    return None
+        return found
+
+    def _addresses(self, root: Root) -> list[int]:
+        """The addresses that something is computed from."""
+        launch = self.launch
+        if root.kind == "variable":
+            return [int(launch.addresses[root.name])]
+        given = launch.parameters
+        whole = given[: len(given) // WORD * WORD].view(np.uint64)
+        if root.kind == "map":
+            raw = bytes(given[root.offset : root.offset + MAP_BYTES])
+            try:
+                return [TensorMap.from_bytes(raw).global_address]
+            except InputError:
+                pass
+        if root.kind != "parameter" or root.offset % WORD or root.offset // WORD >= len(whole):
+            return [int(word) for word in whole]
+        return [int(whole[root.offset // WORD])]
+
+    # ---- reads whose value nobody uses
+
+    def follows(self, load: Instruction) -> frozenset[int] | None:
+        """The stores that use what a load of an array that is written brings; None: it is used otherwise. Who executes them is noted from now on."""
+        if id(load) not in self._followed:
+            self._followed[id(load)] = stores = stores_of(self.launch.program, load)
+            for store in stores or ():
+                self._done.setdefault(store, np.zeros(256, bool))
+        return self._followed[id(load)]
+
+    def executes(self, i: Instruction, warps: np.ndarray) -> None:
+        """Warps of the launch execute a store."""
+        done = self._done.get(id(i))
+        if done is not None:
+            if self.warps > len(done):
+                done = self._done[id(i)] = np.concatenate((done, np.zeros(self.warps, bool)))
+            done[warps] = True
+            if self._pending:
+                self._tell_used()
+
+    def holds_back(self, pending: _Pending) -> None:
+        """A race is told once the value is used (rule order.unused_read)."""
+        known = self._held.setdefault(pending.key, set())
+        if not known.issuperset(pending.readers.tolist()):
+            known.update(pending.readers.tolist())
+            self._pending.append(pending)
+            self._tell_used()
+
+    def _tell_used(self) -> None:
+        """Tell races with reads whose value has been used by now."""
+        left, self._pending = self._pending, []
+        for pending in left:
+            used = np.zeros(len(pending.readers), bool)
+            for store in pending.stores:
+                done = self._done[store]
+                used |= (pending.readers < len(done)) & done[np.minimum(pending.readers, len(done) - 1)]
+            if not used.any():
+                self._pending += [pending] if pending.key not in self.told else []
+            elif pending.key not in self.told:
+                self.told.add(pending.key)
+                pending.tell(int(np.argmax(used)))
+
+    # ---- waves, arrays, instructions
 
     def wave_of(self, warps: np.ndarray) -> np.ndarray:
         """Which of the `waves` warps are of."""
@@ -132,6 +243,7 @@ class History:
         """What is kept of the array whose words these are; None where that is nothing."""
         key = id(memory)
         if key not in self._arrays:
+            self._unwritten[key] = False  # if it is not known to be read alone
             region = next((r for r in self.launch.memory.table()[2] if r.words is memory), None)
             is_watched = region is not None and region.words.nbytes <= MOST_BYTES
             self._arrays[key] = _Array(region, size) if is_watched and region is not None else None
@@ -171,7 +283,7 @@ class GlobalShadow:
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
         self._fences: list[tuple[Operation, np.ndarray]] = []  # fence.proxy.async.global: what its warp had seen
-        self._writes: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
+        self._open: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
 
     def remembered(self) -> list[int]:
         """The numbers of the operations that stand for fences."""
@@ -192,27 +304,51 @@ class GlobalShadow:
 
     def read(self, i: Instruction, piece: Piece, size: int) -> None:
         """The running threads read `size` bytes each."""
-        if i.modifiers[0] == "const" or (array := self._array(piece.memory, size)) is None:
-            return
-        array.fit(size)
-        index = self.history.index(i)
-        array.for_reads()
-        found = loops.read(piece.at, size, self.x.threads, index, self._known, array.cells, self.history.suspects)
-        if found:
+        array = self._read(i, piece.memory, size)
+        if array is not None and (found := self._reads(i, array, piece.at, size, stops=False)):
             self._look(i, array, piece.at, self.x.threads, found, "reads")
+
+    def passes_read(self, i: Instruction, piece: Piece, size: int) -> bool:
+        """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told."""
+        array = self._read(i, piece.memory, size)
+        return array is None or not self._reads(i, array, piece.at, size, stops=True)
+
+    def _read(self, i: Instruction, memory: np.ndarray, size: int) -> _Array | None:
+        """What is kept of an array that is read; None where that is nothing, as nobody writes there."""
+        if i.modifiers[0] == "const" or self.history.is_unwritten(memory):
+            return None
+        return self._array(memory, size)
+
+    def _reads(self, i: Instruction, array: _Array, at: np.ndarray, size: int, *, stops: bool) -> int:
+        array.fit(size)
+        array.for_reads()
+        index = self.history.index(i)
+        self.history.follows(i)
+        found: int = loops.read(at, size, self.x.threads, index, stops, self._known, array.cells, self.history.suspects)
+        return found
 
     def write(self, i: Instruction, piece: Piece, size: int, values: Values | None = None) -> None:
         """The running threads have written `size` bytes each: those who leave what lies there race with nobody, where `values` are given."""
         if (array := self._array(piece.memory, size)) is None:
             return
+        found = self._writes(i, array, piece, size, stops=False)
+        if found:
+            self._look(i, array, piece.at, self.x.threads, found, "writes", values)
+
+    def passes_write(self, i: Instruction, piece: Piece, size: int) -> bool:
+        """The same of a write, before it happens."""
+        array = self._array(piece.memory, size)
+        return array is None or not self._writes(i, array, piece, size, stops=True)
+
+    def _writes(self, i: Instruction, array: _Array, piece: Piece, size: int, *, stops: bool) -> int:
         array.fit(size)
         index = self.history.index(i)
         array.for_writes()
+        self.history.executes(i, self.first + (self.x.threads >> 5))
         if not self.history.scope[index] and self.order.carries_global and len(piece.at) <= WARP:
             self._weakly_stored(piece)
-        found = loops.write(piece.at, size, self.x.threads, index, -1, self._known, array.cells, self.history.suspects)
-        if found:
-            self._look(i, array, piece.at, self.x.threads, found, "writes", values)
+        found: int = loops.write(piece.at, size, self.x.threads, index, -1, stops, self._known, array.cells, self.history.suspects)
+        return found
 
     def _weakly_stored(self, piece: Piece) -> None:
         """Plain stores end what was released at their addresses."""
@@ -225,12 +361,12 @@ class GlobalShadow:
 
     def op_reads(self, op: Operation, addresses: np.ndarray, size: int) -> None:
         """An asynchronous operation reads `size` bytes at each of these addresses, through the asynchronous proxy."""
-        for array, at in self._places(addresses, size):
+        for array, at in self._places(addresses, size, is_read=True):
             array.fit(size)
             index = self.history.index(op.instruction)
             array.for_reads()
             threads = np.full(len(at), op.warps[0] * WARP)
-            found = loops.read(at, size, threads, index, self._known, array.cells, self.history.suspects)
+            found = loops.read(at, size, threads, index, False, self._known, array.cells, self.history.suspects)
             if found and self._look(op.instruction, array, at, threads, found, "reads"):
                 continue
             if len(array.cells.writers):
@@ -239,19 +375,19 @@ class GlobalShadow:
     def op_writes(self, op: Operation, addresses: np.ndarray, size: int) -> None:
         """An asynchronous operation writes so."""
         when = self.history.issues()
-        self._writes[op] = when
+        self._open[op] = when
         for array, at in self._places(addresses, size):
             array.fit(size)
             index = self.history.index(op.instruction)
             array.for_writes()
             threads = np.full(len(at), op.warps[0] * WARP)
-            found = loops.write(at, size, threads, index, when, self._known, array.cells, self.history.suspects)
+            found = loops.write(at, size, threads, index, when, False, self._known, array.cells, self.history.suspects)
             if found:
                 self._look(op.instruction, array, at, threads, found, "writes")
 
     def waited(self, op: Operation) -> None:
         """The issuing warp has waited for a write: whoever has seen what it does from now on has seen the write."""
-        when = self._writes.pop(op, None)
+        when = self._open.pop(op, None)
         if when is not None:
             self.history.waited[when] = self.order.clock[op.warps[0]]
 
@@ -262,14 +398,15 @@ class GlobalShadow:
             self._fences.append((op, self.order.seen[warp].copy()))
             self.order.knows(np.array([warp]), [op])
 
-    def _places(self, addresses: np.ndarray, size: int) -> Iterator[tuple[_Array, np.ndarray]]:
+    def _places(self, addresses: np.ndarray, size: int, *, is_read: bool = False) -> Iterator[tuple[_Array, np.ndarray]]:
         """The arrays in which addresses lie, with the byte offsets in each."""
         while len(addresses):
             region = self.x.launch.memory.holding(int(addresses[0]), int(addresses[0]) + 1)
             if region is None:
                 return
             inside = (addresses >= region.begin) & (addresses < region.end)
-            if (array := self._array(region.words, size)) is not None:
+            is_watched = not (is_read and self.history.is_unwritten(region.words))
+            if is_watched and (array := self._array(region.words, size)) is not None:
                 yield array, np.ascontiguousarray(addresses[inside] - region.words_begin, np.int64)
             addresses = addresses[~inside]
 
@@ -359,11 +496,23 @@ class GlobalShadow:
             if key in self.history.told:
                 continue
             which = np.flatnonzero(rows)
-            which = which[self._not_formal(warps[which], suspects[which, 2])]
-            is_formal = not which.size
-            first = int((np.flatnonzero(rows) if is_formal else which)[0])
+            certain = which[self._not_formal(warps[which], suspects[which, 2])]
+            is_formal = not certain.size
+            which = which if is_formal else certain
+            tell = functools.partial(self._say_one, i, other, array, suspects[which], warps[which], does, code, is_formal=is_formal)
+            load, readers = (i, self.first + warps[which]) if does == "reads" else (other, (suspects[which, 2] >> loops.WHO) - 1)
+            stores = None if code or not (does == "reads" or kind & 1) else self.history.follows(load)
+            if stores is not None:
+                self.history.holds_back(_Pending(stores, readers, key, tell))
+                continue
             self.history.told.add(key)
-            self._say(i, other, array, suspects[first], int(warps[first]), does, code, is_formal=is_formal)
+            tell(0)
+
+    def _say_one(
+        self, i: Instruction, other: Instruction, array: _Array, suspects: np.ndarray, warps: np.ndarray, does: str, code: str, n: int, *,
+        is_formal: bool,
+    ) -> None:  # fmt: skip
+        self._say(i, other, array, suspects[n], int(warps[n]), does, code, is_formal=is_formal)
 
     def _not_formal(self, warps: np.ndarray, epochs: np.ndarray) -> np.ndarray:
         """Which accesses are unordered whatever relaxed arrivals at barriers of the cluster do?"""
@@ -404,13 +553,19 @@ class GlobalShadow:
         why, repair = self._missing(i, other, scopes, does, near, is_read=bool(is_read))
         message = f"{i.name} of {me} {does} {where}, {theirs}: {why}"
         ways = ((i, scopes[0], other), (other, scopes[1], i))
-        if any(weak.op == "ld" and not scope and atom.op == "atom" and "cas" in atom.modifiers for weak, scope, atom in ways):
+        if any(weak.op == "ld" and not scope and self._looks_again(weak, atom) for weak, scope, atom in ways):
             self.x.launch.find(
-                "X008", i, f"{message}; a loop of atom.cas looks at the value again, and it has held", repair, because=BECAUSE,
+                "X008", i, f"{message}; the atomic operation looks at the value again, and it has held", repair, because=BECAUSE,
                 milder=Severity.NOTE, operation=operation,
             )  # fmt: skip
             return
         self.telling.tell("X008", i, message, repair, BECAUSE, cause=operation, formal=is_formal)
+
+    def _looks_again(self, load: Instruction, atom: Instruction) -> bool:
+        """Is a plain load only the look in front of an atomic operation: a loop of cas, or a maximum that need not be written where it is large enough?"""
+        if atom.op not in ("atom", "red"):
+            return False
+        return "cas" in atom.modifiers or (bool(MONOTONE & {*atom.modifiers}) and same_place(self.x.launch.program, load, MONOTONE))
 
     def _missing(
         self, i: Instruction, other: Instruction, scopes: tuple[int, int], does: str, near: bool, *, is_read: bool

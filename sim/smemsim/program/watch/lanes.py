@@ -42,12 +42,18 @@ class Lanes:
 
     def learn(self, threads: np.ndarray) -> None:
         """Threads have synchronised with somebody, who may have been a lane of their warp."""
-        self._some(threads, learns_only=True)
+        if len(self.x.shared):
+            self._some(threads, learns_only=True)
 
     def _all_of(self, warps: np.ndarray | slice) -> None:
         self.now[warps] = (self.now[warps] & ~_PARTS) + (self.count << PART_BITS)
 
     def _some(self, threads: np.ndarray, *, learns_only: bool) -> None:
+        if len(threads) == 1:
+            warp, lane = divmod(int(threads[0]), WARP)
+            if np.count_nonzero(self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED) > 1:
+                self._part(warp, np.array([lane]), learns_only=learns_only)
+                return
         chosen = np.zeros(self.x.total, bool)
         chosen[threads] = True
         here = chosen.reshape(-1, WARP)

@@ -48,7 +48,7 @@ class Telling:
         self.x, self.order, self.operations = x, order, operations
         self.relaxed: Instruction | None = None
         self.waits: dict[int, Waited] = {}
-        self.lines = {i.line: i for i in x.program.inlined.body}
+        self.lines = x.program.lines
         self._per_cta = x.stride // WARP
         self._told: set[tuple[str, int]] = set()  # the codes and lines of relaxed arrivals that are told
 

@@ -52,10 +52,14 @@ class TensorShadow:
         self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
         self.marks: np.ndarray | None = None  # of doubtful values, made when the first one is written
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
-        self.named = Named(x.program.blocks)
         self.loading = 0  # registers of loads that nobody has waited for, by their bits
         self._loads: dict[int, list[tuple[Any, int]]] = {}  # places in `read_when`, registers
         self._stores: dict[int, _Pending] = {}
+
+    @functools.cached_property
+    def named(self) -> Named:
+        """Which registers of loads the blocks of the program name."""
+        return Named(self.x.program.blocks)
 
     # ---- threads
 

@@ -59,7 +59,6 @@ class Watch:
     def __init__(self, x: Wave, history: History | None = None) -> None:
         self.x = x
         warps = x.total // WARP
-        is_relaxed = any(i.op in ("bar", "barrier") and {"cluster", "arrive", "relaxed"} <= {*i.modifiers} for i in x.program.inlined.body)
         x.launch.watched += 1
         formal, might = (
             functools.partial(
@@ -67,7 +66,7 @@ class Watch:
             )
             for places in x.launch.released
         )
-        self.order = formal(might_be=might() if is_relaxed else None)
+        self.order = formal(might_be=might() if x.program.arrives_relaxed else None)
         self.operations = Operations(x, self.order.clock)
         self.telling = Telling(x, self.order, self.operations)
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)

@@ -1,0 +1,170 @@
+"""Where the values of a program come from and where they go, read off its instructions without regard to their order: which arrays it may write to at all,
+and which stores use what a load brings.
+
+Both are asked by the watch over global memory, and both err to the safe side: what cannot be followed may come from anywhere, and counts as used.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+from smemsim.program.linking.fused import ARITHMETIC
+from smemsim.program.linking.inline import mentions, slots_in
+from smemsim.program.linking.program import Program
+from smemsim.ptx.module import Address, Instruction, Operand, Register, Symbol, Vector
+
+__all__ = ["Root", "same_place", "stores_of", "written"]
+
+
+class Root(NamedTuple):
+    """What an address is computed from: the 8 bytes of the parameters at an offset, the parameters themselves there (a tensor map), any 8 bytes of them, a
+    variable by its name, or something that cannot be followed."""
+
+    kind: str  # "parameter", "map", "parameters", "variable", "unknown"
+    offset: int = 0
+    name: str = ""
+
+
+Roots: TypeAlias = frozenset[Root]
+NONE: Roots = frozenset()
+UNKNOWN: Roots = frozenset((Root("unknown"),))
+_WRITE = {"atom", "cp", "multimem", "red", "st", "tensormap", "wmma"}  # of all but the first, the first operand is what is written
+_SYSTEM = {"vprintf", "__assertfail"}  # functions that write to no array of the kernel
+_PASSES_ON = ARITHMETIC | {"bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "match", "mul24", "popc", "redux", "rem", "sad", "shf", "shfl", "slct", "vote"}  # fmt: skip
+
+_written: weakref.WeakKeyDictionary[Program, Roots] = weakref.WeakKeyDictionary()
+_stores: weakref.WeakKeyDictionary[Program, dict[int, frozenset[int] | None]] = weakref.WeakKeyDictionary()
+
+
+# ---- Where addresses come from
+
+
+def written(program: Program) -> Roots:
+    """What the addresses come from that the program may write to in global memory.
+
+    A pointer is followed through arithmetic, not through memory: one that is loaded from there is unknown.
+    """
+    if program not in _written:
+        _written[program] = NONE.union(*_written_roots(program))
+    return _written[program]
+
+
+def _written_roots(program: Program) -> Iterator[Roots]:
+    sources = _Sources(program)
+    for i in program.inlined.body:
+        if i.op == "call" and not _is_system(i):
+            yield UNKNOWN
+        if i.op not in _WRITE or {"local", "shared", "shared::cta", "shared::cluster"}.intersection(i.modifiers[:1]):
+            continue
+        for operand in i.operands if i.op == "atom" else i.operands[:1]:
+            if isinstance(operand, Address):
+                roots = sources.of(operand.base)
+                is_elsewhere = operand.coordinates is not None and any(root.kind != "map" for root in roots)
+                yield UNKNOWN if is_elsewhere else roots  # what a tensor map in memory says
+
+
+def _is_system(i: Instruction) -> bool:
+    return any(isinstance(operand, Symbol) and operand.name in _SYSTEM for operand in i.operands)
+
+
+class _Sources:
+    """Of every register, what its values come from."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.parameters = {p.name: program.places.of(p.name).offset for p in program.places.parameters}
+        self.variables = {v.name for v in program.places.globals}
+        self.found: dict[int, Roots] = {}
+        body = program.inlined.body
+        readers: dict[int, list[Instruction]] = {}
+        for i in body:
+            for slot in {slot for slot, gives in mentions(i) if not gives}:
+                readers.setdefault(slot, []).append(i)
+        left = list(body)
+        while left:
+            i = left.pop()
+            for slot, roots in self._results(i):
+                before = self.found.get(slot, NONE)
+                if not roots <= before:
+                    self.found[slot] = before | roots
+                    left += readers.get(slot, ())
+
+    def of(self, operand: Operand) -> Roots:
+        """Where the value of an operand comes from; of a symbol its address."""
+        if isinstance(operand, Symbol):
+            if operand.name in self.parameters:
+                return frozenset((Root("map", self.parameters[operand.name] + operand.offset),))
+            return frozenset((Root("variable", 0, operand.name),)) if operand.name in self.variables else NONE
+        return NONE.union(*(self.found.get(slot, NONE) for slot in slots_in(operand)))
+
+    def _results(self, i: Instruction) -> Iterator[tuple[int, Roots]]:
+        given = {slot for slot, gives in mentions(i) if gives}
+        if not given or i.op == "setp":
+            return
+        if i.op in ("ld", "ldu", "atom"):
+            yield from self._loaded(i, given)
+            return
+        if i.op == "call" or (i.op == "mov" and i.modifiers[-1:] == ("b64",) and any(isinstance(x, Vector) for x in i.operands[1:])):
+            roots = UNKNOWN
+        else:
+            roots = NONE.union(*map(self.of, i.operands[1:]))
+        for slot in given:
+            yield slot, roots
+
+    def _loaded(self, i: Instruction, given: set[int]) -> Iterator[tuple[int, Roots]]:
+        """Pointers that are loaded: of parameters it is known which."""
+        if not i.modifiers[-1].endswith("64"):
+            return
+        address = i.operands[1]
+        base = address.base if isinstance(address, Address) else address
+        known = isinstance(base, Symbol) and base.name in self.parameters and i.modifiers[0].startswith("param")
+        if known and isinstance(base, Symbol):
+            offset = self.parameters[base.name] + base.offset + (address.offset if isinstance(address, Address) else 0)
+            items: Iterable[Operand] = i.operands[0].items if isinstance(i.operands[0], Vector) else (i.operands[0],)
+            for n, item in enumerate(items):
+                if isinstance(item, Register):
+                    yield item.slot, frozenset((Root("parameter", offset + 8 * n),))
+            return
+        of_parameters = i.modifiers[0].startswith("param") and any(root.kind == "map" for root in self.of(base))
+        for slot in given:
+            yield slot, frozenset((Root("parameters"),)) if of_parameters else UNKNOWN
+
+
+# ---- Where loaded values go
+
+
+def stores_of(program: Program, load: Instruction) -> frozenset[int] | None:
+    """The stores and reductions in global memory (their `id`) that get something of what a load brings; None where it is used for anything else: a branch, a
+    guard, shared memory, a matrix instruction."""
+    known = _stores.setdefault(program, {})
+    if id(load) not in known:
+        known[id(load)] = _uses(program.inlined.body, load) if load.op == "ld" else None
+    return known[id(load)]
+
+
+def _uses(body: Iterable[Instruction], load: Instruction) -> frozenset[int] | None:
+    values = {slot for slot, gives in mentions(load) if gives}
+    stores: set[int] = set()
+    count = 0
+    while count < len(values):
+        count = len(values)
+        for i in body:
+            reads = {slot for slot, gives in mentions(i) if not gives} & values
+            if not reads:
+                continue
+            is_guard = i.guard is not None and i.guard.slot in reads
+            if i.op in ("st", "red", "atom") and "global" in i.modifiers and not is_guard:
+                stores.add(id(i))
+            elif i.op not in _PASSES_ON:
+                return None
+            else:
+                values |= {slot for slot, gives in mentions(i) if gives}
+    return frozenset(stores)
+
+
+def same_place(program: Program, load: Instruction, operations: frozenset[str]) -> bool:
+    """Does the program do one of these atomic operations at the address, register and offset, of a load?"""
+    address: Any = load.operands[1] if len(load.operands) > 1 else None
+    return any(i.op in ("atom", "red") and operations.intersection(i.modifiers) and address in i.operands for i in program.inlined.body)
