@@ -10,7 +10,7 @@
 //! 8 | uninitialised | half of the scales of A are loaded | T210 R507 X004 X006 | loads cpa mma expect full
 //! 9 | alloc | the columns of the scales lie beyond the allocation | X009 | cpa cpb
 //! 10 | wait | nobody waits for A and B | X004 | mma cpa
-//! 11 | early overwrite | the next scales are stored while the copy of the last may read them | X005 | scales
+//! 11 | early overwrite | the next scales are stored while the copy of the last may read them | X005 X008 | scales cpb
 //! 12 | tcgen05.fence | another warp copies the scales of B, arrives relaxed, and no tcgen05.fence stands around it | X012 | mma
 //! 13 | commit | the epilogue's commit stands in front of the last product | X012 | ld mma
 //! 14 | lanes | tcgen05.cp to lane 32 | X015 X009 | cpa

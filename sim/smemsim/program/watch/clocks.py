@@ -25,6 +25,7 @@ from smemsim.program.wave import WARP, WARPGROUP, Cta
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
+    from smemsim.program.barriers.mbarrier import Mbarrier
     from smemsim.program.wave import Wave
 
 __all__ = ["GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Operation", "Operations", "Order", "Tell"]
@@ -276,6 +277,7 @@ class Order:
         self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know behind their next one of that scope
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
         self._phases: dict[Any, _Phase] = {}
+        self.too_early: dict[int, Mbarrier] = {}  # by warp: whose last wait may have passed two phases ago
         self._places: dict[Any, _Phase] = {} if places is None else places
         np.fill_diagonal(self.seen, self.clock)
 
@@ -599,6 +601,9 @@ class Order:
             return
         if by_parity:
             sure = self._is_past(warps, phase)
+            self.too_early.update(dict.fromkeys(warps[~sure].tolist(), what))
+            for warp in warps[sure].tolist() if self.too_early else ():
+                self.too_early.pop(warp, None)
             if not sure.all() and len(phase.history) > 2:
                 self._take(warps[~sure], phase, phase.history[0], relaxed=relaxed, scope=scope)
             warps = warps[sure]
@@ -608,6 +613,13 @@ class Order:
             return
         told |= new
         self._take(warps, phase, phase.closed, relaxed=relaxed, scope=scope)
+
+    def why_early(self, warp: int) -> str:
+        """The end of a sentence: why a warp that has waited has not waited long enough; empty where it is not that."""
+        barrier = self.too_early.get(warp)
+        if barrier is None:
+            return ""
+        return f": it has not waited for the phase before the one it waited for at the mbarrier at {barrier.offset:#x}, whose parity was that of two phases ago"
 
     def _is_past(self, warps: np.ndarray, phase: _Phase) -> np.ndarray:
         """Which warps know that the phase before the last complete one is over: they have waited for it, or seen all that was released into it."""

@@ -426,6 +426,7 @@ class SharedShadow:
             late, writer = places[unseen], self.operations[int(number[unseen][0])]
             own = late[self.who[late] == OPERATIONS + writer.number]
             why, repair = self.telling.other_stage(self.telling.last_wait(w, late), own, writer)
+            why = why or self.order.why_early(int(w[0]))
             self._doubt(
                 op, "X004", late, f"{{i}} reads {{where}} before it has waited for {writer.name}{why}",
                 repair or self.telling.wait_for(writer), formal=formal, cause=writer.kind,
@@ -552,6 +553,7 @@ class SharedShadow:
         why, repair = "", ""
         if done == "read":
             why, repair = self.telling.other_stage(self.telling.last_wait(np.array([warp]), late), late, op)
+            why = why or self.order.why_early(warp)
         brought = np.flatnonzero(self.who == OPERATIONS + op.number) if i.op == "cp" else late
         self.telling.find(
             "X004" if done == "read" else "X005", i, late,

@@ -224,7 +224,7 @@ class TensorShadow:
                 where = self._where(at, who == OPERATIONS + number)
                 self.telling.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
-                    f"{operation.instruction.line} writes: nobody has waited for it",
+                    f"{operation.instruction.line} writes: nobody has waited for it{self.order.why_early(warp)}",
                     "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first",
                     "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
