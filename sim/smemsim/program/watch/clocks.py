@@ -390,7 +390,7 @@ class Order:
             self._tick(warps)
 
     def fence_tensor(self, warps: np.ndarray, *, acquires: bool, releases: bool) -> None:
-        """tcgen05.fence: a fence between tcgen05 instructions, and for nothing else (PTX ISA 9.7.16.6.3)."""
+        """tcgen05.fence: a fence between tcgen05 instructions, and for nothing else (PTX ISA 9.1 §9.7.16.6.3)."""
         if self.tensor is None:
             return
         self.tensor.fence(warps, acquires=acquires, releases=releases, scope=CLUSTER)
