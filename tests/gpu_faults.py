@@ -225,7 +225,7 @@ FAULTS = (
     Fault("D not waited for",           BLACKWELL, "X012", r"tcgen05\.ld", sub(r"mbarrier.try_wait.parity.shared::cta.b64 complete, \[%r447\], %r448;", "setp.eq.u32 complete, 0, 0;")),
     Fault("zeros not waited for",       BLACKWELL, "X012", MMA5, sub(r"tcgen05.wait::st.sync.aligned;", "")),
     Fault("tiles not waited for",       BLACKWELL, "X004", MMA5, sub(r"mbarrier.try_wait.parity.shared::cta.b64 complete, \[%r11\], %r448;", "setp.eq.u32 complete, 0, 0;")),
-    Fault("stages not waited for",      BLACKWELL, "X005", LOAD, sub(r"mbarrier.try_wait.parity.shared::cta.b64 complete, \[%r440\], %r439;", "setp.eq.u32 complete, 0, 0;")),
+    Fault("stages not waited for",      BLACKWELL, "X012", r"tcgen05\.ld", sub(r"mbarrier.try_wait.parity.shared::cta.b64 complete, \[%r440\], %r439;", "setp.eq.u32 complete, 0, 0;")),
     Fault("half of the bytes expected", BLACKWELL, "T210", EXPECT, sub("32768", "16384")),
     Fault("no swizzle in A's map",      BLACKWELL, "R501", LOAD, maps=only(0, swizzle="none")),
     Fault("D not set to zero",          PLAIN, "R507", MMA, lambda ptx: sub(r"mov\.f32 \t%f(6[7-9]\d|70\d), [^;]*;", "")(sub(r"p, %r51, 0;", "p, %r51, -1;")(ptx)), repair="scale-d false"),

@@ -57,6 +57,15 @@ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 
 READ = f"ld.shared.u32 %r9, [%r6]; {RESULT}"
 
 
+GIVEN = "st.shared.u32 [%r8], %r3; bar.warp.sync -1; @%p1 mbarrier.arrive.shared::cta.b64 _, [bar]; add.u32 %r3, %r3, 1;"  # a phase of the mbarrier
+
+
+def handed(before: str, after: str) -> str:
+    """Words of shared memory, handed from warp 0 to warp 1 by relaxed arrivals between these fences."""
+    return f"""{init(32)} bar.sync 0; @!%p2 bra TAKE; st.shared.u32 [%r8], %r3; {before} mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar]; bra OUT;
+TAKE: {RELAXED} {after} ld.shared.u32 %r9, [%r8]; {RESULT} OUT:"""
+
+
 def loaded(wait: str) -> str:
     """A bulk load, and what its readers do before they read."""
     return f"{init()} bar.sync 0; {LOAD} {wait} {READ}"
@@ -400,6 +409,10 @@ KERNELS = (
     Kernel("tensor memory, met relaxed",               tensor(meet=SLOW), arch="sm_100a", block=128, remarks="X012"),
     Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
     Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),
+    Kernel("shared memory, tcgen05.fence alone",       handed("tcgen05.fence::before_thread_sync;", AFTER), "X008", arch="sm_100a"),
+    Kernel("shared memory, a fence of memory",         handed(ACQ, ACQ), arch="sm_100a"),
+    Kernel("three phases, one parity",                 f"{init()} bar.sync 0; @%p2 bra GIVE; {waits()} ld.shared.u32 %r9, [%r8]; {RESULT} bra OUT; GIVE: {3 * GIVEN} OUT:", "X008"),
+    Kernel("three phases, and a barrier",              f"{init()} bar.sync 0; @%p2 bra GIVE; bar.sync 0; {waits()} ld.shared.u32 %r9, [%r8]; {RESULT} bra OUT; GIVE: {3 * GIVEN} bar.sync 0; OUT:"),
     Kernel("flag, a plain store over it",              f"@%p1 st.shared.u32 [sm+1024], 0; bar.sync 0; @%p2 bra GIVE; POLL: {ACQUIRE} setp.eq.u32 %p10, %r15, 0; @%p10 bra POLL; ld.shared.u32 %r9, [%r8]; {RESULT} bra OUT; "
                                                        f"GIVE: st.shared.u32 [%r8], %r3; bar.warp.sync -1; @%p1 {RELEASE} @%p1 st.shared.u32 [sm+1024], 1; OUT:", "X008"),
     Kernel("lock, a waiting cas that releases",        locked("atom.acq_rel.cta.shared.cas.b32 %r15, [sm], 0, 1;", "atom.relaxed.cta.shared.exch.b32 %r16, [sm], 0;"), "X008"),

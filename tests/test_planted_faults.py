@@ -1,4 +1,4 @@
-"""Faults planted in Hopper kernels (tools/faults): each that was found is found again, by the same code at the same line; the clean kernels have none."""
+"""Faults planted in Hopper and Blackwell kernels (tools/faults): each that was found is found again, by the same code at the same line; the clean kernels have none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tools.faults.here import judged
 from tools.faults.planted import all_planted, planted
 from tools.faults.table import PAGE, page, results
 
-SAMPLE = ("bulk/7", "histogram/1", "ring/12")  # by day: an ending, uninitialised memory, an arrival of the next phase
+# By day: an ending, uninitialised memory, an arrival of the next phase, another lane's tcgen05.commit.
+SAMPLE = ("bulk/7", "histogram/1", "ring/12", "tc_gemm/20")
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on the PATH")
 
 

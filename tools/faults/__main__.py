@@ -45,7 +45,7 @@ def run(names: list[str], folder: pathlib.Path | None = None) -> None:
             told["here"][f"{kernel.name}/{number}"] = {
                 "found": verdict.found, "right": verdict.right, "code": first[0], "line": first[1], "equal": verdict.is_equal,
             }  # fmt: skip
-    _write(told)
+        _write(told)
 
 
 def _kept(said: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def _array(name: str, dtype: str, shape: list[int], distribution: Any = "zeros")
 
 
 def _map(name: str, dtype: str, dims: tuple[int, int], box: tuple[int, int], swizzle: str = "128B") -> dict[str, Any]:
-    width = {"bf16": 2, "f32": 4, "u32": 4}[dtype]
+    width = {"bf16": 2, "f32": 4, "u32": 4, "u8": 1}[dtype]
     return {
         "map": {
             "data_type": dtype, "global_address": name, "global_dim": list(dims), "global_strides": [dims[0] * width], "box_dim": list(box), "swizzle": swizzle,
@@ -48,6 +48,28 @@ def _bf16(values: np.ndarray) -> np.ndarray:
 
 def _product(arrays: Arrays) -> np.ndarray:
     return np.asarray(_floats(arrays["a"]) @ _floats(arrays["b"]).T, np.float32)
+
+
+def _e4m3(codes: np.ndarray) -> np.ndarray:
+    """The values of codes of normal positive numbers."""
+    return np.asarray((1 + (codes & 7) / 8) * 2.0 ** ((codes >> 3).astype(np.int32) - 7))
+
+
+def _scales(raw: np.ndarray, rows: int) -> np.ndarray:
+    """(rows, 8): the scale factors of blocks of 512 B, each 32 x 16 B with four rows in a 16 B, four of k in a row (PTX ISA 9.7.16.10.7)."""
+    blocks = raw.view(np.uint8).reshape(2, 32, 4, 4).transpose(2, 1, 0, 3).reshape(128, 8)
+    return np.asarray(2.0 ** (blocks[:rows].astype(np.int32) - 127))
+
+
+def _scaled(arrays: Arrays) -> dict[str, np.ndarray]:
+    a = _e4m3(arrays["a"]) * _scales(arrays["sfa"], 128).repeat(32, axis=1)
+    b = _e4m3(arrays["b"]) * _scales(arrays["sfb"], 32).repeat(32, axis=1)
+    return {"d": (a @ b.T).astype(np.float32)}
+
+
+def _attention(arrays: Arrays) -> dict[str, np.ndarray]:
+    p = np.maximum(_floats(arrays["q"]) @ _floats(arrays["k"]).T, 0)
+    return {"o": np.asarray(_floats(_bf16(p)) @ _floats(arrays["v"]).T, np.float32)}
 
 
 def _softmax(arrays: Arrays) -> dict[str, np.ndarray]:
@@ -118,5 +140,31 @@ SHAPES: dict[str, Shape] = {
         {"grid": 8, "block": 64, "outputs": ["y"], "args": [{"array": "x"}, {"array": "y"}, {"array": "values"}, {"array": "flags"}, {"array": "blank"}],
          "arrays": [_array("x", "u32", [1024], _NUMBERS), _array("y", "u32", [1024]), _array("values", "u32", [8]), _array("flags", "u32", [8]), _array("blank", "u32", [8])]},
         lambda arrays: {"y": np.cumsum(arrays["x"], dtype=np.uint32)}, unwritten=("y", "values", "blank")),
+    "tc_gemm": Shape(
+        {"grid": 1, "block": 192, "shared_bytes": 57472, "outputs": ["d"],
+         "args": [_map("a", "bf16", (128, 256), (64, 128)), _map("b", "bf16", (128, 32), (64, 32)), _map("d", "f32", (32, 256), (32, 128), "none")],
+         "arrays": [_array("a", "bf16", [256, 128], _SMALL), _array("b", "bf16", [32, 128], _SMALL), _array("d", "f32", [256, 32])]},
+        lambda arrays: {"d": _product(arrays)}, arch="sm_100a"),
+    "tc_pair": Shape(
+        {"grid": 4, "block": 192, "cluster": 4, "shared_bytes": 41024, "outputs": ["d"],
+         "args": [_map("a", "bf16", (256, 512), (64, 128)), _map("b", "bf16", (256, 64), (64, 16)), {"array": "d"}],
+         "arrays": [_array("a", "bf16", [512, 256], _SMALL), _array("b", "bf16", [64, 256], _SMALL), _array("d", "f32", [512, 64])]},
+        lambda arrays: {"d": _product(arrays)}, arch="sm_100a"),
+    "tc_scaled": Shape(
+        {"grid": 1, "block": 192, "shared_bytes": 21568, "outputs": ["d"],
+         "args": [_map("a", "u8", (256, 128), (128, 128)), _map("b", "u8", (256, 32), (128, 32)), {"array": "sfa"}, {"array": "sfb"}, {"array": "d"}],
+         "arrays": [_array("a", "u8", [128, 256], {"integers": [0x30, 0x41]}), _array("b", "u8", [32, 256], {"integers": [0x30, 0x41]}),
+                    _array("sfa", "u8", [1024], {"integers": [126, 130]}), _array("sfb", "u8", [1024], {"integers": [126, 130]}), _array("d", "f32", [128, 32])]},
+        _scaled, arch="sm_100a"),
+    "tc_clc": Shape(
+        {"grid": 6, "block": 224, "shared_bytes": 37056, "cancel": "always", "outputs": ["d"],
+         "args": [_map("a", "bf16", (64, 768), (64, 128)), _map("b", "bf16", (64, 32), (64, 32)), {"array": "d"}],
+         "arrays": [_array("a", "bf16", [768, 64], _SMALL), _array("b", "bf16", [32, 64], _SMALL), _array("d", "f32", [768, 32])]},
+        lambda arrays: {"d": _product(arrays)}, arch="sm_100a"),
+    "tc_attention": Shape(
+        {"grid": 1, "block": 192, "shared_bytes": 65728, "outputs": ["o"],
+         "args": [_map("q", "bf16", (64, 128), (64, 128)), _map("k", "bf16", (64, 192), (64, 64)), _map("v", "bf16", (192, 64), (64, 64)), {"array": "o"}],
+         "arrays": [_array("q", "bf16", [128, 64], _SMALL), _array("k", "bf16", [192, 64], _SMALL), _array("v", "bf16", [64, 192], _SMALL), _array("o", "f32", [128, 64])]},
+        _attention, arch="sm_100a"),
 }
 # fmt: on

@@ -278,7 +278,7 @@ class _Wait:
         if x.watch is not None:
             x.watch.waited(threads, barrier, self.i)
             if self.is_seen:
-                x.watch.acquire(x, threads, barrier, relaxed=self.relaxed, scope=self.scope)
+                x.watch.acquire(x, threads, barrier, relaxed=self.relaxed, scope=self.scope, by_parity=self.by_parity)
 
     def _give_up(self, x: Wave, threads: np.ndarray) -> None:
         """Let waiting threads go on with False: their time is over."""

@@ -13,7 +13,6 @@ from smemsim.program.late import lands
 from smemsim.program.memory.spaces import locate
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements
-from smemsim.program.scopes import CLUSTER
 from smemsim.program.tcgen05.allocation import cta_group, refusals, tensor_of
 from smemsim.ptx.module import Instruction
 from smemsim.spec.assumptions import assumed
@@ -77,7 +76,8 @@ def build_commit(i: Instruction, c: Linker) -> Step:
 
 @implements("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
 def build_fence(i: Instruction, c: Linker) -> Step:
-    """`tcgen05.fence::before_thread_sync` and `::after_thread_sync`: nothing is reordered here; around relaxed accesses they order (9.7.16.6.4).
+    """`tcgen05.fence::before_thread_sync` and `::after_thread_sync`: nothing is reordered here; around relaxed accesses they order tcgen05 instructions
+    (9.7.16.6.4), and these alone. ptxas 13.0 makes a NOP of both.
 
     The PTX ISA wants them around barriers that order tcgen05 instructions of different threads. Triton and CuTe DSL leave them out in
     kernels that are right, so nothing is said where they are missing.
@@ -87,6 +87,6 @@ def build_fence(i: Instruction, c: Linker) -> Step:
 
     def fence(x: Wave) -> None:
         if x.watch is not None:
-            x.watch.fence(x, acquires=not before, releases=before, scope=CLUSTER)
+            x.watch.fence_tensor(x, acquires=not before, releases=before)
 
     return fence

@@ -25,6 +25,7 @@ from smemsim.program.wave import WARP, WARPGROUP, Cta
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
+    from smemsim.program.barriers.mbarrier import Mbarrier
     from smemsim.program.wave import Wave
 
 __all__ = ["GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Operation", "Operations", "Order", "Tell"]
@@ -249,6 +250,15 @@ class _Phase:
         ] = {}  # by wave, scope, relaxed: the warps that know what is closed, or will behind a fence
         self.carrier: tuple[int, int, int] | None = None
         self.own: dict[tuple[int, int], _Released] = {}
+        self.over = 0  # phases that are complete
+        self.history: list[_Released] = []  # what was closed behind each of the last three
+        self.waited: dict[int, int] = {}  # by warp: how many it has waited for or been past
+
+    @property
+    def releases(self) -> list[_Released]:
+        """All that is kept of what was released here, each once."""
+        kept = (self.open, self.closed, *self.history, *self.own.values())
+        return list({id(released): released for released in kept if released is not None}.values())
 
 
 def _both(method: Callable[Concatenate[Order, P], None]) -> Callable[Concatenate[Order, P], None]:
@@ -259,21 +269,24 @@ def _both(method: Callable[Concatenate[Order, P], None]) -> Callable[Concatenate
         method(self, *args, **given)
         if self.might_be is not None:
             method(self.might_be, *args, **given)
+        if self.tensor is not None:
+            act(self.tensor, *args, **given)
 
     return cast(Callable[Concatenate["Order", P], None], act)
 
 
 class Order:
-    """Happens-before of the warps of a wave. `might_be` is what it were if relaxed arrivals at barriers of the cluster released, where there are any.
+    """Happens-before of the warps of a wave. `might_be` is what it were if relaxed arrivals at barriers of the cluster released, where there are any;
+    `tensor` is the order of tcgen05 instructions, in which tcgen05.fence counts too, where relaxed accesses make a difference.
 
     `per_cta` warps are a CTA, `cluster_size` CTAs a cluster; `places` is what is released at addresses of global memory, which all waves of a launch share.
     """
 
     def __init__(
         self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, wave: int = 0, places: dict[Any, _Phase] | None = None,
-        might_be: Order | None = None,
+        might_be: Order | None = None, tensor: Order | None = None,
     ) -> None:  # fmt: skip
-        self.might_be, self.wave, self.cluster_size = might_be, wave, cluster_size
+        self.tensor, self.might_be, self.wave, self.cluster_size = tensor, might_be, wave, cluster_size
         self.cta_of = np.arange(warps) // (per_cta or warps)
         self.clock = np.ones(warps, np.int32)
         self.seen = np.zeros((warps, warps), np.int32)
@@ -286,6 +299,7 @@ class Order:
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
         self._knows_operations = False  # does anybody know that an operation is complete?
         self._phases: dict[Any, _Phase] = {}
+        self.too_early: dict[int, Mbarrier] = {}  # by warp: whose last wait may have passed two phases ago
         self._places: dict[Any, _Phase] = {} if places is None else places
         np.fill_diagonal(self.seen, self.clock)
 
@@ -314,9 +328,8 @@ class Order:
         for held in (self._at_fence, self._at_next_fence):
             held.update({scope: all_moved(rows) for scope, rows in held.items()})
         for phase in (*self._phases.values(), *self._places.values()):
-            for released in (phase.open, phase.closed, *phase.own.values()):
-                if released is not None:
-                    released.moved(self.wave, all_moved)
+            for released in phase.releases:
+                released.moved(self.wave, all_moved)
 
     def missing(self, test: Callable[[Order], np.ndarray]) -> tuple[np.ndarray, bool]:
         """Where what is known fails a test, and whether it does so only because barriers of the cluster were arrived at relaxed."""
@@ -398,6 +411,15 @@ class Order:
                     self._others_at_fence.setdefault(wide, {})[warp] = dict(self._others.get(warp, {}))
             self._tick(warps)
 
+    def fence_tensor(self, warps: np.ndarray, *, acquires: bool, releases: bool) -> None:
+        """tcgen05.fence: a fence between tcgen05 instructions, and for nothing else (PTX ISA 9.1 §9.7.16.6.3)."""
+        if self.tensor is None:
+            return
+        self.tensor.fence(warps, acquires=acquires, releases=releases, scope=CLUSTER)
+        for order in (self, self.might_be) if releases else ():
+            if order is not None:
+                order._tick(warps)  # clocks are the same in all orders
+
     def _learn(self, warps: np.ndarray, known: Rows) -> None:
         for matrix, more in zip(self.rows, known, strict=True):
             matrix[warps] = np.maximum(matrix[warps], more)
@@ -428,6 +450,8 @@ class Order:
             if order is not None:
                 order._release(warps, order._at(what).open, what, CLUSTER, relaxed=relaxed)
                 order._tick(warps)
+        if self.tensor is not None:
+            self.tensor.release_if(warps, what)
 
     def _release(self, warps: np.ndarray, into: _Released, what: Any, scope: int, *, relaxed: bool) -> None:
         for cta, own in self._from(warps, what):
@@ -585,31 +609,65 @@ class Order:
         if phase.closed is not None:
             phase.open.update(phase.closed)
         phase.open, phase.operations, phase.closed = _Released(), [], phase.open
+        phase.over, phase.history = phase.over + 1, [*phase.history[-2:], phase.closed]
         phase.told.clear()
 
     # ---- acquires
 
     @_both
-    def acquire(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
-        """Warps know what the complete phases of `what` hold; `relaxed`: behind their next fence."""
+    def acquire(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU, by_parity: bool = False) -> None:
+        """Warps know what the complete phases of `what` hold; `relaxed`: behind their next fence.
+
+        Who waits for a parity, and does not know that the phase before the last was over, might as well have passed two phases ago (rule order.parity).
+        """
         phase = (self._places if isinstance(what, tuple) and what[0] == "global" else self._phases).get(what)
         if phase is None or phase.closed is None:
             return
+        if by_parity:
+            sure = self._is_past(warps, phase)
+            self.too_early.update(dict.fromkeys(warps[~sure].tolist(), what))
+            for warp in warps[sure].tolist() if self.too_early else ():
+                self.too_early.pop(warp, None)
+            if not sure.all() and len(phase.history) > 2:
+                self._take(warps[~sure], phase, phase.history[0], relaxed=relaxed, scope=scope)
+            warps = warps[sure]
+            phase.waited.update(dict.fromkeys(warps.tolist(), phase.over))
         new, told = set(warps.tolist()), phase.told.setdefault((self.wave, scope, relaxed), set())
         if new <= told:  # who polls asks again and again
             return
         told |= new
+        self._take(warps, phase, phase.closed, relaxed=relaxed, scope=scope)
+
+    def why_early(self, warp: int) -> str:
+        """The end of a sentence: why a warp that has waited has not waited long enough; empty where it is not that."""
+        barrier = self.too_early.get(warp)
+        if barrier is None:
+            return ""
+        return f": it has not waited for the phase before the one it waited for at the mbarrier at {barrier.offset:#x}, whose parity was that of two phases ago"
+
+    def _is_past(self, warps: np.ndarray, phase: _Phase) -> np.ndarray:
+        """Which warps know that the phase before the last complete one is over: they have waited for it, or seen all that was released into it."""
+        past = np.array([phase.waited.get(warp, 0) >= phase.over - 1 for warp in warps.tolist()], bool)
+        if past.all():
+            return past
+        heard = np.ones(len(warps), bool)
+        for known in phase.history[-2].known.get(self.wave, {}).values():
+            heard &= (self.seen[warps] >= known[0]).all(axis=1) & (self.done[warps] >= known[2]).all(axis=1)
+        return past | heard
+
+    def _take(self, warps: np.ndarray, phase: _Phase, released: _Released, *, relaxed: bool, scope: int) -> None:
+        """Warps acquire what was released."""
         if phase.carrier is not None:
             warps = warps[self._includes(warps, phase, scope)]
-        closed, own = phase.closed, set((self.cta_of[warps] // self.cluster_size).tolist())
+        own = set((self.cta_of[warps] // self.cluster_size).tolist())
         if scope >= GPU:
-            self._hear(warps, closed.near.get(self.wave), closed.far, GPU if relaxed else None)
-        for (cta, wide), known in closed.known.get(self.wave, {}).items():
+            self._hear(warps, released.near.get(self.wave), released.far, GPU if relaxed else None)
+        for (cta, wide), known in released.known.get(self.wave, {}).items():
             if scope >= GPU and wide >= GPU and (not relaxed or (cta != EVERYWHERE and cta // self.cluster_size not in own)):
                 continue  # heard already
             need = self.need(warps, cta)
             for narrowest in np.unique(need[need <= min(wide, scope)]).tolist():
-                foreign = closed.foreign.get((self.wave, cta, wide), {})
+                foreign = released.foreign.get((self.wave, cta, wide), {})
                 self._hear(warps[need == narrowest], known, foreign, narrowest if relaxed else None)
 
     def _hear(self, warps: np.ndarray, known: Rows | None, foreign: Foreign, fence: int | None) -> None:

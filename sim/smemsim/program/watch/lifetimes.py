@@ -133,8 +133,14 @@ class Lifetimes:
                 )  # fmt: skip
 
 
+def _is_bulk(op: Operation) -> bool:
+    """Does an operation write shared memory when it likes, however its CTA goes on?"""
+    i = op.instruction
+    return i.op == "clusterlaunchcontrol" or (i.op == "cp" and "bulk" in i.modifiers)
+
+
 class Endings:
-    """Bulk copies that nobody has waited for when their CTA ends: its shared memory is given to the next CTA, which they still read or write."""
+    """Bulk copies, and requests for clusters to take over, that nobody has waited for when their CTA ends: its shared memory is given to the next CTA, which they still read or write."""
 
     def __init__(self, x: Wave, order: Order, operations: Operations, groups: CommitGroups) -> None:
         self.x, self.order, self.operations, self.groups = x, order, operations, groups
@@ -157,8 +163,12 @@ class Endings:
         for cta in self.x.ctas:
             for barrier in mbarriers(cta).values():
                 for op in barrier.copies:
-                    is_bulk = op.has_written and op.instruction.op == "cp" and "bulk" in op.instruction.modifiers
-                    if is_bulk and self.operations.remembers(op) and not self._is_known(self.order.done, op, cta.index - cta.rank, count):
+                    if (
+                        op.has_written
+                        and _is_bulk(op)
+                        and self.operations.remembers(op)
+                        and not self._is_known(self.order.done, op, cta.index - cta.rank, count)
+                    ):
                         self._tell(
                             op,
                             cta.index,

@@ -393,10 +393,14 @@ class SharedShadow:
         """The row of `read_by` in which an operation stands."""
         return int(op.warps[0]) % self.per_cta // GROUP % READERS
 
+    def _order_of(self, op: Operation) -> Order:
+        """The order by which an operation is issued behind others."""
+        return self.order.tensor or self.order if op.kind.startswith("tcgen05") else self.order
+
     def _op_reads_of_warps(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation reads what warps have written."""
         w, when = op.warps, self.when[places]
-        unseen, formal = self.order.missing(lambda order: (order.seen[w][:, other] < when).any(axis=0))
+        unseen, formal = self._order_of(op).missing(lambda order: (order.seen[w][:, other] < when).any(axis=0))
         if unseen.any():
             self._doubt(
                 op, "X008", places[unseen], f"{{i}} reads {{where}}, which {self.writer(places[unseen][0])}: nothing orders "
@@ -404,7 +408,7 @@ class SharedShadow:
             )  # fmt: skip
         if op.kind in GENERIC or (unseen.any() and not formal):
             return
-        unfenced, formal = self.order.missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen)
+        unfenced, formal = self._order_of(op).missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen)
         if unfenced.any():
             place = places[unfenced][0]
             self._doubt(
@@ -417,11 +421,12 @@ class SharedShadow:
         """An operation reads what other operations write."""
         w = op.warps
         apart = ~self.operations.piped(op, number)
-        unseen, formal = self.order.missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
+        unseen, formal = self._order_of(op).missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
         if unseen.any():
             late, writer = places[unseen], self.operations[int(number[unseen][0])]
             own = late[self.who[late] == OPERATIONS + writer.number]
             why, repair = self.telling.other_stage(self.telling.last_wait(w, late), own, writer)
+            why = why or self.order.why_early(int(w[0]))
             self._doubt(
                 op, "X004", late, f"{{i}} reads {{where}} before it has waited for {writer.name}{why}",
                 repair or self.telling.wait_for(writer), formal=formal, cause=writer.kind,
@@ -429,7 +434,7 @@ class SharedShadow:
         if op.kind in GENERIC:
             return
         crosses = self.operations.generic[number] & ~unseen
-        unfenced, formal = self.order.missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
+        unfenced, formal = self._order_of(op).missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
         if unfenced.any():
             self._doubt(
                 op, "X003", places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
@@ -548,6 +553,7 @@ class SharedShadow:
         why, repair = "", ""
         if done == "read":
             why, repair = self.telling.other_stage(self.telling.last_wait(np.array([warp]), late), late, op)
+            why = why or self.order.why_early(warp)
         brought = np.flatnonzero(self.who == OPERATIONS + op.number) if i.op == "cp" else late
         self.telling.find(
             "X004" if done == "read" else "X005", i, late,

@@ -37,7 +37,8 @@ class TensorShadow:
     """What tcgen05 instructions of one wave leave behind, and whether the next one is ordered behind them."""
 
     def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, unwritten: Unwritten) -> None:
-        self.x, self.order, self.operations, self.telling, self.unwritten = x, order, operations, telling, unwritten
+        self.x, self.operations, self.telling, self.unwritten = x, operations, telling, unwritten
+        self.all_order, self.order = order, order.tensor or order  # that of everything, and that of tcgen05 instructions
         shape = (len(x.tensor), LANES, COLUMNS)
         self.per_cta = x.stride // WARP
         self.who = np.full(shape, NOBODY, np.int32)
@@ -47,11 +48,11 @@ class TensorShadow:
         self.read_line = np.zeros(shape, np.int32)
         self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
         self.is_product = np.zeros(shape, bool)  # a matrix product, or a part of its sum, that nobody has read
-        self.issued: dict[int, np.ndarray] = {}  # operations of a warp so far
+        self.issued: dict[int, np.ndarray] = {}  # operations of a thread so far
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of cells that nobody had written
         self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
         self.marks: np.ndarray | None = None  # of doubtful values, made when the first one is written
-        self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
+        self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by thread and line
         self.loading = 0  # registers of loads that nobody has waited for, by their bits
         self._loads: dict[int, list[tuple[Any, int]]] = {}  # places in `read_when`, registers
         self._stores: dict[int, _Pending] = {}
@@ -135,7 +136,7 @@ class TensorShadow:
 
     def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
         """An operation that a thread issues; those of one line that one commit completes are one."""
-        key = (thread // WARP, i.line)
+        key = (thread, i.line)
         op = self._open.get(key)
         if op is None:
             op = self._open[key] = self.operations.begin(i, thread, kind)
@@ -154,9 +155,9 @@ class TensorShadow:
         self.who[by] = OPERATIONS + new[self.who[by] - OPERATIONS]
         reads = self.read_by != NOBODY
         self.read_by[reads] = new[self.read_by[reads]]
-        for warp, row in self.issued.items():
-            self.issued[warp] = np.zeros(room, bool)
-            self.issued[warp][: len(kept)] = row[kept]
+        for thread, row in self.issued.items():
+            self.issued[thread] = np.zeros(room, bool)
+            self.issued[thread][: len(kept)] = row[kept]
 
     def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
         """An operation reads and writes boxes of tensor memory of the CTAs of its group."""
@@ -190,12 +191,11 @@ class TensorShadow:
             self.who[at], self.line[at] = OPERATIONS + op.number, i.line
 
     def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
-        """tcgen05.commit of a thread: all its operations so far are complete when the phases of the barriers are."""
-        warp = thread // WARP
-        self._open = {key: op for key, op in self._open.items() if key[0] != warp}
-        row = self.issued.get(warp, np.zeros(self.operations.room, bool))
+        """tcgen05.commit of a thread: all its own operations so far, and no other lane's, are complete when the phases of the barriers are."""
+        self._open = {key: op for key, op in self._open.items() if key[0] != thread}
+        row = self.issued.get(thread, np.zeros(self.operations.room, bool))
         for barrier in barriers:
-            self.order.brings_all(row, warp, barrier)
+            self.all_order.brings_all(row, thread // WARP, barrier)
 
     # ---- inside
 
@@ -228,7 +228,7 @@ class TensorShadow:
                 where = self._where(at, who == OPERATIONS + number)
                 self.telling.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
-                    f"{operation.instruction.line} writes: nobody has waited for it",
+                    f"{operation.instruction.line} writes: nobody has waited for it{self.order.why_early(warp)}",
                     "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first",
                     "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip

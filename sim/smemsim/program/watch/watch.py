@@ -66,7 +66,9 @@ class Watch:
             )
             for places in x.launch.released
         )
-        self.order = formal(might_be=might() if x.program.arrives_relaxed else None)
+        is_relaxed = x.program.arrives_relaxed
+        of_tensor = formal(might_be=might() if is_relaxed else None) if _has_fenced_tensor(x) else None
+        self.order = formal(might_be=might() if is_relaxed else None, tensor=of_tensor)
         self.operations = Operations(x, self.order.clock)
         self.telling = Telling(x, self.order, self.operations)
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
@@ -394,14 +396,14 @@ class Watch:
         self.lifetimes.complete(what)
 
     def acquire(
-        self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU, meets: int | None = None
-    ) -> None:
+        self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU, meets: int | None = None, by_parity: bool = False,
+    ) -> None:  # fmt: skip
         """Threads have seen the last complete phase; where that was relaxed it counts from their next fence on.
 
         Those that have met at a barrier of this scope (`meets`) have fenced (rule order.barrier_fences).
         """
         warps = np.unique(threads >> 5)
-        self.order.acquire(warps, what, relaxed=relaxed, scope=scope)
+        self.order.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
         self.lanes.learn(threads)
         self.lifetimes.acquire(what, warps)
         if meets is not None:
@@ -439,3 +441,14 @@ class Watch:
     def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> None:
         """A memory fence of the running threads, with which their relaxed accesses order."""
         self.order.fence(self._running(x), acquires=acquires, releases=releases, scope=scope)
+
+    def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
+        """tcgen05.fence of the running threads."""
+        self.order.fence_tensor(self._running(x), acquires=acquires, releases=releases)
+
+
+def _has_fenced_tensor(x: Wave) -> bool:
+    """Does the program have tcgen05.fence, and accesses that order nothing without a fence?"""
+    body = x.program.inlined.body
+    has_fence = any(i.op == "tcgen05" and i.modifiers[0].startswith("fence::") for i in body)
+    return has_fence and any(i.op in ("atom", "red") or not {"relaxed", "volatile"}.isdisjoint(i.modifiers) for i in body)
