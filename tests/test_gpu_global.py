@@ -198,3 +198,14 @@ def test_two_waves_of_a_launch_are_held_against_each_other():
     """CTAs that depend on nobody run in waves, one after the other: a card may run them at once."""
     body = "shr.u32 %r3, %r1, 8; mov.u32 %r4, %ctaid.x; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; st.global.u32 [%d1], %r4;"
     assert set(found(body, np.zeros(1024, np.uint32), grid=5, block=1024)) == {"X008"}
+
+
+CHAIN = """setp.ne.u32 %p1, %r1, 0; @%p1 bra END; mov.u32 %r8, %ctaid.x; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %d20, %d1;
+AGAIN: ld.volatile.global.u32 %r3, [%d21]; setp.lt.u32 %p3, %r3, %r8; @%p3 bra AGAIN; fence.acq_rel.gpu;
+ld.global.u32 %r2, [%d1]; add.u32 %r2, %r2, 1; st.global.u32 [%d1+4], %r2; {} add.u32 %r4, %r8, 1; st.volatile.global.u32 [%d21], %r4; END:"""
+
+
+@pytest.mark.parametrize(("fence", "codes"), [(FENCE, set()), ("", {"X008"})])
+def test_a_chain_of_ctas_goes_on_from_wave_to_wave(fence, codes):
+    """Each waits for the one before it: what a CTA knows of its own wave through another one does not replace what it hands on itself."""
+    assert set(found(CHAIN.format(fence), np.zeros(10, np.uint32), np.zeros(1, np.uint32), grid=9, block=1024)) == codes

@@ -209,7 +209,8 @@ class _Released:
             _merge(self.foreign.setdefault(key, {}), foreign)
         if scope >= GPU:
             self.near[wave] = _joined_rows(self.near.get(wave), known)
-            _merge(self.far, {wave: known[0], **(foreign or {})})
+            _merge(self.far, {wave: known[0]})
+            _merge(self.far, foreign or {})
 
     def update(self, other: _Released) -> None:
         """All that was released there is released here too."""
