@@ -517,6 +517,7 @@ def _run_step(wave: Wave, block: Block, step: Plain, marks: Unwritten | None) ->
 WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
 WIDE_WAVE_THREADS = 16384  # the same of CTAs that nobody watches and that wait for no other
 WAVE_BYTES = 1 << 28
+MATRICES = ("mma", "wmma", "wgmma", "tcgen05")  # what is recorded of these may still name registers when a wave is over
 
 
 def at_once(launch: Launch, *, watch: bool = True) -> int:
@@ -631,7 +632,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                     wave.watch.ended()
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
-                if wave.watch is None and launch.schedule is None:
+                if wave.watch is None and launch.schedule is None and launch.program.uses.isdisjoint(MATRICES):
                     wave.leave()
                 past += wave.changes
                 done(len(wave.ctas) + (queue.taken - counted) * launch.cluster_size)
