@@ -515,10 +515,9 @@ def _run_step(wave: Wave, block: Block, step: Plain, marks: Unwritten | None) ->
 
 
 WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
-WIDE_WAVE_THREADS = 16384  # the same of CTAs that wait for no other, where the watch has little to keep of each
-WATCHED_BYTES = 1 << 18  # of shared memory in a wide wave under the watch
-ASYNCHRONOUS = ("cp", "wgmma", "tcgen05", "mbarrier")
+WIDE_WAVE_THREADS = 16384  # the same of CTAs that nobody watches and that wait for no other
 WAVE_BYTES = 1 << 28
+MATRICES = ("mma", "wmma", "wgmma", "tcgen05")  # what is recorded of these may still name registers when a wave is over
 
 
 def at_once(launch: Launch, *, watch: bool = True) -> int:
@@ -526,18 +525,8 @@ def at_once(launch: Launch, *, watch: bool = True) -> int:
     threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
     own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
     room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
-    most = WIDE_WAVE_THREADS if _may_be_wide(launch, watch=watch) else WAVE_THREADS
-    return max(1, min(most // threads, room))
-
-
-def _may_be_wide(launch: Launch, *, watch: bool) -> bool:
-    if launch.schedule is not None or depends(launch) or takes_over(launch):
-        return False
-    if not watch:
-        return True
-    ctas = WIDE_WAVE_THREADS // max(1, launch.threads)
-    is_plain = launch.cluster_size == 1 and launch.program.uses.isdisjoint(ASYNCHRONOUS)
-    return is_plain and not launch.options.watch_global and launch.window_bytes * ctas <= WATCHED_BYTES
+    is_narrow = watch or launch.schedule is not None or depends(launch) or takes_over(launch)
+    return max(1, min((WAVE_THREADS if is_narrow else WIDE_WAVE_THREADS) // threads, room))
 
 
 def resident(launch: Launch) -> int:
@@ -643,7 +632,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                     wave.watch.ended()
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
-                if wave.watch is None and launch.schedule is None:
+                if wave.watch is None and launch.schedule is None and launch.program.uses.isdisjoint(MATRICES):
                     wave.leave()
                 past += wave.changes
                 done(len(wave.ctas) + (queue.taken - counted) * launch.cluster_size)
