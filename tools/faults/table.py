@@ -71,7 +71,7 @@ def page() -> str:
     lines = [
         "# Planted faults", "",
         f"{sum(len(k.faults) for k in kernels)} faults in {len(kernels)} Hopper kernels (`tools/faults/sources/`), each a change of one place, compiled by nvcc 13.0. smemsim runs their "
-        f"PTX (with `--watch-global`); an {told['device']['gpu']} (driver {told['device']['driver']}) ran the same PTX plain and under NVIDIA's compute-sanitizer. {wrong} of the {known} "
+        f"PTX; an {told['device']['gpu']} (driver {told['device']['driver']}) ran the same PTX plain and under NVIDIA's compute-sanitizer. {wrong} of the {known} "
         "that ran there gave a wrong result, an error or no end; the others computed the right numbers all the same.", "",
         "Found: the tool reports something of the kernel, and more than of the clean one. Right: it does so at one of the lines where the fault stands or strikes (for smemsim: in its first finding, with a code "
         "that names the cause). False alarms: clean kernels of which it reports something.", "",

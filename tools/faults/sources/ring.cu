@@ -1,5 +1,5 @@
 // Two warps produce, two consume, through a ring of two slots of 256 B with full and empty mbarriers, ordinary loads and stores.
-//! 1 | wait | the producers do not wait for a slot to be empty | X008 X005 X010 X006 | put full
+//! 1 | wait | the producers do not wait for a slot to be empty | X008 X005 X010 X006 | put get full
 //! 2 | wait | the consumers do not wait for a slot to be full | X008 R507 | get
 //! 3 | arrive | the consumers never free a slot | X006 | empty full
 //! 4 | count | the full barrier counts one warp of two | X008 X010 R507 X006 | get initfull putarrive full
