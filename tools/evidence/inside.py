@@ -83,8 +83,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = order.index(same[0].originalname) if same[0].originalname in order else len(order)
         turns += [(turn, place, item) for turn, item in enumerate(same[: PLAN.get("each") or None])]
     items[:] = [item for *_, item in sorted(turns, key=lambda x: x[:2]) if item.nodeid not in done]
-    with contextlib.suppress(ImportError):  # PyTorch imports it late, and what an alarm interrupts cannot be imported again
-        importlib.import_module("torch._dynamo")
 
 
 @contextlib.contextmanager

@@ -77,7 +77,8 @@ class Runner:
     def run(self, programs: Iterable[tuple[Program, pathlib.Path]], jobs: int, end: float) -> int:
         """Run them, cheapest first as far as that is known; 1 where one failed."""
         seconds = {row["program"]: row["seconds"] for row in rows_of(self.out / "results.jsonl") if not row.get("test")}
-        done = set() if self.again else {row["program"] for row in rows_of(self.path) if not row.get("test") and not self._is_stale(row)}
+        rows = [] if self.again else rows_of(self.path)
+        done = {row["program"] for row in rows if not row.get("test")} - {row["program"] for row in rows if self._is_stale(row)}
         todo = sorted((x for x in programs if x[0].name not in done), key=lambda x: seconds.get(x[0].name, 1e9))
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             failed = list(pool.map(lambda x: self._one(*x) if time.monotonic() < end else False, todo))

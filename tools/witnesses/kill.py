@@ -37,8 +37,8 @@ __all__ = ["KILLS", "OUTCOMES", "Program", "digest", "kill", "main", "outcome", 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KILLS = ROOT / "sim" / "smemsim" / "spec" / "kill_matrix.json"
-OUTCOMES = ("wrong", "traps", "refused", "unmodelled", "right")
-REFUTES = ("wrong", "traps", "refused")
+OUTCOMES = ("wrong", "traps", "hangs", "refused", "unmodelled", "right")
+REFUTES = ("wrong", "traps", "hangs", "refused")
 LIMIT_SECONDS = 60.0  # of one launch, which may hang under an alternative
 
 # What a program must contain for an alternative at a point to mean anything to it; a point that is not here can matter to all.

@@ -56,7 +56,7 @@ def kill_matrix() -> dict[str, Any]:
     """Which program comes out wrong under which alternative (kill_matrix.json, written by tools/witnesses/kill.py).
 
     `programs` by name say whether they are known right on hardware (`witness`) or written for this package; `alternatives` by RULE=ALTERNATIVE have
-    `refuted_by`, program to what it did ("wrong", "traps", "refused"), and `survived`, those that came out right under it.
+    `refuted_by`, program to what it did ("wrong", "traps", "hangs", "refused"). Programs of others have their `origin`, project and commit (tools/evidence).
     """
     found: dict[str, Any] = json.loads((pathlib.Path(__file__).parent / "kill_matrix.json").read_text())
     return found
