@@ -12,12 +12,11 @@ import sys
 
 import pytest
 
-from smemsim.compiling import loop
-from smemsim.compiling.ship import KNOWN
-
 
 def lines() -> set[str]:
-    """What this process has called, as lines of the list."""
+    """What this process has called, as lines of the list. Imported behind the tests, whose assertions pytest rewrites."""
+    from smemsim.compiling import loop
+
     found = set()
     for one in loop.LOOPS:
         module = importlib.import_module(one.__module__)
@@ -30,6 +29,8 @@ def lines() -> set[str]:
 
 def main() -> int:
     code = pytest.main(["-q", "-n", "0", *sys.argv[1:]])
+    from smemsim.compiling.ship import KNOWN
+
     before = set(KNOWN.read_text(encoding="utf-8").splitlines()) if KNOWN.exists() else set()
     KNOWN.write_text("\n".join(sorted(before | lines())) + "\n", encoding="utf-8")
     return int(code)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import ctypes
 import functools
+import importlib
 import importlib.machinery
 import importlib.util
 import pathlib
@@ -127,11 +128,12 @@ def link_function(image: bytes, name: str, environment: str, module: Any, title:
 def link_ufunc(loops: list[tuple[bytes, str, str, tuple[str, ...]]], title: str) -> Any:
     """A ufunc of loops, each an object file, the name of its loop and environment, and its types, the result's last."""
     import numpy as np
-    from numpy._core import _multiarray_umath
+
+    umath: Any = importlib.import_module("numpy._core._multiarray_umath")
 
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    table = ctypes.cast(get(_multiarray_umath._UFUNC_API, None), ctypes.POINTER(ctypes.c_void_p))
+    table = ctypes.cast(get(umath._UFUNC_API, None), ctypes.POINTER(ctypes.c_void_p))
     made = ctypes.PYFUNCTYPE(
         ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_int] * 4, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int
     )(table[_UFUNC_FROM_LOOPS])  # fmt: skip
