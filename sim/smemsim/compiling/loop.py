@@ -48,8 +48,9 @@ def _kind(value: Any) -> Any:
         return tuple(map(_kind, value))
     if isinstance(value, tuple):
         return own
-    if hasattr(value, "flags") and hasattr(value, "dtype") and getattr(value, "ndim", 0):
-        return value.dtype, value.ndim, value.flags.num & _ARRAY_FLAGS
+    flags = getattr(value, "flags", None)
+    if flags is not None and value.ndim:
+        return value.dtype, value.ndim, flags.num & _ARRAY_FLAGS
     return own
 
 

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,12 @@ def _flat(lines: tuple[Any, ...]) -> list[str]:
 
 def _line(rng: random.Random) -> str:
     """One instruction, sometimes under a predicate."""
-    r, d, f, g, p = (lambda: rng.randrange(6)), (lambda: rng.randrange(4)), (lambda: rng.randrange(5)), (lambda: rng.randrange(3)), (lambda: rng.randrange(3))  # fmt: skip
+
+    def numbers(letter: str) -> Callable[[], int]:
+        return lambda: rng.randrange(REGISTERS[letter][1])
+
+    r, d, f, g, p = (numbers(letter) for letter in REGISTERS)
+    choices: tuple[str, ...]
     kind = rng.choice(_SIMPLE)
     wide = rng.random() < 0.3
     letter, bits, of = ("d", 64, d) if wide else ("r", 32, r)
