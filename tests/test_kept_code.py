@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from smemsim import store
 from smemsim.cli import COMMANDS, main
 from smemsim.compiling.loop import Loop, describe
-from smemsim.compiling.ship import typed
+from smemsim.compiling.ship import known, typed
 from smemsim.compiling.source import digest
 from smemsim.program.watch import loops
 
@@ -108,3 +108,12 @@ def test_the_help_says_of_each_command_what_it_says_of_itself():
 def test_the_help_imports_no_command():
     code = "import sys; from smemsim.cli import main; main(['--help'], standalone_mode=False); sys.exit(any(n.startswith('smemsim.cli.') for n in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_every_loop_that_wheels_have_is_one_and_its_types_can_be_made():
+    for kind, what, types in known():
+        if kind == "loop":
+            assert isinstance(what, Loop)
+            assert ",".join(map(describe, typed(types))) == types
+        else:
+            assert callable(what)

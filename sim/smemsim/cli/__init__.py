@@ -28,7 +28,7 @@ COMMANDS = {
     "check": ("check.check", "Check a scenario: which field makes my operand wrong?"),
     "solve": ("solve.solve", "Find all descriptors that read an operand, or the fault behind a wrong D."),
     "show": ("show.show", "Draw where every element lies, and what is wrong with it."),
-    "decode": ("decode.decode", "Explain a descriptor or a tensor map."),
+    "decode": ("decode.decode", "Explain a descriptor, a tensor map or a layout."),
     "map": ("map.map_command", "Show where an operand, or a TMA transfer, lies."),
     "dot": ("dot.dot", "Explain one dot product of a matrix instruction, bit for bit."),
     "replay": ("replay.replay", "Hold hardware traces against the model."),

@@ -73,7 +73,7 @@ def describe(value: Any) -> str:
     if flags is not None and value.ndim:
         layout = "C" if flags.c_contiguous else "A"
         return f"{value.dtype.str} {value.ndim} {layout} {'w' if flags.writeable else 'r'}{'' if flags.aligned else ' unaligned'}"
-    return own.__name__
+    return own.__name__ if own.__module__ == "numpy" else f"{own.__module__}:{own.__qualname__}"
 
 
 class Loop:

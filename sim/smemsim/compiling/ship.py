@@ -69,6 +69,9 @@ def _one(tokens: list[str]) -> Any:
     scalars = {"int": 1, "wide": 1 << 63, "bool": True, "float": 1.0}
     if head in scalars:
         return scalars[head]
+    if ":" in head:  # a member of an enumeration
+        module, _, name = head.partition(":")
+        return next(iter(getattr(importlib.import_module(module), name)))
     if " " not in head:
         return np.dtype(head).type(0)
     return _array(*head.split(" "))
