@@ -1,13 +1,19 @@
-"""What `python -m build` and `pip wheel .` do besides: the C libraries of the virtual GPU go into the wheel, so that nobody needs a compiler.
+"""What `python -m build` and `pip wheel .` do besides: the C libraries of the virtual GPU and the machine code of the loops go into the wheel, so that
+nobody needs a compiler, and the first run compiles nothing.
 
-Where there is no C compiler, or not Linux, the wheel is one for all machines, without them: `smemsim exec` builds them on first use.
+Where there is no C compiler, or not Linux, the wheel has no libraries: `smemsim exec` builds them on first use. Where there is no numba
+(`pip wheel --no-build-isolation .` in an environment that has the dependencies), or not x86-64, the loops are compiled on first use. A wheel with neither is
+one for all machines.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
+import platform
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -17,26 +23,50 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = pathlib.Path(__file__).resolve().parents[1] / "sim"
 WITHIN = "smemsim/virtual/clib/built"
+LOOPS = "smemsim/compiling/built"
 
 
 class WheelHook(BuildHookInterface):
     """Called by hatchling: `[tool.hatch.build.targets.wheel.hooks.custom]`."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the libraries into a folder of their own, and have them packed."""
-        sys.path.insert(0, str(SOURCES))
-        from smemsim.virtual import build
-
-        compiler = build.compiler()
-        if version == "editable" or sys.platform != "linux" or compiler is None:
+        """Build what is built into a folder of its own, and have it packed."""
+        if version == "editable" or sys.platform != "linux":
             return
         self.folder = tempfile.mkdtemp()
-        build.build(pathlib.Path(self.folder), compiler)
-        for path in sorted(pathlib.Path(self.folder).glob("*.so*")):
-            build_data["force_include"][str(path)] = f"{WITHIN}/{path.name}"
-        build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        libraries, loops = pathlib.Path(self.folder, "libraries"), pathlib.Path(self.folder, "loops")
+        _libraries(libraries)
+        _loops(loops)
+        for folder, within in ((libraries, WITHIN), (loops, LOOPS)):
+            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+                build_data["force_include"][str(path)] = f"{within}/{path.relative_to(folder)}"
+                build_data["pure_python"] = False
+        if not build_data["pure_python"]:
+            build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """The wheel is written."""
         shutil.rmtree(getattr(self, "folder", os.devnull), ignore_errors=True)
+
+
+def _libraries(folder: pathlib.Path) -> None:
+    """The C libraries, where there is a compiler."""
+    sys.path.insert(0, str(SOURCES))
+    from smemsim.virtual import build
+
+    folder.mkdir()
+    if compiler := build.compiler():
+        build.build(folder, compiler)
+
+
+def _loops(folder: pathlib.Path) -> None:
+    """The loops' machine code for each level of processors, where there is numba."""
+    if importlib.util.find_spec("numba") is None or platform.machine() != "x86_64":
+        return
+    from smemsim.compiling.loop import LEVELS
+
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    running = [subprocess.Popen([sys.executable, "-m", "smemsim.compiling.ship", level, str(folder)], env=environment) for level in LEVELS]
+    for process in running:
+        if process.wait():
+            raise RuntimeError("the loops cannot be compiled")

@@ -1,31 +1,19 @@
-"""The dot product compiled: the steps of `dot`, N results side by side. Importing this module imports numba."""
+"""The dot product compiled: the steps of `dot`, N results side by side."""
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from numba import njit
 
 from smemsim.arithmetic import dot as _dot
+from smemsim.compiling.loop import compiled
 
 __all__ = ["decode_all", "encode_all", "exponent_all", "float_tiles", "grouped_tiles", "integer_tiles", "look_up", "nothing_cut"]
 
 
-compiled = njit(cache=True, nogil=True, error_model="numpy")
-
-
-def _of(scalar: Callable[..., Any]) -> Any:
-    """The compiled form of a scalar function; the scalar functions that it calls by name are the compiled ones of this module."""
-    return compiled(types.FunctionType(scalar.__code__, globals(), scalar.__name__))
-
-
 NOTHING, DOUBLE_FRACTION, NO_SPECIALS, ONLY_NAN, IEEE = _dot.NOTHING, _dot.DOUBLE_FRACTION, _dot.NO_SPECIALS, _dot.ONLY_NAN, _dot.IEEE
-two_to, larger, cut = _of(_dot.two_to), _of(_dot.larger), _of(_dot.cut)
-decode, exponent = _of(_dot.decode), _of(_dot.exponent)
-convert, plus_zero = _of(_dot.convert), _of(_dot.plus_zero)
+two_to, larger, cut = compiled(_dot.two_to), compiled(_dot.larger), compiled(_dot.cut)
+decode, exponent = compiled(_dot.decode), compiled(_dot.exponent)
+convert, plus_zero = compiled(_dot.convert), compiled(_dot.plus_zero)
 
 
 @compiled

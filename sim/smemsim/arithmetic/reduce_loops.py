@@ -1,13 +1,13 @@
-"""The reductions compiled, over arrays. Importing this module imports numba."""
+"""The reductions compiled, over arrays."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from smemsim.arithmetic import reduce as _reduce
+from smemsim.compiling.loop import compiled
 from smemsim.errors import InputError
 from smemsim.spec.reductions import KNOWN_REDUCTIONS
 
@@ -15,8 +15,6 @@ __all__ = ["EXCHANGE", "SWAP_IF", "chain", "reduce_all", "reduce_elements", "red
 
 
 EXCHANGE, SWAP_IF = 8, 9  # codes of exch and cas, behind those of ReductionOp
-
-compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 add_32 = compiled(_reduce.add_32)
 add_64 = compiled(_reduce.add_64)

@@ -1,4 +1,4 @@
-"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `campaign`, `run`, `exec`, `explain`.
+"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `campaign`, `run`, `exec`, `explain`, `cache`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled, 130 after Ctrl-C.
 """
@@ -20,21 +20,22 @@ from smemsim.errors import SmemsimError, Unmodelled
 __all__ = ["main"]
 
 
-# Commands, in the order of the help: each is imported when it is asked for.
+# Commands: each is imported when it is asked for. And what the help says of it, its short_help.
 COMMANDS = {
-    "run": "run.run",
-    "exec": "exec.exec_command",
-    "plan": "plan.plan_command",
-    "check": "check.check",
-    "solve": "solve.solve",
-    "show": "show.show",
-    "decode": "decode.decode",
-    "map": "map.map_command",
-    "dot": "dot.dot",
-    "replay": "replay.replay",
-    "campaign": "campaign.campaign",
-    "explain": "explain.explain",
-    "evidence": "evidence.evidence",
+    "run": ("run.run", "Run a kernel's PTX: what does it compute, and what is wrong with it?"),
+    "exec": ("exec.exec_command", "Run a program that needs a GPU on a virtual one, and judge every kernel that it launches."),
+    "plan": ("plan.plan_command", "Plan an operand tile: what should I write?"),
+    "check": ("check.check", "Check a scenario: which field makes my operand wrong?"),
+    "solve": ("solve.solve", "Find all descriptors that read an operand, or the fault behind a wrong D."),
+    "show": ("show.show", "Draw where every element lies, and what is wrong with it."),
+    "decode": ("decode.decode", "Explain a descriptor, a tensor map or a layout."),
+    "map": ("map.map_command", "Show where an operand, or a TMA transfer, lies."),
+    "dot": ("dot.dot", "Explain one dot product of a matrix instruction, bit for bit."),
+    "replay": ("replay.replay", "Hold hardware traces against the model."),
+    "campaign": ("campaign.campaign", "Sweep whole spaces of descriptors, maps, plans and products: what disagrees?"),
+    "explain": ("explain.explain", "Explain a finding's code: cause, bad example, repair, evidence."),
+    "evidence": ("evidence.evidence", "What do the rules rest on, and which alternatives does nobody refute?"),
+    "cache": ("cache.cache", "Show or clear the machine code that is kept on this machine."),
 }
 TRACEBACK = "SMEMSIM_TRACEBACK"  # set, an error that nobody expected is raised as it is
 
@@ -48,9 +49,14 @@ class _Group(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module, attribute = COMMANDS[name].split(".")
+        module, attribute = COMMANDS[name][0].split(".")
         found: click.Command = getattr(importlib.import_module(f"smemsim.cli.{module}"), attribute)
         return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, none of which is imported for it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
         if hasattr(sys.stdout, "reconfigure"):

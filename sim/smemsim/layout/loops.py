@@ -1,17 +1,15 @@
-"""The operand formulas compiled, and the loops that run them over whole operands. Importing this module imports numba."""
+"""The operand formulas compiled, and the loops that run them over whole operands."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from smemsim.compiling.loop import compiled
 from smemsim.layout import operand as _operand
 from smemsim.layout import swizzle as _swizzle
 
-__all__ = ["compiled", "operand_addresses", "swizzle"]
+__all__ = ["operand_addresses", "swizzle"]
 
-
-compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 swizzle = compiled(_swizzle.swizzle)
 k_major_chunk = compiled(_operand.k_major_chunk)

@@ -1,4 +1,4 @@
-"""The TMA formulas compiled, and the loops that run them over whole boxes. Importing this module imports numba.
+"""The TMA formulas compiled, and the loops that run them over whole boxes.
 
 `rows` (int64, n x 5) has the tensor coordinates at which each row of a box begins, `lines` (int64, n) the bytes from the tensor's first
 element to coordinate 0 of dimension 0 in that row, OUTSIDE for rows out of bounds. `shape` (int64, 4 x 5) has the tensor's dimensions,
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import enum
 
+from smemsim.compiling.loop import compiled
 from smemsim.layout import tma as _tma
-from smemsim.layout.loops import compiled, swizzle
+from smemsim.layout.loops import swizzle
 
 __all__ = ["OUTSIDE", "Layout", "chunks_of_lines", "im2col_rows", "lines_of_rows", "reach", "tile_reach", "tiled_rows"]
 

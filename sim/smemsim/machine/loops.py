@@ -1,11 +1,12 @@
-"""The compiled loops that move bytes. Importing this module imports numba."""
+"""The compiled loops that move bytes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from smemsim.arithmetic import convert as _convert
-from smemsim.layout.loops import compiled, swizzle
+from smemsim.compiling.loop import compiled
+from smemsim.layout.loops import swizzle
 from smemsim.layout.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
 
 __all__ = ["load", "load_lines", "load_words", "own_chunks", "owners_of", "touch_chunks"]

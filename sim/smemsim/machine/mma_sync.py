@@ -220,8 +220,8 @@ def _as_f16(raw: np.ndarray, dtype: str) -> np.ndarray:
 
 def doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: int = NEAREST) -> np.ndarray:
     """f64: fused multiply-adds in the order of K, each rounded, in any mode of `arithmetic.rounding`."""
-    from smemsim.arithmetic.compiled import ufunc
     from smemsim.arithmetic.results import double_fused
+    from smemsim.compiling.loop import elementwise as ufunc
 
     fused = ufunc(double_fused, "int64(float64,float64,float64,int64)")
     d = c.view(np.float64)
@@ -451,8 +451,8 @@ def _added(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    from smemsim.arithmetic.compiled import ufunc
     from smemsim.arithmetic.results import single_fused
+    from smemsim.compiling.loop import elementwise as ufunc
 
     with np.errstate(all="ignore"):
         found: np.ndarray = ufunc(single_fused, "uint32(float64,float64,float64)")(a, b, c)

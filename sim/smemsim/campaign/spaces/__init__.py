@@ -21,6 +21,7 @@ _MODULES = {
     "arithmetic": "arithmetic",
     "plans": "plans",
     "check": "faults",
+    "ptx": "ptx",
 }
 NAMES = (*_MODULES, *(f"idesc-{kind}" for kind in KINDS))
 ORACLE_NAMES = (

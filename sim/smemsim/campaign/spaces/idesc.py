@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.campaign.space import Case, ChunkResult, Space, Tally, drawn
-from smemsim.layout.loops import compiled
+from smemsim.compiling.loop import compiled
 from smemsim.spec.fields import Field
 from smemsim.spec.findings import Severity
 from smemsim.spec.tcgen05 import KINDS
@@ -23,7 +23,7 @@ from smemsim.words.instr import INSTR_RULES, Context, InstrDescriptor, InstrRule
 __all__ = ["broken_by", "case_of_word", "fields_of_rule", "look_up", "space", "sweep"]
 
 
-# ---- Words looked up in the tables of `idesc`. Importing this module imports numba
+# ---- Words looked up in the tables of `idesc`.
 
 
 @compiled

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from smemsim.campaign.space import Case, ChunkResult, Space, Tally
-from smemsim.layout.loops import compiled, k_major_chunk, swizzle
+from smemsim.compiling.loop import compiled
+from smemsim.layout.loops import k_major_chunk, swizzle
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.swizzles import MODES, SwizzleMode
 
 __all__ = ["SPACE", "addresses", "halves", "placed_by_table", "walked"]
 
 
-# ---- The operand's formula and the XOR, compiled, over all rows and chunks. Importing this module imports numba
+# ---- The operand's formula and the XOR, compiled, over all rows and chunks.
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Descriptors drawn and classified at compiled speed, by the package's own formulas. Importing this module imports numba.
+"""Descriptors drawn and classified at compiled speed, by the package's own formulas.
 
 `archs` (int64, architectures x 28) has, for each of the six fields that `FIELDS` of `smem` names, lowest bit, mask and shift, then what
 `Column` names. `modes` (int64, architectures x codes x 8) has what `Mode` names, `operands` (int64, n x 6) what `Operand` names;
@@ -12,7 +12,8 @@ import enum
 
 import numpy as np
 
-from smemsim.layout.loops import absolute_chunk, compiled, k_major_chunk, mn_major_chunk, swizzle
+from smemsim.compiling.loop import compiled
+from smemsim.layout.loops import absolute_chunk, k_major_chunk, mn_major_chunk, swizzle
 from smemsim.spec.swizzles import MODES
 
 __all__ = ["MOST_CHUNKS", "MOST_LINES", "Column", "Flag", "Mode", "Operand", "count_classes", "drawn_words", "flags_of_words"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.arithmetic import integers
-from smemsim.arithmetic.compiled import ufunc
+from smemsim.compiling.loop import elementwise as ufunc
 from smemsim.errors import InputError
 from smemsim.program.alu.forms import Elementwise, elementwise
 from smemsim.program.modifiers import Modifiers

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.arithmetic import results, rounding
-from smemsim.arithmetic.compiled import ufunc
 from smemsim.arithmetic.values import decoded
+from smemsim.compiling.loop import elementwise as ufunc
 from smemsim.program.alu.floats import finish, numbers, signature
 from smemsim.program.alu.forms import Elementwise, elementwise, step
 from smemsim.program.modifiers import Modifiers

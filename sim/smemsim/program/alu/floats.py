@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.arithmetic import results, rounding
-from smemsim.arithmetic.compiled import ufunc
+from smemsim.compiling.loop import elementwise as ufunc
 from smemsim.program.alu.forms import PACKED, Elementwise, elementwise
 from smemsim.program.modifiers import Modifiers
 from smemsim.program.registry import Step, implements, unmodelled

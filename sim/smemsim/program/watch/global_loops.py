@@ -1,5 +1,4 @@
-"""The shadow of global memory compiled: accesses are noted, and those that nothing orders behind what lies there are listed. Importing this module
-imports numba.
+"""The shadow of global memory compiled: accesses are noted, and those that nothing orders behind what lies there are listed.
 
 What is kept of an access is one number, its epoch: the warp, counted through the launch from 1 on, its clock, and the instruction. A cell has the epoch of
 its last writer, of its last reader, and of one more reader, of another CTA where there is one. With more readers than that a race may go unseen; none is
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smemsim.layout.loops import compiled
+from smemsim.compiling.loop import compiled
 
 __all__ = ["CLOCK", "INDEX", "READER", "WHEN", "WHO", "WRITER", "Cells", "Known", "read", "unfenced", "write"]
 

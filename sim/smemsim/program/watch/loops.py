@@ -1,4 +1,4 @@
-"""The shadow of shared memory compiled: accesses of which nothing is suspicious are noted here, of others nothing. Importing this module imports numba."""
+"""The shadow of shared memory compiled: accesses of which nothing is suspicious are noted here, of others nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smemsim.layout.loops import compiled
+from smemsim.compiling.loop import compiled
 from smemsim.program.watch.clocks import NOBODY as _NOBODY
 from smemsim.program.watch.clocks import OPERATIONS as _OPERATIONS
 from smemsim.program.watch.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL

@@ -1,0 +1,48 @@
+"""`smemsim cache`: the machine code that is kept on this machine: where it is, how much there is, and away with it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from smemsim import store
+from smemsim.cli.options import json_option
+from smemsim.errors import InputError
+
+__all__ = ["cache"]
+
+
+@click.command(short_help="Show or clear the machine code that is kept on this machine.")
+@click.argument("what", required=False, default="size", metavar="[where|size|clear]")
+@json_option
+def cache(what: str, as_json: bool) -> None:
+    """The machine code of hot loops and of blocks of PTX, which one process compiles and all others use. What is removed is compiled again when it is needed.
+
+    `where` prints the folder, `size` (left out: that) how much it has and may have, `clear` removes all of it, while other processes may run.
+    SMEMSIM_CACHE_DIR says where it is, SMEMSIM_CACHE_BYTES how much it may have.
+
+    \b
+    smemsim cache
+    smemsim cache clear
+    """
+    if what not in {"where", "size", "clear"}:
+        raise InputError(f"smemsim cache {what}: needs where, size or clear")
+    where = str(store.folder())
+    if what == "where":
+        click.echo(json.dumps({"where": where}) if as_json else where)
+        return
+    if what == "clear":
+        count, size = store.clear()
+        click.echo(
+            json.dumps({"where": where, "removed": count, "bytes": size})
+            if as_json
+            else f"removed {count:,} objects, {size:,} bytes, of {where}"
+        )
+        return
+    known = store.entries()
+    size, most = sum(entry.bytes for entry in known), store.most_bytes()
+    if as_json:
+        click.echo(json.dumps({"where": where, "objects": len(known), "bytes": size, "most_bytes": most}))
+    else:
+        click.echo(f"{len(known):,} objects, {size:,} of at most {most:,} bytes, in {where}")

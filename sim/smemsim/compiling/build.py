@@ -1,0 +1,70 @@
+"""Functions compiled by numba into object files. Importing this module imports numba."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import numba
+from numba.core.compiler_lock import global_compiler_lock
+
+__all__ = ["OPTIONS", "object_of_function", "object_of_ufunc"]
+
+
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+def _with_compiled_names(function: Any, of: Any) -> Any:
+    """A function whose names of functions that are compiled too are numba's of these; `of` gives the Python function of a value, or None."""
+    names = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        inner = of(names.get(name))
+        if inner is not None:
+            names[name] = _inner(inner, of)
+    made = types.FunctionType(function.__code__, names, function.__name__)
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    return made
+
+
+@functools.cache
+def _inner(function: Any, of: Any) -> Any:
+    """A function as others call it: Python and C do not."""
+    return numba.njit(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(_with_compiled_names(function, of))
+
+
+def object_of_function(function: Any, arguments: tuple[Any, ...], of: Any) -> tuple[bytes, str, str] | None:
+    """The object file for arguments of these types, and the names of its function and environment; None where numba keeps more than these."""
+    compiled = numba.njit(**OPTIONS, no_cfunc_wrapper=True)(_with_compiled_names(function, of))
+    signature = tuple(numba.typeof(argument) for argument in arguments)
+    compiled.compile(signature)
+    found = compiled.overloads[signature]
+    if found.environment.consts or found.lifted or found.reload_init or found.objectmode:
+        return None
+    return found.library._get_compiled_object(), found.fndesc.llvm_cpython_wrapper_name, found.fndesc.env_name
+
+
+def object_of_ufunc(function: Any, signature: str, of: Any) -> tuple[bytes, str, str] | None:
+    """The object file of a ufunc's loop for one signature, and the names of its loop and environment."""
+    from numba.np.ufunc.wrappers import build_ufunc_wrapper
+
+    compiled = numba.njit(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(_with_compiled_names(function, of))
+    compiled.compile(signature)
+    (found,) = compiled.overloads.values()
+    if found.environment.consts or found.lifted or found.reload_init or found.objectmode:
+        return None
+    with global_compiler_lock:
+        info = build_ufunc_wrapper(found.library, found.target_context, found.fndesc.llvm_func_name, found.signature, False, found)
+        info.library.enable_object_caching()
+        info.library.get_pointer_to_function(info.name)
+    return info.library._get_compiled_object(), info.name, found.fndesc.env_name
+
+
+def plain_function(function: Any, of: Any) -> Any:
+    """numba's own, which keeps nothing."""
+    return numba.njit(**OPTIONS)(_with_compiled_names(function, of))
+
+
+def plain_ufunc(function: Any, signatures: tuple[str, ...], of: Any) -> Any:
+    """numba's own ufunc, which keeps nothing."""
+    return numba.vectorize(list(signatures))(_with_compiled_names(function, of))

@@ -1,0 +1,149 @@
+"""Machine code that numba has made, put to work without numba: importing it takes longer than most commands.
+
+numba's code calls a few C functions, which are in three extension modules of its distribution. They are loaded by themselves, and the code is linked with
+them by LLVM. What is linked is an object file and three names: of the function that Python calls (or of a ufunc's loop), and of its environment.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import functools
+import importlib
+import importlib.machinery
+import importlib.util
+import pathlib
+import sys
+from typing import Any
+
+__all__ = ["host", "link_function", "link_ufunc", "versions"]
+
+
+EXTENSIONS = {"helpers": "_helperlib", "functions": "_dynfunc", "runtime": "core.runtime._nrt_python"}
+_UFUNC_FROM_LOOPS = 1  # its place in numpy's table of C functions, numpy/_core/code_generators/numpy_api.py
+
+
+@functools.cache
+def versions() -> str:
+    """What machine code depends on, beside its source and the processor."""
+    import importlib.metadata
+
+    names = " ".join(f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite"))
+    return f"{names} {sys.implementation.cache_tag} {sys.platform}"
+
+
+@functools.cache
+def host() -> str:
+    """The processor, as LLVM names it and what it can do."""
+    import llvmlite.binding as llvm
+
+    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+
+
+def _extension(name: str) -> Any:
+    """An extension module of numba's, without importing numba."""
+    whole = f"numba.{name}"
+    if whole in sys.modules:
+        return sys.modules[whole]
+    found = importlib.util.find_spec("numba")
+    if found is None or not found.submodule_search_locations:
+        raise ImportError("numba is not installed")
+    *folders, own = name.split(".")
+    folder = pathlib.Path(found.submodule_search_locations[0], *folders)
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        path = folder / f"{own}{suffix}"
+        if path.exists():
+            spec = importlib.util.spec_from_file_location(own, path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    raise ImportError(f"numba has no {name}")
+
+
+@functools.cache
+def _functions() -> Any:
+    """numba's module of functions and their environments."""
+    return _extension(EXTENSIONS["functions"])
+
+
+@functools.cache
+def _symbols() -> dict[str, int]:
+    """The addresses of what numba's code calls (numba/core/base.py, numba/core/runtime/nrt.py)."""
+    helpers, runtime = _extension(EXTENSIONS["helpers"]), _extension(EXTENSIONS["runtime"])
+    runtime.memsys_use_cpython_allocator()
+    found = {"_Py_NoneStruct": id(None)}
+    for module in (helpers, _functions()):
+        found |= {f"numba_{name}": address for name, address in module.c_helpers.items()}
+    found |= {name if name.startswith("_") else f"NRT_{name}": address for name, address in runtime.c_helpers.items()}
+    for name, value in vars(builtins).items():
+        if isinstance(value, type) and issubclass(value, BaseException):
+            found[f"PyExc_{name}"] = id(value)
+    return found
+
+
+@functools.cache
+def _linker() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features().flatten()
+    target = llvm.Target.from_default_triple().create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=1, jit=True)
+    return llvm.create_lljit_compiler(target, use_jit_link=False, suppress_errors=True)
+
+
+_alive: list[Any] = []  # what linked functions are in
+
+
+def _linked(image: bytes, *names: str) -> list[int]:
+    """The addresses of these names of an object file. Raises RuntimeError for one that cannot be linked."""
+    import llvmlite.binding as llvm
+
+    builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+    for name, address in _symbols().items():
+        builder = builder.import_symbol(name, address)
+    for name in names:
+        builder = builder.export_symbol(name)
+    library = builder.link(_linker(), f"loop{len(_alive)}")
+    _alive.append(library)
+    return [library[name] for name in names]
+
+
+def _set_environment(address: int, scope: dict[str, Any]) -> Any:
+    environment = _functions().Environment(scope)
+    _alive.append(environment)
+    ctypes.c_void_p.from_address(address).value = id(environment)
+    return environment
+
+
+def link_function(image: bytes, name: str, environment: str, module: Any, title: str) -> Any:
+    """The function that Python calls."""
+    at, where = _linked(image, name, environment)
+    made = _set_environment(where, {"__name__": module.__name__})
+    return _functions().make_function(module, title, "", at, made, ())
+
+
+def link_ufunc(loops: list[tuple[bytes, str, str, tuple[str, ...]]], title: str) -> Any:
+    """A ufunc of loops, each an object file, the name of its loop and environment, and its types, the result's last."""
+    import numpy as np
+
+    umath: Any = importlib.import_module("numpy._core._multiarray_umath")
+
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = ctypes.cast(get(umath._UFUNC_API, None), ctypes.POINTER(ctypes.c_void_p))
+    made = ctypes.PYFUNCTYPE(
+        ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_int] * 4, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int
+    )(table[_UFUNC_FROM_LOOPS])  # fmt: skip
+    count, arguments = len(loops), len(loops[0][3]) - 1
+    addresses = (ctypes.c_void_p * count)()
+    for number, (image, name, environment, _) in enumerate(loops):
+        addresses[number], where = _linked(image, name, environment)
+        _set_environment(where, {"__name__": title})
+    data = (ctypes.c_void_p * count)()
+    types = bytes(np.dtype(name).num for *_, names in loops for name in names)
+    text = title.encode()
+    _alive.append((addresses, data, types, text))
+    return made(ctypes.addressof(addresses), ctypes.addressof(data), types, count, arguments, 1, -1, text, text, 0)

@@ -1,0 +1,48 @@
+"""What a compiled function was made from: its own code, the functions and numbers that it names, and those that they name."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import types
+from typing import Any
+
+__all__ = ["digest", "python_of"]
+
+
+def python_of(value: Any) -> Any:
+    """The Python function that a name of compiled code means, where it is one of this package; else None."""
+    function = getattr(value, "py_func", value)
+    return function if isinstance(function, types.FunctionType) and function.__module__.startswith("smemsim.") else None
+
+
+@functools.cache
+def digest(function: types.FunctionType) -> str:
+    """The hexadecimal digest of all of it: another one where any line of it does something else.
+
+    >>> from smemsim.arithmetic.integers import bit_reverse, leading_zeros
+    >>> digest(bit_reverse) == digest(bit_reverse), digest(bit_reverse) == digest(leading_zeros)
+    (True, False)
+    """
+    return hashlib.sha256("\n".join(_lines(function, set())).encode()).hexdigest()
+
+
+def _lines(function: types.FunctionType, seen: set[Any]) -> list[str]:
+    seen.add(function)
+    code = function.__code__
+    found = [
+        function.__qualname__,
+        code.co_code.hex(),
+        repr(code.co_consts[1:] if function.__doc__ else code.co_consts),
+        repr(code.co_names),
+    ]
+    for name in code.co_names:
+        if name not in function.__globals__:
+            continue
+        value = function.__globals__[name]
+        inner = python_of(value)
+        if inner is not None:
+            found += [] if inner in seen else _lines(inner, seen)
+        elif not isinstance(value, (types.ModuleType, type)):
+            found.append(f"{name} {type(value).__name__} {value!r}")
+    return found
