@@ -6,6 +6,7 @@ as expected, the function is numba's own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -27,6 +28,7 @@ _ARRAY_FLAGS = 0x501  # of numpy: C-contiguous, aligned, writeable
 _WIDE = 1 << 63  # integers from here on have a type of their own
 _PLAIN = frozenset({int, bool, float})
 _lock = threading.RLock()
+UNLINKED = (ImportError, AttributeError, RuntimeError, OSError)  # what another numba or LLVM than those tried may answer with
 LOOPS: list[Loop] = []  # all that were made
 UFUNCS: list[tuple[Callable[..., Any], tuple[str, ...]]] = []
 BUILT = pathlib.Path(__file__).parent / "built"  # of the wheel: a folder for each of LEVELS, machine code by its key
@@ -100,8 +102,9 @@ class Loop:
         key = self.key(types)
         found = _kept(key, lambda: _build().object_of_function(self.py_func, arguments, python_of))
         if found is not None:
-            made: Callable[..., Any] = link.link_function(*found, sys.modules[self.__module__], self.__name__)
-            return made
+            with contextlib.suppress(*UNLINKED):
+                made: Callable[..., Any] = link.link_function(*found, sys.modules[self.__module__], self.__name__)
+                return made
         plain: Callable[..., Any] = _build().plain_function(self.py_func, python_of)
         return plain
 
@@ -135,7 +138,9 @@ def elementwise(scalar: Callable[..., Any], *signatures: str) -> Any:
                 return _build().plain_ufunc(scalar, signatures, python_of)
             result, _, arguments = signature.partition("(")
             loops.append((*found, (*arguments.rstrip(")").split(","), result)))
-        return link.link_ufunc(loops, scalar.__name__)
+        with contextlib.suppress(*UNLINKED):
+            return link.link_ufunc(loops, scalar.__name__)
+        return _build().plain_ufunc(scalar, signatures, python_of)
 
 
 def _ufunc_object(scalar: Callable[..., Any], signature: str) -> tuple[bytes, str, str] | None:

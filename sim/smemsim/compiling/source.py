@@ -30,13 +30,8 @@ def digest(function: types.FunctionType) -> str:
 def _lines(function: types.FunctionType, seen: set[Any]) -> list[str]:
     seen.add(function)
     code = function.__code__
-    found = [
-        function.__qualname__,
-        code.co_code.hex(),
-        repr(code.co_consts[1:] if function.__doc__ else code.co_consts),
-        repr(code.co_names),
-    ]
-    for name in code.co_names:
+    found = [function.__qualname__, *_code(code, function.__doc__)]
+    for name in _names(code):
         if name not in function.__globals__:
             continue
         value = function.__globals__[name]
@@ -44,5 +39,22 @@ def _lines(function: types.FunctionType, seen: set[Any]) -> list[str]:
         if inner is not None:
             found += [] if inner in seen else _lines(inner, seen)
         elif not isinstance(value, (types.ModuleType, type)):
-            found.append(f"{name} {type(value).__name__} {value!r}")
+            whole = f"{value.dtype} {value.shape} {value.tobytes().hex()}" if hasattr(value, "tobytes") else repr(value)
+            found.append(f"{name} {type(value).__name__} {whole}")
     return found
+
+
+def _code(code: types.CodeType, said: str | None = None) -> list[str]:
+    """What code does, with that of the comprehensions in it; where it stands and what is `said` of it does not count."""
+    found = [code.co_code.hex(), repr(code.co_names)]
+    for constant in code.co_consts[1:] if said else code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found += _code(constant)
+        else:
+            found.append(repr(constant))
+    return found
+
+
+def _names(code: types.CodeType) -> list[str]:
+    inner = [name for constant in code.co_consts if isinstance(constant, types.CodeType) for name in _names(constant)]
+    return [*code.co_names, *inner]
