@@ -379,3 +379,27 @@ END:
     gpu = Gpu("sm_100a")
     run = gpu.launch(text, "k", grid=2, cluster=2, block=32, args=[], progress=False)
     assert codes(run) == told, run.text()
+
+
+@pytest.mark.parametrize(
+    ("before", "waits_for", "told"),
+    [("", "%r2", []), ("", "%r3", ["X008"]), ("", None, ["X008"]), ("@%p1 st.shared::cluster.u32 [%r6], %r1;", "%r2", ["X008"])],
+)
+def test_an_arrival_is_over_for_a_cta_that_waits_for_it_whatever_its_scope(before, waits_for, told):
+    """CTA 1 arrives at an mbarrier of CTA 0 by .release.cta, which hands on nothing: CTA 0 may still end when it has waited for that phase."""
+    text = kernel(f"""
+    mov.u32 %r1, %tid.x; mov.u32 %r2, smem; add.u32 %r3, %r2, 8; mov.u32 %r4, %cluster_ctarank;
+    setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r4, 0;
+    @%p1 mbarrier.init.shared.b64 [%r2], 1; @%p1 mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    @%p2 bra ZERO;
+    mapa.shared::cluster.u32 %r5, %r2, 0; add.u32 %r6, %r5, 64; {before}
+    @%p1 mbarrier.arrive.release.cta.shared::cluster.b64 _, [%r5];
+    bra END;
+ZERO: @%p1 mbarrier.arrive.shared.b64 _, [%r3];
+    {wait(waits_for) if waits_for else ""}
+END:
+""", shared=128)  # fmt: skip
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(text, "k", grid=2, cluster=2, block=32, args=[], progress=False)
+    assert codes(run) == told, run.text()

@@ -386,10 +386,7 @@ class Mbarrier:
             self.arrived_from |= set((threads[[0, -1]] // WARP).tolist())
             self._count_arrivals(x, threads, i, count)
         if x.watch is not None:
-            if x.watch.lifetimes.is_needed and release:
-                x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
-            elif x.watch.lifetimes.is_needed:
-                x.watch.lifetimes.commits(i, self, self.cta.index, int(threads[0]) // WARP)
+            x.watch.lifetimes.arrives(i, self, self.cta.index, np.unique(threads // WARP), is_commit=not release)
         tokens = np.empty(len(threads), np.uint64)
         done, step = 0, count
         while done < len(threads):

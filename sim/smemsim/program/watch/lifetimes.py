@@ -19,6 +19,37 @@ if TYPE_CHECKING:
 __all__ = ["Endings", "Lifetimes"]
 
 
+class _Arrivals:
+    """The last arrival of each warp at mbarriers of each other CTA, which is over for a CTA that has waited for its phase, or for that of a later one of the
+    same warp, whatever it releases. The clock, the line and the number of the last one; `over` is the last number that a CTA knows of."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.when, self.line, self.number, self.over = (np.zeros(shape, np.int32) for _ in range(4))
+        self._open: dict[Any, dict[int, int]] = {}  # by the object and warp: in its open phase
+        self._complete: dict[Any, dict[int, int]] = {}  # in those that are complete
+        self._count = 0
+
+    def note(self, what: Any, warps: np.ndarray) -> int:
+        """Warps arrive at an mbarrier; returns the number of that."""
+        self._count += 1
+        self._open.setdefault(what, {}).update(dict.fromkeys(warps.tolist(), self._count))
+        return self._count
+
+    def complete(self, what: Any) -> None:
+        """The open phase of an mbarrier is complete."""
+        if what in self._open:
+            self._complete.setdefault(what, {}).update(self._open.pop(what))
+
+    def acquire(self, what: Any, ctas: np.ndarray) -> None:
+        """Warps of these CTAs have waited for the last complete phase of an mbarrier."""
+        for warp, number in self._complete.get(what, {}).items():
+            self.over[ctas, warp] = np.maximum(self.over[ctas, warp], number)
+
+    def late(self, seen: np.ndarray) -> np.ndarray:
+        """Which are not over, CTA by warp, where CTAs have seen so much of warps."""
+        return np.asarray((self.when > seen) & (self.number > self.over))
+
+
 class Lifetimes:
     """The last time that each warp of a cluster touched each other CTA, its shared memory or an mbarrier there; asked when all have ended."""
 
@@ -27,49 +58,50 @@ class Lifetimes:
         self.is_needed = x.launch.cluster_size > 1
         shape = (len(x.ctas), x.total // WARP) if self.is_needed else (0, 0)
         self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        # Arrivals of tcgen05.commit release nothing, but are over for a CTA that has waited for their phase, or for that of a later one of the same warp:
-        # these are executed one after the other (PTX ISA 9.1 §9.7.16.6). The clock, the line and the number of the last one.
-        self.commit_when, self.commit_line, self.commit = (np.zeros(shape, np.int32) for _ in range(3))
-        self.commits_over = np.zeros(shape, np.int32)  # the last number that a CTA knows of
-        self._arrived: dict[Any, dict[int, int]] = {}  # by the object and warp: in its open phase
-        self._complete: dict[Any, dict[int, int]] = {}  # in those that are complete
-        self._commits = 0
+        # Those of tcgen05.commit release nothing, and are executed one after the other (PTX ISA 9.1 §9.7.16.6). Those of threads may release less than a CTA of
+        # the cluster acquires, by their scope or as .relaxed.
+        self.commits, self.arrivals = _Arrivals(shape), _Arrivals(shape)
         self._met: dict[int, np.ndarray] = {}
         self._has_waited = np.zeros(len(x.ctas), bool)  # at a barrier of the cluster: all its CTAs have begun
 
     def touch(self, i: Instruction, ctas: Any, warps: np.ndarray) -> None:
         """Warps touch CTAs (their index, one for all or one each)."""
-        if not self.is_needed:
-            return
+        if self.is_needed:
+            at = self._others(i, ctas, warps)
+            self.when[at], self.line[at] = self.order.clock[at[1]], i.line
+
+    def _others(self, i: Instruction, ctas: Any, warps: np.ndarray, *, is_there: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """The CTAs that warps touch, and those warps, where it is not their own; X008 where it is not there yet, or (`is_there`) no longer."""
         ctas = np.broadcast_to(ctas, warps.shape)
         other = ctas != warps // self.per_cta
+        at = ctas[other], warps[other]
         if other.any():
-            at = ctas[other], warps[other]
             if not self._has_waited.all():
                 self._has_begun(i, *at)
-            self._is_gone(i, *at)
-            self.when[at], self.line[at] = self.order.clock[warps[other]], i.line
+            if is_there:
+                self._is_gone(i, *at)
+        return at
 
-    def commits(self, i: Instruction, what: Any, cta: int, warp: int) -> None:
-        """A warp's tcgen05.commit arrives at `what`, an mbarrier of a CTA (its index)."""
-        self._commits += 1
-        self._arrived.setdefault(what, {})[warp] = self._commits
-        if cta != warp // self.per_cta:
-            if not self._has_waited.all():
-                self._has_begun(i, np.array([cta]), np.array([warp]))
-            self.commit_when[cta, warp], self.commit_line[cta, warp] = self.order.clock[warp], i.line
-            self.commit[cta, warp] = self._commits
+    def arrives(self, i: Instruction, what: Any, cta: int, warps: np.ndarray, *, is_commit: bool) -> None:
+        """Warps arrive at `what`, an mbarrier of a CTA (its index), by threads or by tcgen05.commit."""
+        if not self.is_needed:
+            return
+        kind = self.commits if is_commit else self.arrivals
+        number = kind.note(what, warps)
+        at = self._others(i, cta, warps, is_there=not is_commit)
+        kind.when[at], kind.line[at], kind.number[at] = self.order.clock[at[1]], i.line, number
 
     def complete(self, what: Any) -> None:
         """The open phase of an mbarrier is complete."""
-        if what in self._arrived:
-            self._complete.setdefault(what, {}).update(self._arrived.pop(what))
+        self.commits.complete(what)
+        self.arrivals.complete(what)
 
     def acquire(self, what: Any, warps: np.ndarray) -> None:
         """Warps have waited for the last complete phase of an mbarrier."""
-        for warp, number in self._complete.get(what, {}).items():
-            for cta in np.unique(warps // self.per_cta).tolist():
-                self.commits_over[cta, warp] = max(self.commits_over[cta, warp], number)
+        if self.is_needed:
+            ctas = np.unique(warps // self.per_cta)
+            self.commits.acquire(what, ctas)
+            self.arrivals.acquire(what, ctas)
 
     def _has_begun(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
         """X008 where warps touch CTAs that may not have begun: nothing that these did is known to them."""
@@ -106,7 +138,7 @@ class Lifetimes:
             return
         for cta in np.unique(threads // WARP // self.per_cta).tolist():
             self._has_waited[cta] = True
-            for when in (self.when, self.commit_when):
+            for when in (self.when, self.commits.when, self.arrivals.when):
                 row = when[cta, first : first + len(clocks)]
                 row[row <= clocks] = 0
 
@@ -117,12 +149,8 @@ class Lifetimes:
         x = self.x
         lines = {i.line: i for i in x.program.inlined.body}
         seen = self.order.seen.reshape(len(x.ctas), self.per_cta, -1).max(1)
-        commits = (self.commit_when > seen) & (self.commit > self.commits_over)
-        open_ones = [
-            (*at, int(line[tuple(at)]))
-            for late, line in ((self.when > seen, self.line), (commits, self.commit_line))
-            for at in np.argwhere(late).tolist()
-        ]
+        kinds = ((self.when > seen, self.line), *((kind.late(seen), kind.line) for kind in (self.commits, self.arrivals)))
+        open_ones = [(*at, int(line[tuple(at)])) for late, line in kinds for at in np.argwhere(late).tolist()]
         for cta, warp, line in open_ones:
             i = lines.get(line)
             if i is not None:
