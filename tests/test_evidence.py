@@ -17,9 +17,9 @@ from smemsim.spec.touched import touched
 from tools.evidence import __main__ as command
 from tools.evidence.branches import CODES, REFUTES, assume, branch
 from tools.evidence.corpus import checkout_of, corpus
-from tools.evidence.matrix import merged
+from tools.evidence.matrix import merged, stale
 from tools.evidence.page import counts, page
-from tools.evidence.run import Runner, point_digest
+from tools.evidence.run import Runner, point_digest, point_digests
 
 
 def test_programs_are_references_that_can_be_followed():
@@ -139,6 +139,40 @@ def test_an_alternative_is_tried_until_it_is_refuted(tmp_path):
     assert left["left"]["tcgen05.shift=around"] == 0
     assert left["left"]["tcgen05.pair=a_exchanged"] == 1
     assert left["tries"]["tcgen05.pair=a_exchanged"] == left["tries"]["tcgen05.pair=b_exchanged"] - 1
+
+
+def test_tests_of_a_suite_that_are_known_are_left_out_unless_the_sources_changed(tmp_path):
+    p = next(p for p in corpus() if p.files)
+    rows = [row(program=p.name, test="known"), row(program=p.name, test="old", digests={"shift.source": "0"}), row(test="of another")]
+    (tmp_path / "kills.jsonl").write_text("".join(json.dumps(x) + "\n" for x in rows), encoding="utf-8")
+    assert Runner(tmp_path, None, kill=True)._done(p) == {"known"}
+
+
+def test_what_ran_while_its_sources_were_changed_does_not_count(tmp_path):
+    """Digests are those of before and after the run."""
+    p = next(p for p in corpus() if p.arch == "sm_100a" and p.command)
+    runner = Runner(tmp_path, None, kill=True)
+    before = {**point_digests("sm_100a"), "shift.source": "another"}
+    runner._keep(
+        p, tmp_path, [{"outcome": "passed", "touched": ["tcgen05.shift=around", "tcgen05.pair=a_exchanged"]}], before, is_whole=True
+    )
+    [kept] = map(json.loads, (tmp_path / "kills.jsonl").read_text(encoding="utf-8").splitlines())
+    assert kept["digests"] == {ALTERNATIVES["tcgen05.pair=a_exchanged"].point: before[ALTERNATIVES["tcgen05.pair=a_exchanged"].point]}
+
+
+def test_what_was_found_with_other_sources_is_named():
+    matrix = merged(EMPTY, [row()])
+    assert stale(matrix) == []
+    about = matrix["programs"][row()["program"]]
+    about["tried"] = {f"other {digest}": names for digest, names in about["tried"].items()}
+    assert sorted(stale(matrix)) == sorted(f"{row()['program']}: {a}" for a in row()["kills"])
+
+
+def test_all_that_a_witness_refutes_was_tried_with_it():
+    for matrix in (kill_matrix(), calibration()):
+        tried = {name: {a for names in about["tried"].values() for a in names} for name, about in matrix["programs"].items()}
+        for alternative, found in matrix["alternatives"].items():
+            assert all(alternative in tried[name] for name in found["refuted_by"] if matrix["programs"][name].get("origin"))
 
 
 def test_the_matrix_says_of_every_witness_whose_it_is():

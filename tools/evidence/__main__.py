@@ -2,13 +2,15 @@
 
     python -m tools.evidence list
     python -m tools.evidence run CHECKOUT ... [--only GLOB] [--jobs N] [--out DIR] [--again]
-    python -m tools.evidence kill CHECKOUT ... [--only GLOB] [--seconds N] [--wanted 2] [--out DIR]
+    python -m tools.evidence kill CHECKOUT ... [--only GLOB] [--tests REGEX] [--seconds N] [--wanted 2] [--out DIR]
     python -m tools.evidence matrix [--out DIR]
+    python -m tools.evidence stale
     python -m tools.evidence page [--out DIR]
 
 CHECKOUT is a folder with a checkout of one of the projects of tools/evidence/programs.toml, or a folder of several. `run` runs their programs as they are, and goes on where
 it was stopped. `kill` runs them, and again from the first launch on under every alternative that changes something in them; `matrix` puts what it found into
-sim/smemsim/spec/kill_matrix.json. `page` prints one page of results. What was run is kept in DIR (~/.cache/smemsim/evidence).
+sim/smemsim/spec/kill_matrix.json, and takes away what is not in DIR; `stale` prints what it has from sources that were changed since, and exits with 1 where there is
+such. `page` prints one page of results. What was run is kept in DIR (~/.cache/smemsim/evidence).
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ import pathlib
 import sys
 import time
 
+from smemsim.spec.calibration import CALIBRATION, calibration
+from smemsim.spec.evidence import kill_matrix
 from tools.evidence.corpus import checkout_of, corpus
-from tools.evidence.matrix import put
+from tools.evidence.matrix import put, stale
 from tools.evidence.page import page
 from tools.evidence.run import Runner
 
@@ -32,9 +36,10 @@ OUT = pathlib.Path.home() / ".cache" / "smemsim" / "evidence"
 def main(argv: list[str] | None = None) -> int:
     """The command line; 1 where a program failed."""
     parser = argparse.ArgumentParser(prog="python -m tools.evidence", description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("what", choices=["list", "run", "kill", "matrix", "page"])
+    parser.add_argument("what", choices=["list", "run", "kill", "matrix", "stale", "page"])
     parser.add_argument("checkouts", nargs="*", type=pathlib.Path)
     parser.add_argument("--only", default="*", metavar="GLOB", help="programs with such a name")
+    parser.add_argument("--tests", default="", metavar="REGEX", help="of suites, tests with such a function's name")
     parser.add_argument("--arch", help="programs of this architecture alone")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs at a time")
     parser.add_argument("--out", type=pathlib.Path, default=OUT, metavar="DIR")
@@ -53,6 +58,10 @@ def main(argv: list[str] | None = None) -> int:
     if given.what == "matrix":
         print(put(given.out))
         return 0
+    if given.what == "stale":
+        old = [*stale(kill_matrix()), *stale(calibration(), CALIBRATION)]
+        print("\n".join(old) or "all that others' programs say in the matrix was found with the sources as they are")
+        return int(bool(old))
     missing = [str(folder) for folder in given.checkouts if not folder.is_dir()]
     if missing or not given.checkouts:
         parser.error(
@@ -62,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     if not there:
         print("none of these folders is a checkout of a project of the corpus, or no program has such a name", file=sys.stderr)
         return 2
-    runner = Runner(given.out.resolve(), given.build, again=given.again, kill=given.what == "kill", wanted=given.wanted)
+    runner = Runner(given.out.resolve(), given.build, again=given.again, kill=given.what == "kill", wanted=given.wanted, tests=given.tests)
     return runner.run(there, given.jobs, time.monotonic() + given.seconds)
 
 

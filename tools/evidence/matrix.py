@@ -13,7 +13,7 @@ from tools.evidence.branches import REFUTES
 from tools.evidence.corpus import corpus
 from tools.evidence.run import point_digest, rows_of
 
-__all__ = ["merged", "put"]
+__all__ = ["merged", "put", "stale"]
 
 SPEC = pathlib.Path(__file__).resolve().parents[2] / "sim" / "smemsim" / "spec"
 KILLS, CALIBRATED = SPEC / "kill_matrix.json", SPEC / "calibration.json"
@@ -72,6 +72,15 @@ def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, 
             if told in REFUTES:
                 alternatives[a]["refuted_by"][name] = told
     return {**matrix, "programs": dict(sorted(programs.items())), "alternatives": alternatives}
+
+
+def stale(matrix: dict[str, Any], of: Mapping[str, Alternative] = ALTERNATIVES) -> list[str]:
+    """What others' programs of a matrix say of alternatives whose sources were changed since: a line for each, `kill` finds it again."""
+    return [
+        f"{name}: {a}"
+        for name, about in matrix["programs"].items() if about.get("origin")
+        for digest, names in about["tried"].items() for a in names if a not in of or digest != point_digest(of[a].point)
+    ]  # fmt: skip
 
 
 def _by_digest(kills: dict[str, str], of: Mapping[str, Alternative]) -> dict[str, list[str]]:

@@ -28,7 +28,7 @@ from tools.evidence.branches import REFUTES
 from tools.evidence.corpus import Program
 from tools.evidence.records import of_launches
 
-__all__ = ["Runner", "point_digest", "rows_of", "versions"]
+__all__ = ["Runner", "point_digest", "point_digests", "rows_of", "versions"]
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ("nvidia-cutlass-dsl", "torch", "triton")
@@ -48,15 +48,27 @@ def versions() -> dict[str, str]:
     return found
 
 
+def point_digests(arch: str) -> dict[str, str]:
+    """The digest of every point of the architecture's alternatives, of the sources as they are now."""
+    sources = [
+        text
+        for file in sorted((ROOT / "sim" / "smemsim").rglob("*.py"))
+        if file.parent.name != "spec" and b"assumed(" in (text := file.read_bytes())
+    ]
+    found = {}
+    for point in {a.point for a in every_alternative(arch).values()}:
+        total = hashlib.sha256()
+        for text in sources:
+            if f'assumed("{point}"'.encode() in text:
+                total.update(text)
+        found[point] = total.hexdigest()[:12]
+    return found
+
+
 @functools.cache
 def point_digest(point: str) -> str:
     """Of the sources that ask at a point of an alternative: what is kept of it holds as long as they are the same."""
-    total = hashlib.sha256()
-    for file in sorted((ROOT / "sim" / "smemsim").rglob("*.py")):
-        text = file.read_bytes()
-        if file.parent.name != "spec" and f'assumed("{point}"'.encode() in text:
-            total.update(text)
-    return total.hexdigest()[:12]
+    return next(found[point] for arch in ("sm_100a", "sm_90a") if point in (found := point_digests(arch)))
 
 
 def rows_of(path: pathlib.Path) -> list[dict[str, Any]]:
@@ -68,14 +80,18 @@ def rows_of(path: pathlib.Path) -> list[dict[str, Any]]:
 class Runner:
     """Runs programs and keeps what came of them in a folder; with `kill` under alternatives too."""
 
-    def __init__(self, out: pathlib.Path, build: pathlib.Path | None, *, again: bool = False, kill: bool = False, wanted: int = 1) -> None:
-        self.out, self.build, self.again, self.kill, self.wanted = out, build, again, kill, wanted
+    def __init__(
+        self, out: pathlib.Path, build: pathlib.Path | None, *, again: bool = False, kill: bool = False, wanted: int = 1, tests: str = ""
+    ) -> None:
+        self.out, self.build, self.again, self.kill, self.wanted, self.tests = out, build, again, kill, wanted, tests
+        self.end = float("inf")
         self.path = out / ("kills.jsonl" if kill else "results.jsonl")
         self.lock = threading.Lock()
         out.mkdir(parents=True, exist_ok=True)
 
     def run(self, programs: Iterable[tuple[Program, pathlib.Path]], jobs: int, end: float) -> int:
         """Run them, cheapest first as far as that is known; 1 where one failed."""
+        self.end = end
         seconds = {row["program"]: row["seconds"] for row in rows_of(self.out / "results.jsonl") if not row.get("test")}
         rows = [] if self.again else rows_of(self.path)
         done = {row["program"] for row in rows if not row.get("test")} - {row["program"] for row in rows if self._is_stale(row)}
@@ -92,10 +108,14 @@ class Runner:
         if program.needs_host and self.build is None:
             self._say(program, "needs what is built beforehand (--build DIR)", program.build or program.note)
             return False
+        before = point_digests(program.arch)
         with tempfile.TemporaryDirectory() as name:
-            place = pathlib.Path(name)
-            rows = self._suite(program, checkout, place) if program.files else [self._script(program, checkout, place)]
-        self._keep(program, checkout, rows)
+            place, is_whole = pathlib.Path(name), True
+            if program.files:
+                rows, is_whole = self._suite(program, checkout, place)
+            else:
+                rows = [self._script(program, checkout, place)]
+        self._keep(program, checkout, rows, before, is_whole)
         failed = [row for row in rows if row["outcome"] not in ("passed", "skipped")]
         counts = ", ".join(f"{n} {x}" for x, n in collections.Counter(row["outcome"] for row in rows).items())
         self._say(program, counts or "no tests", *(f"{row.get('test', '')} {row.get('why', '')}" for row in failed[:3]))
@@ -104,7 +124,9 @@ class Runner:
     def _say(self, program: Program, *words: str) -> None:
         print(f"{program.name}: {'; '.join(w for w in words if w)}", file=sys.stderr, flush=True)
 
-    def _keep(self, program: Program, checkout: pathlib.Path, rows: list[dict[str, Any]]) -> None:
+    def _keep(self, program: Program, checkout: pathlib.Path, rows: list[dict[str, Any]], before: dict[str, str], is_whole: bool) -> None:
+        """Append rows, with the digests of the sources from before the run; of what was changed meanwhile there is none, so that it does not count."""
+        after = point_digests(program.arch)
         about = {
             "program": program.name, "project": program.project.name, "commit": _commit(checkout) or program.project.commit, "arch": program.arch,
             "versions": versions(), "date": datetime.date.today().isoformat(),
@@ -113,9 +135,9 @@ class Runner:
             for row in rows:
                 if self.kill:
                     points = {every_alternative(program.arch)[a].point for a in row.get("touched", ())}
-                    row["digests"] = {point: point_digest(point) for point in sorted(points)}
+                    row["digests"] = {point: after[point] for point in sorted(points) if before[point] == after[point]}
                 out.write(json.dumps({**about, **row}) + "\n")
-            if program.files:  # a row for the suite: it was run
+            if program.files and is_whole:  # a row for the suite: it was run
                 out.write(json.dumps({**about, "outcome": "suite", "seconds": sum(row.get("seconds", 0) for row in rows)}) + "\n")
 
     def _left(self, arch: str) -> dict[str, Any]:
@@ -139,12 +161,15 @@ class Runner:
         (place / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
         return {**os.environ, **threads, "PYTHONPATH": path, "SMEMSIM_EVIDENCE": str(place / "plan.json")}
 
-    def _suite(self, program: Program, checkout: pathlib.Path, place: pathlib.Path) -> list[dict[str, Any]]:
+    def _suite(self, program: Program, checkout: pathlib.Path, place: pathlib.Path) -> tuple[list[dict[str, Any]], bool]:
+        """Rows of its tests, and whether those are all that was to be run: a suite is stopped when time is up, and what it has said by then is kept."""
         rows = place / "rows.jsonl"
         plan = {
             "out": str(rows),
             "seconds": program.limit,
             "functions": program.functions,
+            "chosen": self.tests,
+            "done": [] if self.again else sorted(self._done(program)),
             "each": program.each,
             "stand_ins": program.stand_ins,
         }
@@ -164,11 +189,16 @@ class Runner:
             "--smemsim-on-finding",
             "collect",
         ]
-        told, _ = _run([*command, *program.files], checkout / program.folder, self._environment(plan, place), None)
-        found = rows_of(rows) if not rows.exists() else [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+        left = None if self.end == float("inf") else max(1.0, self.end - time.monotonic())
+        told, is_over = _run([*command, *program.files], checkout / program.folder, self._environment(plan, place), left)
+        found = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()] if rows.exists() else []
         if not found:
             print(told[-1500:], file=sys.stderr)
-        return found
+        return found, not (is_over or self.tests)
+
+    def _done(self, program: Program) -> set[str]:
+        """Tests of a suite that are known, with the sources as they are."""
+        return {row["test"] for row in rows_of(self.path) if row["program"] == program.name and row.get("test") and not self._is_stale(row)}
 
     def _script(self, program: Program, checkout: pathlib.Path, place: pathlib.Path) -> dict[str, Any]:
         begin = time.perf_counter()

@@ -21,6 +21,7 @@ __all__ = ["RULE", "Separation", "separations"]
 
 RULE = "arithmetic.tcgen05"
 MOST = 16  # probes of one MMA: as many as it has columns
+AT_ONCE = 32  # probes that are multiplied at once: each is a row and a column, of which D's diagonal alone is wanted
 AS_IT_IS = ""  # the name of the rule itself among its alternatives
 
 
@@ -44,6 +45,10 @@ class Separation:
 
 def _results(i: Instruction, probes: Sequence[DotProbe]) -> tuple[int, ...]:
     """D of each probe as the rules are now."""
+    return tuple(bits for n in range(0, len(probes), AT_ONCE) for bits in _diagonal(i, probes[n : n + AT_ONCE]))
+
+
+def _diagonal(i: Instruction, probes: Sequence[DotProbe]) -> tuple[int, ...]:
     names = [name.removesuffix("x2") for name in (i.a, i.b)]
     kinds = [np.uint32 if name == "tf32" else np.uint16 if name in ("f16", "bf16") else np.uint8 for name in names]
     a, b = (np.array([[codes[side] for codes in p.codes] for p in probes]).astype(kind) for side, kind in enumerate(kinds))
