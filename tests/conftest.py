@@ -8,6 +8,7 @@ import gc
 import os
 import pathlib
 
+import llvmlite.binding  # noqa: F401  (before pytester: it forgets what a run inside imports, and this cannot be imported twice)
 import pytest
 from hypothesis import settings
 

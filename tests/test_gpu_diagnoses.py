@@ -96,7 +96,7 @@ def test_a_cluster_barrier_in_a_branch_is_told():
     found = first(body.format(WARPS), block=128, cluster=2)
     assert (found.code, found.instruction) == ("X011", "barrier.cluster.arrive")
     assert f"warps 2, 3 of CTA 1 arrived in at line {found.line + 2}" in found.message
-    assert not ran(body.format(""), block=128, cluster=2).findings
+    assert not ran(body.format(""), block=128, cluster=2, watch_global=False).findings  # both CTAs write the same words of the array
     body = f"{{}}{CLUSTER.format('{0}')}J: {CLUSTER.format('{0}')} {OUT}".replace("{}", LANES)
     found = first(body.replace("{0}", ".aligned"), block=64, cluster=2)
     assert f"lanes 0 to 15 at line {found.line}, lanes 16 to 31 at line {found.line + 1}" in found.message

@@ -106,7 +106,7 @@ ENDLESS = {
     "a flag nobody sets": "L: ld.volatile.global.u32 %r2, [%d20]; setp.eq.u32 %p1, %r2, 0; @%p1 bra L;",
     "a flag, with pauses": "L: nanosleep.u32 20; ld.volatile.global.u32 %r2, [%d20]; setp.eq.u32 %p1, %r2, 0; @%p1 bra L;",
     "two loops side by side": "@%p9 bra M; L: bra L;\nM: nanosleep.u32 20; bra M;",
-    "a lock that is taken": "st.global.u32 [%d20], 1; L: ld.acquire.gpu.global.u32 %r2, [%d20]; setp.ne.u32 %p1, %r2, 0; @%p1 bra L;",
+    "a lock that is taken": "st.relaxed.gpu.global.u32 [%d20], 1; L: ld.acquire.gpu.global.u32 %r2, [%d20]; setp.ne.u32 %p1, %r2, 0; @%p1 bra L;",
 }
 
 

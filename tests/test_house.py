@@ -161,6 +161,8 @@ INNER = {
     "smemsim.campaign.spaces.faults",
     "smemsim.campaign.spaces.idesc",
     "smemsim.campaign.spaces.keys",
+    "smemsim.campaign.spaces.ptx",
+    "smemsim.compiling.ship",
     "smemsim.campaign.spaces.plans",
     "smemsim.campaign.spaces.smem",
     "smemsim.campaign.sweep",
@@ -195,6 +197,7 @@ INNER = {
     "smemsim.program.spread",
     "smemsim.program.threads.system",
     "smemsim.program.watch.clocks",
+    "smemsim.program.watch.loops",
     "smemsim.program.watch.watch",
     "smemsim.program.wave",
     "smemsim.testing.strategies.descriptors",
@@ -204,7 +207,7 @@ INNER = {
 FORMULAS = ("smemsim.layout.", "smemsim.arithmetic.", "smemsim.spec.", "smemsim.words.")
 # Modules that other people import, and topics of one module.
 SHOWN = {f"smemsim.testing.{name}" for name in ("oracles", "plugin", "recorder")} | {
-    f"smemsim.{name}" for name in ("budget", "files", "finding", "processes", "tables", "triton")
+    f"smemsim.{name}" for name in ("budget", "files", "finding", "processes", "store", "tables", "triton")
 }
 
 

@@ -11,9 +11,8 @@ from click.testing import CliRunner
 
 from smemsim import store
 from smemsim.cli import COMMANDS, main
-from smemsim.compiling.loop import Loop, describe
+from smemsim.compiling import Loop, describe, digest
 from smemsim.compiling.ship import known, typed
-from smemsim.compiling.source import digest
 from smemsim.program.watch import loops
 
 KEY = "ab" * 32

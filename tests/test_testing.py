@@ -581,7 +581,7 @@ def test_a_scenario_in_which_nothing_is_compared_does_not_pass(repository):
     result.stdout.fnmatch_lines_random(
         [
             "*nothing was compared: not looked at: step?1?.a (meant is missing)*",
-            "*not looked at: any operand (the scenario has no [[step]])*",
+            "*not looked at: any operand (the scenario has no ??step??)*",
         ]
     )
 

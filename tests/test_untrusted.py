@@ -371,7 +371,7 @@ def test_a_kernel_ends_when_its_time_is_over(here):
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (MemoryError(), 2, "no room"),
+        (MemoryError(), 2, "not enough memory on this machine"),
         (RecursionError(), 2, "nested too deeply"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (OSError(28, "No space left on device"), 2, "No space left on device"),

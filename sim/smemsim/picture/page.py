@@ -83,7 +83,7 @@ def _entry(e: Entry) -> str:
     seen = "<span class='why live'>shown in the picture</span>" if e.target is not None else ""
     head = f"<span class=head><span class=sev>{e.severity} {html.escape(e.code)}</span> {html.escape(e.where)}{grade}</span>"
     said = f'<{tag} class="finding {e.severity}"{more}>{head}{html.escape(e.message)}{fix}{why}{seen}</{tag}>'
-    link = f"<p><a href={html.escape(json.dumps(e.link))}>the launch with its pictures</a></p>" if e.link else ""
+    link = f'<p><a href="{html.escape(e.link)}">the launch with its pictures</a></p>' if e.link else ""
     return f"<li>{said}{_excerpted(e.excerpt)}{_explained(e)}{link}</li>"
 
 
@@ -149,7 +149,7 @@ def program_html(title: str, summary: str, entries: Sequence[Entry], heads: Sequ
     found = Page(title, "", "", tuple(entries), clean="Nothing was found in any launch that was judged.")
     rows = []
     for part in parts:
-        name = f"<a href={html.escape(json.dumps(part.link))}>{html.escape(part.name)}</a>" if part.link else html.escape(part.name)
+        name = f'<a href="{html.escape(part.link)}">{html.escape(part.name)}</a>' if part.link else html.escape(part.name)
         state = "" if part.is_fine else " class=bad-line"
         rows.append(
             f"<tr><td>{html.escape(part.number)}<td>{name}"

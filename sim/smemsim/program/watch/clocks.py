@@ -25,7 +25,6 @@ from smemsim.program.wave import WARP, WARPGROUP, Cta
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
-    from smemsim.program.barriers.mbarrier import Mbarrier
     from smemsim.program.wave import Wave
 
 __all__ = ["GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Operation", "Operations", "Order", "Tell"]
@@ -300,7 +299,7 @@ class Order:
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
         self._knows_operations = False  # does anybody know that an operation is complete?
         self._phases: dict[Any, _Phase] = {}
-        self.too_early: dict[int, Mbarrier] = {}  # by warp: whose last wait may have passed two phases ago
+        self.too_early: dict[int, int] = {}  # by warp: the offset of the mbarrier whose phase it waited for may be two ago
         self._places: dict[Any, _Phase] = {} if places is None else places
         np.fill_diagonal(self.seen, self.clock)
 
@@ -626,7 +625,7 @@ class Order:
             return
         if by_parity:
             sure = self._is_past(warps, phase)
-            self.too_early.update(dict.fromkeys(warps[~sure].tolist(), what))
+            self.too_early.update(dict.fromkeys(warps[~sure].tolist(), what.offset))
             for warp in warps[sure].tolist() if self.too_early else ():
                 self.too_early.pop(warp, None)
             if not sure.all() and len(phase.history) > 2:
@@ -641,10 +640,10 @@ class Order:
 
     def why_early(self, warp: int) -> str:
         """The end of a sentence: why a warp that has waited has not waited long enough; empty where it is not that."""
-        barrier = self.too_early.get(warp)
-        if barrier is None:
+        offset = self.too_early.get(warp)
+        if offset is None:
             return ""
-        return f": it has not waited for the phase before the one it waited for at the mbarrier at {barrier.offset:#x}, whose parity was that of two phases ago"
+        return f": it has not waited for the phase before the one it waited for at the mbarrier at {offset:#x}, whose parity was that of two phases ago"
 
     def _is_past(self, warps: np.ndarray, phase: _Phase) -> np.ndarray:
         """Which warps know that the phase before the last complete one is over: they have waited for it, or seen all that was released into it."""
