@@ -18,7 +18,7 @@ import instruction_forms as forms
 from launches import launch, refused
 from smemsim import Gpu, Unmodelled
 from smemsim.arithmetic import results, rounding
-from smemsim.compiling.loop import elementwise as ufunc
+from smemsim.compiling import elementwise as ufunc
 from smemsim.program.alu.floats import MODES, rounding_function
 from smemsim.program.linking import link
 from smemsim.ptx import read_module
