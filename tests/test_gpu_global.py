@@ -108,6 +108,16 @@ def test_a_bulk_store_is_read_behind_a_wait_for_its_writes(wait, codes):
     assert set(found(STORED.format(wait), np.zeros(4, np.uint32), np.zeros(2, np.uint32), grid=2)) == codes
 
 
+WARP_STORES = """mov.u32 %r5, sm; mad.lo.u32 %r4, %r1, 16, %r5; st.shared.v4.u32 [%r4], {{%r1, %r1, %r1, %r1}}; fence.proxy.async.shared::cta; bar.sync 0;
+{} cp.async.bulk.global.shared::cta.bulk_group [%d20], [%r5], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+
+
+@pytest.mark.parametrize(("source", "codes"), [("", set()), ("mov.u32 %r5, %r4;", {"X008"})])
+def test_lanes_that_issue_one_bulk_store_write_equal_bytes(source, codes):
+    """CUTLASS and the CuTe DSL let a whole warp issue their stores."""
+    assert set(found(WARP_STORES.format(source), np.zeros(4, np.uint32), block=32)) == codes
+
+
 LOADED = f"""{OWN_WORD} @%p9 mbarrier.init.shared.b64 [bar], 1; st.global.u32 [%d1], %r1; {{}} bar.sync 0; @!%p9 bra WAIT;
 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128; cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar];
 WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @!%p3 bra WAIT;"""

@@ -33,6 +33,7 @@ __all__ = [
     "cluster_of",
     "credit",
     "each",
+    "each_store",
     "judge",
     "leaves",
     "member",
@@ -53,6 +54,15 @@ def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
     columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in reads]
     for n, thread in enumerate(threads.tolist()):
         yield (x.ctas[int(x.cta_of[thread])], thread), [column[n] for column in columns]
+
+
+def each_store(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int], bool]]:
+    """The same, and whether a lane in front of it in its warp issues the very same: a copy that leaves the bytes that lie there (rule order.same_value)."""
+    issued = set()
+    for (cta, thread), values in each(x, reads):
+        key = (thread // WARP, *values)
+        yield (cta, thread), values, key in issued
+        issued.add(key)
 
 
 def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what: str, times: str, source: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap
 from smemsim.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch
 from smemsim.machine.cluster import ClusterAddress
-from smemsim.program.asynchronous import check_ranks, cluster_of, credit, each, leaves, member, own_address, record, stops
+from smemsim.program.asynchronous import check_ranks, cluster_of, credit, each, each_store, leaves, member, own_address, record, stops
 from smemsim.program.barriers.mbarrier import Delivery
 from smemsim.program.events import Bulk
 from smemsim.program.late import Hidden
@@ -108,7 +108,7 @@ def build_out(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        for (cta, thread), (dst, src, count, *masks) in each(x, [to, at, size, *mask]):
+        for (cta, thread), (dst, src, count, *masks), is_again in each_store(x, [to, at, size, *mask]):
             check_ranks(x, i, src)
             own = own_address(i, cta, src)
             _note_size(x, i, count)
@@ -119,7 +119,7 @@ def build_out(i: Instruction, c: Linker) -> Step:
                     else functools.partial(cta.shared.bulk_store, own, dst, count, to=x.launch.memory)
                 )
                 transfer = leaves(x, make, functools.partial(_to, dst, count), thread)
-            _left(x, i, cta, thread, transfer)
+            _left(x, i, cta, thread, transfer, is_again=is_again)
         x.changes += 1
 
     return run
@@ -284,12 +284,13 @@ class _Carried(Follows):
             self.unwritten.put_words(words, self.marks)
 
 
-def _left(x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer) -> None:
-    """Tell the watch of what goes to global memory."""
+def _left(x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer, *, is_again: bool = False) -> None:
+    """Tell the watch of what goes to global memory, if that `is_again` not what another lane has written there."""
     if x.watch is not None:
         op = x.watch.begin(x, i, thread, "bulk")
         x.watch.op_reads(op, cta, _words(transfer.src - cta.shared.begin, transfer.size))
-        x.watch.op_writes_global(op, _units(transfer.dst, transfer.size), BULK_LIMITS.unit)
+        if not is_again:
+            x.watch.op_writes_global(op, _units(transfer.dst, transfer.size), BULK_LIMITS.unit)
         x.watch.joins(op, thread, "bulk")
     record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
 

@@ -16,6 +16,7 @@ from smemsim.program.asynchronous import (
     cluster_of,
     credit,
     each,
+    each_store,
     leaves,
     member,
     own_address,
@@ -277,10 +278,10 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
     kind = "tma_reduce" if operation else "tma_store"
 
     def run(x: Wave) -> None:
-        issued = list(each(x, [at, source, *coordinates]))
+        issued = list(each_store(x, [at, source, *coordinates]))
         if operation in _COUNTED:
-            _check_alone(x, i, issued, f".{operation} is done")
-        for (cta, thread), (address, src, *values) in issued:
+            _check_alone(x, i, [one[:2] for one in issued], f".{operation} is done")
+        for (cta, thread), (address, src, *values), is_again in issued:
             tm, where, shared = map_at(x, i, address), tuple(values), cta.shared
             check_ranks(x, i, src)
             place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
@@ -294,7 +295,8 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
             if x.watch is not None:
                 op = x.watch.begin(x, i, thread, kind)
                 x.watch.op_reads(op, cta, touched(transfer, shared.begin))
-                x.watch.op_writes_global(op, *_in_global(transfer))
+                if operation or not is_again:
+                    x.watch.op_writes_global(op, *_in_global(transfer))
                 x.watch.joins(op, thread, "bulk")
             record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, place["smem_address"], operation))
         x.changes += 1
