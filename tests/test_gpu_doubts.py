@@ -381,12 +381,18 @@ END:
     assert codes(run) == told, run.text()
 
 
+REMOTE = "@%p1 ld.shared::cluster.u32 %r7, [%r6];"
+
+
 @pytest.mark.parametrize(
-    ("before", "waits_for", "told"),
-    [("", "%r2", []), ("", "%r3", ["X008"]), ("", None, ["X008"]), ("@%p1 st.shared::cluster.u32 [%r6], %r1;", "%r2", ["X008"])],
-)
-def test_an_arrival_is_over_for_a_cta_that_waits_for_it_whatever_its_scope(before, waits_for, told):
-    """CTA 1 arrives at an mbarrier of CTA 0 by .release.cta, which hands on nothing: CTA 0 may still end when it has waited for that phase."""
+    ("before", "scope", "waits_for", "told"),
+    [
+        ("", "cta", "%r2", []), ("", "cta", "%r3", ["X008"]), ("", "cta", None, ["X008"]),
+        (REMOTE, "cta", "%r2", ["X008"]), (REMOTE, "cluster", "%r2", []), (REMOTE, "cluster", "%r3", ["X008", "X008"]),
+    ],
+)  # fmt: skip
+def test_an_arrival_is_over_for_a_cta_that_waits_for_it_whatever_its_scope(before, scope, waits_for, told):
+    """CTA 1 arrives at an mbarrier of CTA 0, which may end when it has waited for that phase, by .cta; what CTA 1 did before is over if it released it."""
     text = kernel(f"""
     mov.u32 %r1, %tid.x; mov.u32 %r2, smem; add.u32 %r3, %r2, 8; mov.u32 %r4, %cluster_ctarank;
     setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r4, 0;
@@ -394,10 +400,10 @@ def test_an_arrival_is_over_for_a_cta_that_waits_for_it_whatever_its_scope(befor
     barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
     @%p2 bra ZERO;
     mapa.shared::cluster.u32 %r5, %r2, 0; add.u32 %r6, %r5, 64; {before}
-    @%p1 mbarrier.arrive.release.cta.shared::cluster.b64 _, [%r5];
+    @%p1 mbarrier.arrive.release.{scope}.shared::cluster.b64 _, [%r5];
     bra END;
 ZERO: @%p1 mbarrier.arrive.shared.b64 _, [%r3];
-    {wait(waits_for) if waits_for else ""}
+    {wait(waits_for).replace("parity.shared", "parity.acquire.cta.shared") if waits_for else ""}
 END:
 """, shared=128)  # fmt: skip
     gpu = Gpu("sm_90a")

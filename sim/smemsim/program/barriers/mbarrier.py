@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.finding import Touched
-from smemsim.program.scopes import GPU
+from smemsim.program.scopes import CLUSTER, GPU
 from smemsim.program.traps import misuse
 from smemsim.program.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
@@ -386,7 +386,14 @@ class Mbarrier:
             self.arrived_from |= set((threads[[0, -1]] // WARP).tolist())
             self._count_arrivals(x, threads, i, count)
         if x.watch is not None:
-            x.watch.lifetimes.arrives(i, self, self.cta.index, np.unique(threads // WARP), is_commit=not release)
+            x.watch.lifetimes.arrives(
+                i,
+                self,
+                self.cta.index,
+                np.unique(threads // WARP),
+                is_commit=not release,
+                releases=release and not relaxed and scope >= CLUSTER,
+            )
         tokens = np.empty(len(threads), np.uint64)
         done, step = 0, count
         while done < len(threads):

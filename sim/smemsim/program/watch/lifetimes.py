@@ -22,18 +22,23 @@ __all__ = ["Endings", "Lifetimes"]
 
 class _Arrivals:
     """The last arrival of each warp at mbarriers of each other CTA, which is over for a CTA that has waited for its phase, or for that of a later one of the
-    same warp, whatever it releases. The clock, the line and the number of the last one; `over` is the last number that a CTA knows of."""
+    same warp, whatever it releases. The clock, the line and the number of the last one; `over` is the last number that a CTA knows of, `released` the clock
+    up to which what the warp did before is over for it too: an end needs no acquire."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
-        self.when, self.line, self.number, self.over = (np.zeros(shape, np.int32) for _ in range(4))
-        self._open: dict[Any, dict[int, int]] = {}  # by the object and warp: in its open phase
-        self._complete: dict[Any, dict[int, int]] = {}  # in those that are complete
+        self.when, self.line, self.number, self.over, self.released = (np.zeros(shape, np.int32) for _ in range(5))
+        self._open: dict[
+            Any, dict[int, tuple[int, int]]
+        ] = {}  # by the object and warp: the number, and what is released, in its open phase
+        self._complete: dict[Any, dict[int, tuple[int, int]]] = {}  # in those that are complete
         self._count = 0
 
-    def note(self, what: Any, warps: np.ndarray) -> int:
-        """Warps arrive at an mbarrier; returns the number of that."""
+    def note(self, what: Any, warps: np.ndarray, released: np.ndarray) -> int:
+        """Warps arrive at an mbarrier, and release up to these clocks; returns the number of that."""
         self._count += 1
-        self._open.setdefault(what, {}).update(dict.fromkeys(warps.tolist(), self._count))
+        for warp, clock in zip(warps.tolist(), released.tolist(), strict=True):
+            arrived = self._open.setdefault(what, {})
+            arrived[warp] = self._count, max(clock, arrived.get(warp, (0, 0))[1])
         return self._count
 
     def complete(self, what: Any) -> None:
@@ -43,8 +48,9 @@ class _Arrivals:
 
     def acquire(self, what: Any, ctas: np.ndarray) -> None:
         """Warps of these CTAs have waited for the last complete phase of an mbarrier."""
-        for warp, number in self._complete.get(what, {}).items():
+        for warp, (number, clock) in self._complete.get(what, {}).items():
             self.over[ctas, warp] = np.maximum(self.over[ctas, warp], number)
+            self.released[ctas, warp] = np.maximum(self.released[ctas, warp], clock)
 
     def late(self, seen: np.ndarray) -> np.ndarray:
         """Which are not over, CTA by warp, where CTAs have seen so much of warps."""
@@ -83,12 +89,12 @@ class Lifetimes:
                 self._is_gone(i, *at)
         return at
 
-    def arrives(self, i: Instruction, what: Any, cta: int, warps: np.ndarray, *, is_commit: bool) -> None:
-        """Warps arrive at `what`, an mbarrier of a CTA (its index), by threads or by tcgen05.commit."""
+    def arrives(self, i: Instruction, what: Any, cta: int, warps: np.ndarray, *, is_commit: bool, releases: bool) -> None:
+        """Warps arrive at `what`, an mbarrier of a CTA (its index), by threads or by tcgen05.commit; do they release to the cluster?"""
         if not self.is_needed:
             return
         kind = self.commits if is_commit else self.arrivals
-        number = kind.note(what, warps)
+        number = kind.note(what, warps, self.order.clock[warps] * releases)
         at = self._others(i, cta, warps, is_there=not is_commit)
         kind.when[at], kind.line[at], kind.number[at] = self.order.clock[at[1]], i.line, number
 
@@ -150,7 +156,10 @@ class Lifetimes:
         x = self.x
         lines = {i.line: i for i in x.program.inlined.body}
         seen = self.order.seen.reshape(len(x.ctas), self.per_cta, -1).max(1)
-        kinds = ((self.when > seen, self.line), *((kind.late(seen), kind.line) for kind in (self.commits, self.arrivals)))
+        kinds = (
+            (self.when > np.maximum(seen, self.arrivals.released), self.line),
+            *((kind.late(seen), kind.line) for kind in (self.commits, self.arrivals)),
+        )
         open_ones = [(*at, int(line[tuple(at)])) for late, line in kinds for at in np.argwhere(late).tolist()]
         for cta, warp, line in open_ones:
             i = lines.get(line)
@@ -211,7 +220,9 @@ class Endings:
         return bool(done[first * per_cta : (first + count) * per_cta, op.number].any())
 
     def _tell(self, op: Operation, cta: int, does: str, repair: str) -> None:
-        milder = Severity.NOTE if does == "read" else None  # CUTLASS 7107b05 sm100_epilogue_tma_warpspecialized.hpp and DeepGEMM 54e2261 end so, and are right
+        milder = (
+            Severity.NOTE if does == "read" else None
+        )  # CUTLASS 7107b05 sm100_epilogue_tma_warpspecialized.hpp and DeepGEMM 54e2261 end so, and are right
         self.x.launch.find(
             "X005", op.instruction, f"CTA {self.x.ctas[cta].number} ends while {op.name} may still {does} its shared memory, which the next CTA gets: nobody "
             "has waited for it", repair, because="PTX ISA 9.1 §5.1.6, 9.7.9.25.3", milder=milder,
