@@ -104,7 +104,7 @@ class Schedules:
         lines = [str(one) for one in (*self.differing, *self.appeared)]
         if self.unfinished:
             lines.append(f"time was over with {_listed(self.unfinished)}")
-        count = len({*self.unfinished, *(schedule for one in (*self.differing, *self.appeared) for schedule in one.schedules)})
+        count = len({*self.unfinished, *(s for a in self.differing for s in a.schedules), *(s for f in self.appeared for s in f.schedules)})
         what = "nothing differs from the usual one" if not lines else f"{count} differ{'s' * (count == 1)} from the usual one"
         return "\n".join([f"{len(self.tried)} schedules tried: {what}", *(f"      {line}" for line in lines)])
 
