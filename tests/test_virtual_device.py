@@ -536,3 +536,9 @@ def test_an_access_behind_an_array_names_the_allocation_whatever_the_message_say
     kernel = device.load(PTX).function("fill")
     device.allocate(64, where="a.py:1"), device.launch(kernel, 1, 32, [word(device.allocate(64, where="b.py:2")), word(5, 4)])
     assert [line.rpartition("made at ")[2] for line in device.launches[-1].named] == ["b.py:2"]
+
+
+@pytest.mark.parametrize("wrong", [{"cancel": "foo"}, {"hooks": pathlib.Path("nope.py")}])
+def test_a_policy_that_cannot_be_is_refused_before_anything_is_launched(wrong):
+    with pytest.raises(InputError, match=r"cancel = 'foo': needs|nope\.py: there is no such file"):
+        Policy(**wrong)
