@@ -61,6 +61,20 @@ def test_a_kernel_that_is_right_is_silent():
     assert not run.schedules.appeared
 
 
+def test_what_is_left_of_a_trap_is_no_race():
+    run, _ = launched(two_warps("st.global.u32 [%o], 1;", "st.global.u32 [%o+4], 1; st.global.u32 [%m+65536], 1;"), "all:4")
+    assert run.schedules is not None
+    assert {f.code for f in run.findings} == {"X001"}
+    assert not run.schedules.differing
+
+
+def test_the_count_is_of_schedules():
+    run, _ = launched(RACE, "all:6")
+    assert run.schedules is not None
+    count = len(run.schedules.differing[0].schedules)
+    assert f"{count} differ{'s' * (count == 1)} from the usual one" in run.schedules.text()
+
+
 def test_sums_of_floats_in_another_order_are_a_remark():
     run, _ = launched(SUMS, "all:6")
     assert run.ok

@@ -242,6 +242,17 @@ def test_behind_a_limit_nothing_runs_and_the_program_is_told_so(limit, capsys):
             device.launch(f, 1, 4, [word(a), word(1, 4)])
     assert device.error == 702
     assert "limit" in capsys.readouterr().err
+    assert "1 not run" in device.summary()
+
+
+def test_many_schedules_of_launches_behind_one_another_change_nothing():
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, schedule="all:1"))
+    f, a = device.load(PTX).function("fill"), device.allocate(128)
+    for value in (3, 4, 5):
+        run = device.launch(f, 1, 4, [word(a), word(value, 4)])
+        assert run.ok
+        assert not run.schedules.differing
+        assert device.view(a, 16).view(np.uint32).tolist() == [value] * 4
 
 
 def test_some_ctas_of_every_grid_run(module):
@@ -475,7 +486,7 @@ def test_each_launch_is_told_when_it_is_over_and_how_many_seconds_are_left():
     device.launch(device.load(PTX).function("fill"), 1, 1, [word(a), word(1, 4)])
     device.policy = Policy(total_seconds=0.001)
     device.launch(device.load(PTX).function("fill"), 1, 1, [word(a), word(1, 4)])
-    assert [x.number for x in ended] == [1]
+    assert [(x.number, bool(x.refused)) for x in ended] == [(1, False), (2, True)]  # the second one is refused
     assert "s left of 3600" in lines[0]
     assert "the limit of 0.001 s is reached" in lines[1]
 
@@ -525,3 +536,9 @@ def test_an_access_behind_an_array_names_the_allocation_whatever_the_message_say
     kernel = device.load(PTX).function("fill")
     device.allocate(64, where="a.py:1"), device.launch(kernel, 1, 32, [word(device.allocate(64, where="b.py:2")), word(5, 4)])
     assert [line.rpartition("made at ")[2] for line in device.launches[-1].named] == ["b.py:2"]
+
+
+@pytest.mark.parametrize("wrong", [{"cancel": "foo"}, {"hooks": pathlib.Path("nope.py")}])
+def test_a_policy_that_cannot_be_is_refused_before_anything_is_launched(wrong):
+    with pytest.raises(InputError, match=r"cancel = 'foo': needs|nope\.py: there is no such file"):
+        Policy(**wrong)

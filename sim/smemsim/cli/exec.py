@@ -58,7 +58,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     Every launch is executed, watched and judged; a line on stderr tells of it. Options have environment variables: SMEMSIM_ARCH, SMEMSIM_ON_FINDING,
     SMEMSIM_LIMIT_SECONDS and so on.
 
-    The exit code is the program's own; where that is 0, 1 for findings and 3 for kernels that are not modelled.
+    The exit code is the program's own; where that is 0, 1 for findings and launches that were not run, 3 for kernels that are not modelled.
 
     \b
     nvcc -gencode arch=compute_90a,code=compute_90a -cudart shared -lineinfo gemm.cu -o gemm

@@ -367,7 +367,11 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
     expected = {}
     for text in texts:
         name, equals, wanted = text.partition("=")
-        if name not in arrays or not equals:
+        if equals and name not in arrays:
+            raise InputError(
+                f"--expect {shown(text)}: there is no array {shown(name)}; arrays are {', '.join(arrays)}{suggestion(name, arrays)}"
+            )
+        if not equals:
             raise InputError(
                 f"--expect {shown(text)}: needs ARRAY=FILE.npy or ARRAY=sha256:DIGEST; arrays are {', '.join(arrays)}{suggestion(name, arrays)}"
             )

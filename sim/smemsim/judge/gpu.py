@@ -165,27 +165,28 @@ class Gpu(Device):
     def _with_every_answer(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
         """A run with every answer to requests for others' work; only one of a kernel that does not ask."""
         asking = requests(kernel.program)
-        regions = [region for region in self.memory.table()[2] if len(region.data)]
-        before, first = [region.data.copy() for region in regions], None
+        before = {region: region.data.copy() for region in self.memory.filled()}
+        first: dict[Region, bytes] = {}
         for answer in EVERY_ANSWER:
-            for region, data in zip(regions, before, strict=True):
-                region.data[:] = data
+            for region in self._still(before):
+                region.data[:] = before[region]
             run = self.run(kernel, dataclasses.replace(config, cancel=answer), options)
-            left = [hashlib.sha256(region.data.tobytes()).digest() for region in regions]
+            left = {region: hashlib.sha256(region.data.tobytes()).digest() for region in self._still(before)}
             first = first or left
             if not run.ok or run.interrupted or not asking:
                 return run
-            if apart := [region for region, a, b in zip(regions, first, left, strict=True) if a != b]:
+            if apart := [region for region, digest in left.items() if first[region] != digest]:
                 tell_apart(run.launch, asking[0], answer, apart)
                 return Run(run.launch, run.reads, name=run.name, ptx=kernel.text, seconds=run.seconds, done=run.ctas, folders=run.folders)
         return run
 
     def _with_many_schedules(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
         """The run in the usual order, with what other schedules do: each begins with the same memory, and the usual one's results are left."""
-        regions = [region for region in self.memory.table()[2] if len(region.data)]
+        regions = self.memory.filled()
         ask("copies of global memory, to see what schedules change", 3 * sum(len(region.data) for region in regions))
         before = {region.begin: region.data.copy() for region in regions}
         usual = self.run(kernel, config, dataclasses.replace(options, schedule=None))
+        regions = self._still(regions)
         left = {region.begin: region.data.copy() for region in regions}
         known = {(f.code, f.line) for f in usual.findings}
         others: dict[int | str, dict[int, np.ndarray]] = {}
@@ -195,6 +196,7 @@ class Gpu(Device):
         for schedule in schedules_of(seeds_of(options.schedule) or 0):
             if usual.interrupted or usual.out_of_time:
                 break
+            regions = self._still(regions)
             for region in regions:
                 region.data[:] = before[region.begin]
             run = self.run(kernel, config, dataclasses.replace(options, schedule=schedule))
@@ -208,7 +210,8 @@ class Gpu(Device):
             for f in run.findings:
                 if (f.code, f.line) not in known:
                     appeared.setdefault((f.code, f.line), (f, []))[1].append(schedule)
-            if run.launch.status == usual.launch.status:
+            regions = self._still(regions)
+            if not run.launch.status and not usual.launch.status:  # what a launch that traps leaves depends on when it does
                 others[schedule] = {r.begin: r.data.copy() for r in regions if not np.array_equal(r.data, left[r.begin])}
         for region in regions:
             region.data[:] = left[region.begin]
@@ -217,6 +220,10 @@ class Gpu(Device):
             tuple(Appeared(f, tuple(seeds)) for f, seeds in appeared.values()), tuple(unfinished),
         )  # fmt: skip
         return usual
+
+    def _still(self, regions: Iterable[Region]) -> list[Region]:
+        """Those that are still placed: parameters of launches before are freed while others run."""
+        return [region for region in regions if self.memory.holding(region.begin, region.end) is region]
 
 
 def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Region]) -> None:

@@ -104,7 +104,8 @@ class Schedules:
         lines = [str(one) for one in (*self.differing, *self.appeared)]
         if self.unfinished:
             lines.append(f"time was over with {_listed(self.unfinished)}")
-        what = "nothing differs from the usual one" if not lines else f"{len(lines)} differ{'s' * (len(lines) == 1)} from the usual one"
+        count = len({*self.unfinished, *(s for a in self.differing for s in a.schedules), *(s for f in self.appeared for s in f.schedules)})
+        what = "nothing differs from the usual one" if not lines else f"{count} differ{'s' * (count == 1)} from the usual one"
         return "\n".join([f"{len(self.tried)} schedules tried: {what}", *(f"      {line}" for line in lines)])
 
     def as_dict(self) -> dict[str, Any]:

@@ -183,6 +183,12 @@ class GlobalMemory:
             self._table = begins, begins + np.array([len(r.data) for r in self._regions], np.uint64), list(self._regions)
         return self._table
 
+    def filled(self) -> list[Region]:
+        """The arrays that have bytes, by ascending address, without those that were released."""
+        while self._released:
+            self.free(self._released.pop())
+        return [region for region in self.table()[2] if len(region.data)]
+
     def region(self, address: int) -> tuple[int, np.ndarray]:
         """(address, bytes) of the array that holds `address`; the bytes are the memory itself."""
         found = self.find(whole("address", address))

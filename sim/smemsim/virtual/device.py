@@ -981,6 +981,10 @@ class VirtualDevice:
         if not self._is_over:
             self._is_over = reason
             self.tell(f"{reason}: {about.name} and all that follows is not run, and the program is told that the launch timed out")
+        about.refused, about.error = reason, TIMEOUT
+        about.told = f"{about.number} {about.name}: not run: {reason}"
+        self.launches.append(about)
+        self.ended(about)
         self._fail(TIMEOUT)
         return True
 

@@ -47,7 +47,7 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, Any]) -> int:
-    """Run a command with the virtual GPU; the exit code: the program's own, or 1 for findings and 3 for kernels that are not modelled."""
+    """Run a command with the virtual GPU; the exit code: the program's own, or 1 for findings and launches that were not run, and 3 for kernels that are not modelled."""
     folder = build.libraries()
     name = f"smemsim-{os.getpid()}-{secrets.token_hex(8)}"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -208,9 +208,10 @@ def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Seque
         write_index(policy.report, f"{os.path.basename(command[0])} on the virtual GPU", found)
     if policy.json is not None:
         write_json(policy.json, found)
-    if not policy.quiet or any(not x.is_fine for x in found):
+    is_wrong = any(not x.is_fine or x.refused for x in found)
+    if not policy.quiet or is_wrong:
         ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
         print(f"smemsim: {summary_of(found)}; the program: {ended}", file=sys.stderr)
     if code:
         return 128 - code if code < 0 else code
-    return 3 if any(x.error == 801 and x.refused for x in found) else 1 if any(not x.is_fine for x in found) else 0
+    return 3 if any(x.error == 801 and x.refused for x in found) else int(is_wrong)

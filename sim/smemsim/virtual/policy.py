@@ -97,6 +97,12 @@ class Policy:
                 f"on_finding = {shown(self.on_finding)}: needs one of {', '.join(ON_FINDING)}{suggestion(self.on_finding, ON_FINDING)}"
             )
         checked_schedule(self.schedule)
+        if self.cancel != "resident":
+            from smemsim.program.launch import LaunchConfig
+
+            LaunchConfig(cancel=self.cancel)
+        if self.hooks is not None and not self.hooks.is_file():
+            raise InputError(f"hooks = {self.hooks}: there is no such file")
         if self.assume:
             from smemsim.spec.alternatives import alternative_of
 
