@@ -48,6 +48,10 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, Any]) -> int:
     """Run a command with the virtual GPU; the exit code: the program's own, or 1 for findings and launches that were not run, and 3 for kernels that are not modelled."""
+    if policy.hooks is not None:
+        from smemsim.virtual.policy import hooks_of
+
+        hooks_of(policy.hooks)  # what cannot be read is refused before the program starts
     folder = build.libraries()
     name = f"smemsim-{os.getpid()}-{secrets.token_hex(8)}"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -57,6 +61,10 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
     ended.bind(f"\0{name}{SOCKET_ENDING}")
     ended.listen(128)
     environment = _environment(folder, name, arch, policy, card)
+    if policy.record is not None or policy.report is not None:
+        from smemsim.virtual.record import clear
+
+        clear(policy)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program decides what Ctrl-C means
     try:
         program = subprocess.Popen(list(command), env=environment, preexec_fn=_of_the_program)  # noqa: PLW1509  (nothing else runs here yet)
