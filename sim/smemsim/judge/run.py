@@ -492,15 +492,15 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run of {shorter_name(self.launch.program.name)}: {_counted(self.findings)}>"
 
-    def page(self, outputs: Sequence[tuple[str, bool]] = ()) -> Page:
+    def page(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> Page:
         """The page as a value: the findings with the PTX around their lines, beside the tiles of the matrix instructions. `outputs` are lines to stand
-        above them, and whether each is as it should be."""
+        above them, and whether each is as it should be; `named` lines about memory that the findings name, `back` (link, words) of a page above."""
         report = self.report or Report((), arch=self.launch.arch, title=f"{shorter_name(self.launch.program.name)}, as it ran")
         written, ptx = self._checked[0], self.ptx.splitlines()
         names = written.step_names(self.name) if written is not None else {}
         tiles = [_named(tile, names) for tile in report.tiles()]
         findings, drawn = [*self.findings, *self.remarks], fitting(tiles)[0]
-        none = "" if tiles else "There is no operand of a matrix instruction to draw that came through TMA."
+        none = "" if tiles else "No picture: no matrix instruction reads what TMA has brought."
         above = Above(
             self.summary(), tuple(outputs), self.output, self.evidence, none,
         )  # fmt: skip
@@ -510,12 +510,14 @@ class Run:
             counted[0].upper() + counted[1:] + (f", {len(self.remarks)} remark{'s' * (len(self.remarks) > 1)}" if self.remarks else "")
         )
         whole = report.page(tiles, names=names)
-        return dataclasses.replace(whole, counted=heading, entries=entries, more=more, remarks=(), clean="Nothing was found.", above=above)
+        return dataclasses.replace(
+            whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}, as it ran", counted=heading, entries=entries, more=more,
+            remarks=(), clean="Nothing was found.", above=above, named=tuple(named), back=back,
+        )  # fmt: skip
 
-    def html(self, outputs: Sequence[tuple[str, bool]] = ()) -> str:
-        """A self-contained page: the findings with the PTX around their lines, and every operand's tile; `outputs` are lines to stand first, and whether
-        each is as it should be."""
-        return page_html(self.page(outputs))
+    def html(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> str:
+        """A self-contained page: the findings with the PTX around their lines, and every operand's tile. The rest as for `page`."""
+        return page_html(self.page(outputs, named=named, back=back))
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text())}</pre>"

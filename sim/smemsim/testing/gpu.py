@@ -99,7 +99,7 @@ class Session:
         elif self.report is not None:
             from smemsim.virtual.record import write_index
 
-            write_index(self.report, "pytest on the virtual GPU", _numbered(self.launches))
+            write_index(self.report, f"pytest on {os.environ['SMEMSIM_ARCH']}", _numbered(self.launches))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -941,6 +941,7 @@ class VirtualDevice:
         about.error, about.is_fine, about.run = error, self.policy.is_fine(run), run.as_dict()
         if recorder is not None:
             recorder.write(run)
+        about.named = [] if about.is_fine else self._named_in(run)
         self._page(about, run)
         self._done(about, run, "")
         if run.interrupted:
@@ -1030,10 +1031,8 @@ class VirtualDevice:
         if not self.policy.quiet or is_told:
             left = self._seconds_left()
             self.tell(about.told if left is None else f"{about.told}; {left:.0f} s left of {self.policy.total_seconds:g}")
-        if run is not None and not about.is_fine:
-            about.named = self._named_in(run)
-            if is_told:
-                self.tell("\n".join((run.details(), *about.named)))
+        if run is not None and is_told:
+            self.tell("\n".join((run.details(), *about.named)))
         return run
 
     def _named_in(self, run: Run) -> list[str]:
@@ -1050,7 +1049,7 @@ class VirtualDevice:
             return
         from smemsim.virtual import record
 
-        about.page = record.write_page(self.policy.report, f"{self.label}{about.number:04}", run)
+        about.page = record.write_page(self.policy.report, f"{self.label}{about.number:04}", run, about.named)
 
     def summary(self) -> str:
         """A sentence about all launches."""

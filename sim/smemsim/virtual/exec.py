@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -76,7 +77,7 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
         listener.close()
         ended.close()
         signal.signal(signal.SIGINT, before)
-    return _told(program.returncode, launches, policy, command)
+    return _told(program.returncode, launches, policy, command, arch)
 
 
 def _environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, Any]) -> dict[str, str]:
@@ -199,7 +200,16 @@ class _Sessions:
         channel.close()
 
 
-def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Sequence[str]) -> int:
+LONGEST_COMMAND = 100  # characters in a title
+
+
+def _title(command: Sequence[str], arch: str) -> str:
+    """The command, and the card."""
+    told = shlex.join([os.path.basename(command[0]), *command[1:]])
+    return f"{told if len(told) <= LONGEST_COMMAND else f'{told[: LONGEST_COMMAND - 1]}…'} on {arch}"
+
+
+def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Sequence[str], arch: str) -> int:
     """Tell the end, write what was asked for, and find the exit code."""
     from smemsim.virtual.policy import Launched, summary_of, write_json
 
@@ -213,7 +223,7 @@ def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Seque
     if policy.report is not None:
         from smemsim.virtual.record import write_index
 
-        write_index(policy.report, f"{os.path.basename(command[0])} on the virtual GPU", found)
+        write_index(policy.report, _title(command, arch), found)
     if policy.json is not None:
         write_json(policy.json, found)
     is_wrong = any(not x.is_fine or x.refused for x in found)

@@ -10,7 +10,7 @@ import math
 import pathlib
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -199,12 +199,12 @@ def _remove(folder: pathlib.Path, names: re.Pattern[str]) -> None:
             file.unlink(missing_ok=True)
 
 
-def write_page(folder: pathlib.Path, number: str, run: Run) -> str:
-    """A launch's page in the folder of the report: its name there."""
+def write_page(folder: pathlib.Path, number: str, run: Run, named: Sequence[str]) -> str:
+    """A launch's page in the folder of the report: its name there; `named` has a line for each allocation that findings name."""
     name = f"launch-{number}.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / name, run.html())
+        write_whole(folder / name, run.html(named=named, back=("index.html", "all launches of the program")))
     except OSError as e:
         raise InputError(f"{folder}: cannot be made: {e.strerror or e}") from None
     except SmemsimError as e:
