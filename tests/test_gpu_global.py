@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from launches import found as found_in
-from smemsim import Gpu, InputError
+from smemsim import Gpu, InputError, TensorMap
 
 
 def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
@@ -129,6 +129,40 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @!%p3 bra WAIT;"""
 )
 def test_a_bulk_load_of_what_threads_have_stored_needs_a_proxy_fence(fence, codes):
     assert set(found(LOADED.format(fence), np.zeros(32, np.uint32))) == codes
+
+
+# A structure by value: 192 at byte 8, two arrays at 16 and 24, a map of the first at 192. CTA 1 stores a tile there, which CTA 0 reads.
+BY_VALUE = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry k(.param .align 64 .b8 p[320]) {{ .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<3>; .shared .align 128 .b8 sm[128];
+mov.u32 %r1, %ctaid.x; setp.eq.u32 %p2, %r1, 1; @%p2 bra STORE;
+ld.param.u64 %d5, [p+16]; ld.param.u64 %d6, [p+24]; ld.global.u32 %r4, [%d5]; st.global.u32 [%d6], %r4; bra END;
+STORE: mov.u32 %r2, sm; st.shared.v4.u32 [%r2], {{1, 2, 3, 4}}; fence.proxy.async.shared::cta; mov.u32 %r3, 0; mov.b64 %d1, p; {}
+cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [{}, {{%r3}}], [%r2]; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+END: ret; }}"""
+
+
+@pytest.mark.parametrize(
+    ("place", "at"),
+    [
+        ("", "%d1+192"),
+        ("add.s64 %d2, %d1, 192;", "%d2"),
+        ("cvta.param.u64 %d3, %d1; add.s64 %d2, %d3, 192;", "%d2"),
+        ("ld.param.u64 %d4, [p+8]; add.s64 %d2, %d1, %d4;", "%d2"),
+        ("mov.b64 %d2, p; add.s64 %d3, %d2, 192; L: add.s64 %d2, %d2, 64; setp.ne.u64 %p1, %d2, %d3; @%p1 bra L;", "%d2"),
+    ],
+)
+def test_a_map_inside_a_structure_says_what_is_written(place, at):
+    """ThunderKittens and CUTLASS pass structures by value, with maps at their own offsets. What lies before these need be no map: there is what was on the
+    host's stack."""
+    gpu = Gpu("sm_90a")
+    tile, out = gpu.array(np.zeros(4, np.uint32)), gpu.array(np.zeros(4, np.uint32))
+    to = TensorMap.tiled(data_type="u32", global_address=tile.address, global_dim=[4], global_strides=[], box_dim=[4], arch="sm_90a")
+    for before in (0, 0x69):
+        given = np.full(320, before, np.uint8)
+        given[8:32] = np.array([192, tile.address, out.address], np.uint64).view(np.uint8)
+        given[192:] = np.frombuffer(bytes(to), np.uint8)
+        run = gpu.launch(BY_VALUE.format(place, at), grid=2, args=[given.tobytes()], progress=False)
+        assert [f.code for f in run.findings] == ["X008"]
 
 
 def test_it_can_be_left_out():

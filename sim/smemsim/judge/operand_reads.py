@@ -663,14 +663,15 @@ def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.
 
 def _walked(first: Issued, loads: list[Issued]) -> tuple[int, ...]:
     """The dimensions but the contiguous one that an operand runs along: those that its boxes have more than one of, those that move from load to load, and
-    those within a row of these."""
+    those within a row of these. A dimension of one element has a stride that says nothing: CUTLASS writes 0 for a batch of one."""
     tm = first.transfer.tensor_map
     several = [
         n for n in range(1, tm.rank)
         if tm.box_dim[n] > 1 or any(load.event.coordinates[n] != first.event.coordinates[n] for load in loads)
     ]  # fmt: skip
     outer = next((n for n in several if tm.box_dim[n] > 1), 0)
-    return tuple(n for n in range(1, tm.rank) if n in several or (outer and tm.global_strides[n - 1] < tm.global_strides[outer - 1]))
+    within = [n for n in range(1, tm.rank) if outer and tm.global_dim[n] > 1 and tm.global_strides[n - 1] < tm.global_strides[outer - 1]]
+    return tuple(sorted({*several, *within}))
 
 
 def _matrix(first: Issued, dimensions: tuple[int, ...]) -> Matrix | str:

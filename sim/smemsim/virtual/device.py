@@ -1072,9 +1072,13 @@ class VirtualDevice:
 
     def replace_address(self, raw: bytes, address: int) -> bytes:
         """cuTensorMapReplaceAddress: a map's bytes over another global address."""
+        from smemsim.finding import TensorMapError
         from smemsim.words.tensor_map import TensorMap
 
-        old = TensorMap.from_bytes(raw)
+        try:
+            old = TensorMap.from_bytes(raw)
+        except TensorMapError as e:
+            raise CudaError(INVALID_VALUE, str(e)) from None
         return self.encode(old.call, **{**old.arguments, "global_address": address})
 
 

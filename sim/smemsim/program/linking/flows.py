@@ -13,16 +13,16 @@ from typing import Any, NamedTuple, TypeAlias
 from smemsim.program.linking.fused import ARITHMETIC
 from smemsim.program.linking.inline import mentions, slots_in
 from smemsim.program.linking.program import Program
-from smemsim.ptx.module import Address, Instruction, Operand, Register, Symbol, Vector
+from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 
 __all__ = ["Root", "same_place", "stores_of", "written"]
 
 
 class Root(NamedTuple):
-    """What an address is computed from: the 8 bytes of the parameters at an offset, the parameters themselves there (a tensor map), any 8 bytes of them, a
-    variable by its name, or something that cannot be followed."""
+    """What an address is computed from: the 8 bytes of the parameters at an offset, the parameters themselves there (a tensor map) or anywhere in them, any
+    8 bytes of them, a variable by its name, or something that cannot be followed."""
 
-    kind: str  # "parameter", "map", "parameters", "variable", "unknown"
+    kind: str  # "parameter", "map", "maps", "parameters", "variable", "unknown"
     offset: int = 0
     name: str = ""
 
@@ -30,7 +30,11 @@ class Root(NamedTuple):
 Roots: TypeAlias = frozenset[Root]
 NONE: Roots = frozenset()
 UNKNOWN: Roots = frozenset((Root("unknown"),))
+ANY_MAP = Root("maps")
+MAPS = 64  # places in the parameters that one register may hold the address of, one after the other, before it may be any
 _WRITE = {"atom", "cp", "multimem", "red", "st", "tensormap", "wmma"}  # of all but the first, the first operand is what is written
+_OF_MAPS = ("map", "maps")
+_SAME = {"cvt", "cvta", "mov", "selp", "slct"}  # what leaves an address as it is
 _SYSTEM = {"vprintf", "__assertfail"}  # functions that write to no array of the kernel
 _PASSES_ON = ARITHMETIC | {"bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "match", "mul24", "popc", "redux", "rem", "sad", "shf", "shfl", "slct", "vote"}  # fmt: skip
 
@@ -60,8 +64,8 @@ def _written_roots(program: Program) -> Iterator[Roots]:
             continue
         for operand in i.operands if i.op == "atom" else i.operands[:1]:
             if isinstance(operand, Address):
-                roots = sources.of(operand.base)
-                is_elsewhere = operand.coordinates is not None and any(root.kind != "map" for root in roots)
+                roots = sources.moved(sources.of(operand.base), operand.offset)
+                is_elsewhere = operand.coordinates is not None and any(root.kind not in _OF_MAPS for root in roots)
                 yield UNKNOWN if is_elsewhere else roots  # what a tensor map in memory says
 
 
@@ -75,6 +79,7 @@ class _Sources:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.parameters = {p.name: program.places.of(p.name).offset for p in program.places.parameters}
+        self.parameter_bytes = program.places.parameter_bytes
         self.variables = {v.name for v in program.places.globals}
         self.found: dict[int, Roots] = {}
         body = program.inlined.body
@@ -87,6 +92,8 @@ class _Sources:
             i = left.pop()
             for slot, roots in self._results(i):
                 before = self.found.get(slot, NONE)
+                if ANY_MAP not in roots and sum(root.kind == "map" for root in before | roots) > MAPS:  # a loop that walks over them
+                    roots = self.moved(roots, None)
                 if not roots <= before:
                     self.found[slot] = before | roots
                     left += readers.get(slot, ())
@@ -109,9 +116,28 @@ class _Sources:
         if i.op == "call" or (i.op == "mov" and i.modifiers[-1:] == ("b64",) and any(isinstance(x, Vector) for x in i.operands[1:])):
             roots = UNKNOWN
         else:
-            roots = NONE.union(*map(self.of, i.operands[1:]))
+            roots = self._computed(i)
         for slot in given:
             yield slot, roots
+
+    def _computed(self, i: Instruction) -> Roots:
+        """Where the result of arithmetic comes from: a place in the parameters moves with what is added to it."""
+        roots = NONE.union(*map(self.of, i.operands[1:]))
+        if i.op in _SAME:
+            return roots
+        added = [x.value for x in i.operands[1:] if isinstance(x, Immediate) and isinstance(x.value, int)]
+        if i.op == "add" and len(added) == 1:
+            return self.moved(roots, added[0])
+        return self.moved(roots, None)
+
+    def moved(self, roots: Roots, offset: int | None) -> Roots:
+        """The same, some bytes further; None: nobody knows how far. Behind the parameters, or at too many places of them, it is any."""
+        if offset == 0 or not any(root.kind == "map" for root in roots):
+            return roots
+        places = {root.offset + offset for root in roots if root.kind == "map"} if offset is not None else set()
+        is_known = 0 < len(places) <= MAPS and all(0 <= place < self.parameter_bytes for place in places)
+        others = {root for root in roots if root.kind != "map"}
+        return frozenset(others | ({Root("map", place) for place in places} if is_known else {ANY_MAP}))
 
     def _loaded(self, i: Instruction, given: set[int]) -> Iterator[tuple[int, Roots]]:
         """Pointers that are loaded: of parameters it is known which."""
@@ -127,7 +153,7 @@ class _Sources:
                 if isinstance(item, Register):
                     yield item.slot, frozenset((Root("parameter", offset + 8 * n),))
             return
-        of_parameters = i.modifiers[0].startswith("param") and any(root.kind == "map" for root in self.of(base))
+        of_parameters = i.modifiers[0].startswith("param") and any(root.kind in _OF_MAPS for root in self.of(base))
         for slot in given:
             yield slot, frozenset((Root("parameters"),)) if of_parameters else UNKNOWN
 

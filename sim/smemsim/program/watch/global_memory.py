@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.errors import InputError
+from smemsim.finding import TensorMapError
 from smemsim.program.linking.flows import Root, same_place, stores_of, written
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Operation, Operations, Order
@@ -177,7 +178,7 @@ class History:
             raw = bytes(given[root.offset : root.offset + MAP_BYTES])
             try:
                 return [TensorMap.from_bytes(raw).global_address]
-            except InputError:
+            except (InputError, TensorMapError):  # no map there
                 pass
         if root.kind != "parameter" or root.offset % WORD or root.offset // WORD >= len(whole):
             return [int(word) for word in whole]
