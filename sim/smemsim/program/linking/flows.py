@@ -90,10 +90,10 @@ class _Sources:
         left = list(body)
         while left:
             i = left.pop()
-            for slot, roots in self._results(i):
+            for slot, given in self._results(i):
                 before = self.found.get(slot, NONE)
-                if ANY_MAP not in roots and sum(root.kind == "map" for root in before | roots) > MAPS:  # a loop that walks over them
-                    roots = self.moved(roots, None)
+                is_walk = ANY_MAP not in given and sum(root.kind == "map" for root in before | given) > MAPS  # a loop that goes over them
+                roots = self.moved(given, None) if is_walk else given
                 if not roots <= before:
                     self.found[slot] = before | roots
                     left += readers.get(slot, ())
