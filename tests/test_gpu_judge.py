@@ -197,6 +197,20 @@ def test_a_wrong_stride_is_found_in_such_boxes_too(rows: int, box: tuple[int, in
     assert "stride_byte_offset 512 must be 1024" in first.repair
 
 
+@pytest.mark.parametrize(("sbo", "codes"), [(ATOM, []), (512, ["D308"])])
+def test_a_batch_of_one_may_have_any_stride(sbo: int, codes: list[str]):
+    """CUTLASS writes 0."""
+    gpu = Gpu("sm_90a")
+    array = gpu.array(np.random.default_rng(0).integers(1, 5, (ROWS, BOX)).astype(np.float16))
+    a = TensorMap.tiled(
+        data_type="f16", global_address=array.address, global_dim=[BOX, ROWS, 1], global_strides=[2 * BOX, 0], box_dim=[BOX, ROWS, 1],
+        swizzle="128B",
+    )  # fmt: skip
+    found = run(kernel(1, [Load(0, 0, (0, 0, 0))], steps(0, 0, word_a=word(sbo), word_b=word(sbo))), gpu, a)
+    assert [f.code for f in found.findings][:1] == codes
+    assert found.judged.instructions == found.judged.of == 4
+
+
 def test_an_axis_through_two_dimensions_is_checked_as_it_lies():
     two = {"dtype": "f16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}, "address": 1 << 20}
     walks = {"m": [[32, 128, 0, 32], [2, 128 * 128, 0, 2]]}
