@@ -18,7 +18,7 @@ import numpy as np
 from smemsim.errors import InputError
 from smemsim.program.linking.flows import Root, same_place, stores_of, written
 from smemsim.program.watch import global_loops as loops
-from smemsim.program.watch.clocks import Operation, Operations, Order
+from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -496,10 +496,9 @@ class GlobalShadow:
             if key in self.history.told:
                 continue
             which = np.flatnonzero(rows)
-            certain = which[self._not_formal(warps[which], suspects[which, 2])]
-            is_formal = not certain.size
-            which = which if is_formal else certain
-            tell = functools.partial(self._say_one, i, other, array, suspects[which], warps[which], does, code, is_formal=is_formal)
+            certain, formal = self._not_formal(warps[which], suspects[which, 2])
+            which = which[certain]
+            tell = functools.partial(self._say_one, i, other, array, suspects[which], warps[which], does, code, formal=formal)
             load, readers = (i, self.first + warps[which]) if does == "reads" else (other, (suspects[which, 2] >> loops.WHO) - 1)
             stores = None if code or not (does == "reads" or kind & 1) else self.history.follows(load)
             if stores is not None:
@@ -510,22 +509,24 @@ class GlobalShadow:
 
     def _say_one(
         self, i: Instruction, other: Instruction, array: _Array, suspects: np.ndarray, warps: np.ndarray, does: str, code: str, n: int, *,
-        is_formal: bool,
+        formal: Formal,
     ) -> None:  # fmt: skip
-        self._say(i, other, array, suspects[n], int(warps[n]), does, code, is_formal=is_formal)
+        self._say(i, other, array, suspects[n], int(warps[n]), does, code, formal=formal)
 
-    def _not_formal(self, warps: np.ndarray, epochs: np.ndarray) -> np.ndarray:
-        """Which accesses are unordered whatever relaxed arrivals at barriers of the cluster do?"""
+    def _not_formal(self, warps: np.ndarray, epochs: np.ndarray) -> tuple[np.ndarray, Formal]:
+        """Which accesses are unordered whatever relaxed arrivals at barriers of the cluster do? Where none is: all, formally.
+
+        Waits and arrivals of .cta keep no other CTA's writes of global memory visible (rule order.narrow_wait).
+        """
         who, when = (epochs >> loops.WHO) - 1 - self.first, epochs >> loops.WHEN & loops.CLOCK
         inside = (who >= 0) & (who < len(self.order.clock)) & ~self.history.asynchronous[epochs & loops.INDEX]
         test: Callable[[Order], np.ndarray] = lambda order: ~inside | (order.seen[warps, np.where(inside, who, 0)] < when)  # noqa: E731
-        wrong, formal = self.order.confirmed(np.ones(len(warps), bool), test)
-        return np.zeros(len(warps), bool) if formal else wrong
+        return self.order.confirmed(np.ones(len(warps), bool), test, but=("wait", "arrive"))
 
     # ---- in words
 
     def _say(
-        self, i: Instruction, other: Instruction, array: _Array, suspect: np.ndarray, warp: int, does: str, code: str, *, is_formal: bool
+        self, i: Instruction, other: Instruction, array: _Array, suspect: np.ndarray, warp: int, does: str, code: str, *, formal: Formal
     ) -> None:
         where, epoch = self._where(i, array, int(suspect[1])), int(suspect[2])
         who = (epoch >> loops.WHO) - 1
@@ -546,7 +547,7 @@ class GlobalShadow:
             self.telling.tell(
                 "X004" if does == "reads" else "X008", i, f"{i.name} of {me} {does} {where}, {theirs}: the operation need not be complete, or nothing "
                 "orders the two", "cp.async.bulk.commit_group and cp.async.bulk.wait_group 0 (without .read) in the thread that issues it, then "
-                f"{self._order(near)}", BECAUSE, cause=operation, formal=is_formal,
+                f"{self._order(near)}", BECAUSE, cause=operation, formal=formal,
             )  # fmt: skip
             return
         scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
@@ -559,7 +560,7 @@ class GlobalShadow:
                 milder=Severity.NOTE, operation=operation,
             )  # fmt: skip
             return
-        self.telling.tell("X008", i, message, repair, BECAUSE, cause=operation, formal=is_formal)
+        self.telling.tell("X008", i, message, repair, BECAUSE, cause=operation, formal=formal)
 
     def _looks_again(self, load: Instruction, atom: Instruction) -> bool:
         """Is a plain load only the look in front of an atomic operation: a loop of cas, or a maximum that need not be written where it is large enough?"""
