@@ -15,7 +15,7 @@ from smemsim.program.compiled.tier import Segment, tier_of
 from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
 from smemsim.program.threads.control import check_registers
-from smemsim.program.turns import Turns
+from smemsim.program.turns import Apart, Turns
 from smemsim.program.watch.global_memory import History
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Circle, Endless, Wait, Wave
@@ -305,6 +305,7 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
     looked = polls = asked = wave.polls  # in the last turn, since the last change, since a group last gave way
     works = False  # does somebody do more than poll in this turn?
     endless, circle, limit = Endless(), Circle(), wave.launch.limit
+    apart: Apart | None = None
     wave.endless, wave.gave_way, wave.paused = "", False, False
     while True:
         at = int(key.min())
@@ -336,7 +337,9 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
                 return False
             continue
         here = key == at
-        if wave.turns is not None:
+        if apart is not None and apart.left:
+            at, here = apart.pick(wave)
+        elif wave.turns is not None:
             at, here = wave.turns.pick(wave)
         if at >= end:
             threads = np.flatnonzero(here)
@@ -377,6 +380,10 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
             if trips % TRIPS == 0:
                 reason = reason or _no_way_out(wave)
             polled = wave.polls != polls
+            in_step = reason == circle.why or (wave.turns is not None and trips % TRIPS == 0 and not reason)
+            if in_step and Apart.can_help(wave, apart):
+                apart, reason = Apart(wave), ""
+                circle.forget()
             if loops % (GLANCES if polled else PATIENCE) == 0 or reason:
                 group = key == after
                 needs_no_one = wave.polls == asked and loops < TURNS * PATIENCE and not reason

@@ -8,16 +8,51 @@ bugs that depend on an order). A group may be a single warp, or all of them.
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import numpy as np
 
 from smemsim.program.schedule import LATEST, Schedule
-from smemsim.program.wave import WARP, YIELDED, Wave
+from smemsim.program.wave import EXITED, WARP, YIELDED, Wave
 
-__all__ = ["Turns"]
+__all__ = ["Apart", "Turns"]
 
 
 GROUPS = 8  # of warps, at most
+PARTED = 1 << 13  # blocks that lanes execute one at a time
+BURST = 64  # of these, that one of them executes at once, at most
+
+
+class Apart:
+    """Lanes of the warp that runs, one at a time: each thread makes progress by itself (CUDA C++ Programming Guide, independent thread scheduling).
+
+    Two that take each other's turns, as a lock that is given back when the second one is taken, come back to the same state for ever where they run
+    in step; on hardware nothing keeps them in step.
+    """
+
+    def __init__(self, x: Wave) -> None:
+        self._random = random.Random(0)
+        self.left, self._burst, self._thread = PARTED, 0, -1
+        self.ended = int((x.key >= EXITED).sum())
+
+    @staticmethod
+    def can_help(x: Wave, before: Apart | None) -> bool:
+        """Are there lanes of one warp to part, and has a thread ended since they were last?"""
+        running = np.flatnonzero(x.key < YIELDED)
+        is_new = before is None or int((x.key >= EXITED).sum()) > before.ended
+        return is_new and len(running) > 1 and int(running[0]) // WARP == int(running[-1]) // WARP
+
+    def pick(self, x: Wave) -> tuple[int, np.ndarray]:
+        """The block that runs now, and the one thread that executes it."""
+        self.left -= 1
+        self._burst -= 1
+        if self._burst < 0 or x.key[self._thread] >= YIELDED:
+            ready = np.flatnonzero(x.key < YIELDED)
+            self._thread = int(ready[int(self._random.random() * len(ready))])
+            self._burst = int(self._random.random() * BURST)
+        here = np.zeros(x.total, bool)
+        here[self._thread] = True
+        return int(x.key[self._thread]), here
 
 
 @dataclasses.dataclass(eq=False)
