@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.errors import InputError
-from smemsim.program.linking.flows import Root, same_place, stores_of, written
+from smemsim.program.linking.flows import Root, same_place, stores_of, updates, written
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
 from smemsim.program.watch.telling import Telling
@@ -283,6 +283,7 @@ class GlobalShadow:
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
         self._fences: list[tuple[Operation, np.ndarray]] = []  # fence.proxy.async.global: what its warp had seen
+        self._updates = updates(x.launch.program)
         self._open: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
 
     def remembered(self) -> list[int]:
@@ -345,10 +346,31 @@ class GlobalShadow:
         index = self.history.index(i)
         array.for_writes()
         self.history.executes(i, self.first + (self.x.threads >> 5))
+        if id(i) in self._updates:
+            if stops:
+                return 1
+            self._is_update(i, array, piece.at, size)
         if not self.history.scope[index] and self.order.carries_global and len(piece.at) <= WARP:
             self._weakly_stored(piece)
         found: int = loops.write(piece.at, size, self.x.threads, index, -1, stops, self._known, array.cells, self.history.suspects)
         return found
+
+    def _is_update(self, i: Instruction, array: _Array, at: np.ndarray, size: int) -> None:
+        """The running threads store what they make of a value that they have loaded there by a strong load: does another one the same, and nothing orders the
+        two (rule order.update)? Plain ones race."""
+        warps, index = self.x.threads >> 5, self.history.index(i)
+        for warp in np.unique(warps).tolist() if self.history.scope[index] else ():
+            own = at[warps == warp]
+            found = loops.unfenced(own, size, warp, self.order.seen, self._known, array.cells, self.history.suspects)
+            now = np.flatnonzero((warps < warp) & np.isin(at, own))  # by the same instruction
+            epochs = self.first + warps[now] + 1 << loops.WHO | self.order.clock[warps[now]].astype(np.int64) << loops.WHEN | index
+            same = np.stack((now, at[now] >> array.cells.shift, epochs, np.zeros(len(now), np.int64)), axis=1)
+            suspects = np.concatenate((self.history.suspects[:found], same))
+            who = (suspects[:, 2] >> loops.WHO) - 1
+            late = (who != self.first + warp) & ~self._heard_of(np.full(len(who), warp), suspects[:, 2])
+            late &= np.array([id(self.history.instructions[n]) in self._updates for n in (suspects[:, 2] & loops.INDEX).tolist()], bool)
+            if late.any():
+                self._tell(i, array, suspects[late], np.full(int(late.sum()), warp), "updates")
 
     def _weakly_stored(self, piece: Piece) -> None:
         """Plain stores end what was released at their addresses."""
@@ -500,7 +522,7 @@ class GlobalShadow:
             which = which[certain]
             tell = functools.partial(self._say_one, i, other, array, suspects[which], warps[which], does, code, formal=formal)
             load, readers = (i, self.first + warps[which]) if does == "reads" else (other, (suspects[which, 2] >> loops.WHO) - 1)
-            stores = None if code or not (does == "reads" or kind & 1) else self.history.follows(load)
+            stores = None if code or does == "updates" or not (does == "reads" or kind & 1) else self.history.follows(load)
             if stores is not None:
                 self.history.holds_back(_Pending(stores, readers, key, tell))
                 continue
@@ -541,6 +563,15 @@ class GlobalShadow:
             self.telling.tell(
                 "X003", i, f"{i.name} of {me} {does} {where} through the asynchronous proxy, {theirs}, without fence.proxy.async between",
                 f"put fence.proxy.async (or fence.proxy.async.global) behind line {other.line}, before what orders the two", BECAUSE, cause=operation,
+            )  # fmt: skip
+            return
+        if does == "updates":
+            load = self._updates[id(i)]
+            self.telling.tell(
+                "X008", i, f"{i.name} of {me} writes to {where} what it makes of the value that line {load.line} has read there, as {they} does at line "
+                f"{other.line}, and nothing orders the two: where both read before either writes, one update is lost",
+                "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both", BECAUSE,
+                cause=operation, formal=formal,
             )  # fmt: skip
             return
         if is_async:
