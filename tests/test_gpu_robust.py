@@ -283,3 +283,14 @@ def test_two_lanes_that_keep_one_lock_each_are_a_hang() -> None:
     body = "setp.lt.u32 %p8, %r1, 2; " + TWO_LOCKS.format(otherwise="bra M;")
     run = gpu.launch(kernel(1, body), "k", block=32, args=[gpu.array(np.zeros(4, np.uint32))])
     assert [f.code for f in run.findings] == ["X006"]
+
+
+def test_turns_that_go_with_loops_are_no_hang() -> None:
+    """A warp that stores 1 and swaps it for 0 ends when another one swaps between the two; the one that looks for the 1 comes too late in each turn."""
+    body = """setp.ge.u32 %p2, %r1, 32; and.b32 %r2, %r1, 31; setp.ne.u32 %p3, %r2, 0; @%p3 bra DONE; @%p2 bra B;
+A: st.relaxed.gpu.global.u32 [%d20], 1; atom.relaxed.gpu.global.exch.b32 %r3, [%d20], 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra DONE;
+atom.relaxed.gpu.global.exch.b32 %r3, [%d20], 0; setp.eq.u32 %p1, %r3, 1; @%p1 bra A; bra DONE;
+B: atom.relaxed.gpu.global.exch.b32 %r3, [%d20], 0; setp.eq.u32 %p1, %r3, 0; @%p1 bra B; DONE:"""
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body), "k", block=64, args=[gpu.array(np.zeros(4, np.uint32))], limit=10_000)
+    assert run.findings == []

@@ -166,6 +166,13 @@ class Program:
         return frozenset(found)
 
     @functools.cached_property
+    def looks(self) -> bool:
+        """Is there anything with which threads look what others have done in memory: a strong load, or an atomic operation that swaps?"""
+        strong = {"relaxed", "acquire", "volatile"}
+        swaps = {"cas", "exch"}
+        return any(not (strong if i.op == "ld" else swaps).isdisjoint(i.modifiers) for i in self.inlined.body if i.op in ("ld", "atom"))
+
+    @functools.cached_property
     def lines(self) -> dict[int, Instruction]:
         """The instructions by their lines."""
         return {i.line: i for i in self.inlined.body}
