@@ -203,6 +203,20 @@ def arrived_from_afar(arrive: str = "", wait: str = "", *, before: str = "", aft
     A: {waits(what=f"try_wait.parity{wait}")} {after} {READ} B: {MEET}"""
 
 
+def fetched(arrive: str, wait: str, *, fill: str, at: str = "ld.shared::cluster.u32 %r9, [%r11];") -> str:
+    """CTA 1 does something to its own memory and arrives at CTA 0's mbarrier, CTA 0 waits there and touches CTA 1's memory."""
+    return f"""{init(64)} mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; mov.u32 %r9, 0; {MEET} setp.eq.u32 %p11, %r4, 0; mov.u32 %r12, bar;
+    mapa.shared::cluster.u32 %r12, %r12, 0; mapa.shared::cluster.u32 %r11, %r6, 1; @%p11 bra A; {fill} mbarrier.arrive{arrive}.shared::cluster.b64 _, [%r12]; bra B;
+    A: {waits(what=f"try_wait.parity{wait}")} {at} {RESULT} B: {MEET}"""
+
+
+def through_global(wait: str) -> str:
+    """CTA 1 writes global memory and arrives at CTA 0's mbarrier, CTA 0 waits there and reads what it wrote."""
+    return f"""{init(64)} mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd1; {MEET} setp.eq.u32 %p11, %r4, 0; mov.u32 %r12, bar;
+    mapa.shared::cluster.u32 %r12, %r12, 0; @%p11 bra A; st.global.u32 [%rd5+2048], %r1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r12]; bra B;
+    A: {waits(what=f"try_wait.parity{wait}")} ld.global.u32 %r9, [%rd5+2048]; st.global.u32 [%rd5], %r9; B: {MEET}"""
+
+
 def added_by_both(red: str) -> str:
     return f"@%p1 st.shared.u32 [sm], 0; {MEET} mapa.shared::cluster.u32 %r12, %r5, 0; @%p1 {red}.shared::cluster.add.u32 [%r12], 1; {MEET}"
 
@@ -218,6 +232,8 @@ def alone(between: str, by: str = "%p1") -> str:
     @{by} cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"""
 
 
+COPIED = "cp.async.ca.shared.global [%r6], [%rd5], 4; cp.async.wait_all;"
+READ_OWN, OVER_THERE = "ld.shared.u32 %r9, [%r6];", "st.shared::cluster.u32 [%r11], %r1;"
 OVER = f"fence.proxy.async.shared::cta; {LOAD.replace('256', '128').replace('%rd2]', '%rd2+256]')}"
 HALVES = "and.b32 %r20, %r1, 16; setp.eq.u32 %p11, %r20, 0; "
 HALF = HALVES + "selp.b32 %r21, 0xFFFF, 0xFFFF0000, %p11; bar.warp.sync %r21;"
@@ -433,7 +449,18 @@ KERNELS = (
     Kernel("arrival from the other CTA",               arrived_from_afar(".release.cluster", ".acquire.cluster"), cluster=2),
     Kernel("arrival from the other CTA, no scopes",    arrived_from_afar(), cluster=2),
     Kernel("arrival from the other CTA, for .cta",     arrived_from_afar(".release.cta", ".acquire.cluster"), "X008", cluster=2),
-    Kernel("arrival from the other CTA, seen in .cta", arrived_from_afar(".release.cluster", ".acquire.cta"), "X008", cluster=2),
+    Kernel("arrival from the other CTA, seen in .cta", arrived_from_afar(".release.cluster", ".acquire.cta"), cluster=2, remarks="X008"),
+    Kernel("arrival from the other CTA, all of .cta",  arrived_from_afar(".release.cta", ".acquire.cta"), "X008", cluster=2),
+    Kernel("copies of the other CTA",                  fetched(".release.cluster", ".acquire.cluster", fill=COPIED), cluster=2),
+    Kernel("copies of the other CTA, seen in .cta",    fetched(".release.cluster", ".acquire.cta", fill=COPIED), cluster=2, remarks="X004"),
+    Kernel("copies of the other CTA, for .cta",        fetched(".release.cta", ".acquire.cluster", fill=COPIED), cluster=2, remarks="X004"),
+    Kernel("copies of the other CTA, nobody waited",   fetched(".release.cluster", ".acquire.cta", fill=COPIED.replace("cp.async.wait_all;", "")), "X004", cluster=2),
+    Kernel("stores of the other CTA, for .cta",        fetched(".release.cta", ".acquire.cluster", fill="st.shared.u32 [%r6], %r1;"), "X008", cluster=2),
+    Kernel("words of the other CTA, freed",            fetched(".release.cluster", ".acquire.cluster", fill=READ_OWN, at=OVER_THERE), cluster=2),
+    Kernel("words of the other CTA, freed for .cta",   fetched(".release.cta", ".acquire.cta", fill=READ_OWN, at=OVER_THERE), cluster=2, remarks="X008"),
+    Kernel("words of the other CTA, freed too early",  fetched(".release.cta", ".acquire.cta", fill="", at=OVER_THERE).replace("bra B;\n    A:", f"{READ_OWN} bra B; A:"), "X008", cluster=2),
+    Kernel("global memory of the other CTA",           through_global(".acquire.cluster"), cluster=2),
+    Kernel("global memory of the other CTA, of .cta",  through_global(".acquire.cta"), "X008", cluster=2),
     Kernel("arrival from the other CTA, fences",       arrived_from_afar(".relaxed.cluster", ".relaxed.cluster", before="fence.acq_rel.cluster;", after="fence.acq_rel.cluster;"), cluster=2),
     Kernel("arrival from the other CTA, one of .cta",  arrived_from_afar(".relaxed.cluster", ".relaxed.cluster", before="fence.acq_rel.cta;", after="fence.acq_rel.cluster;"), "X008", cluster=2),
     Kernel("atomics of two CTAs",                      added_by_both("red"), cluster=2),

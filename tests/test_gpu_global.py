@@ -253,3 +253,25 @@ ld.global.u32 %r2, [%d1]; add.u32 %r2, %r2, 1; st.global.u32 [%d1+4], %r2; {} ad
 def test_a_chain_of_ctas_goes_on_from_wave_to_wave(fence, codes):
     """Each waits for the one before it: what a CTA knows of its own wave through another one does not replace what it hands on itself."""
     assert set(found(CHAIN.format(fence), np.zeros(10, np.uint32), np.zeros(1, np.uint32), grid=9, block=1024)) == codes
+
+
+TURN = "AGAIN: ld.volatile.global.u32 %r4, [%d21]; setp.ne.u32 %p3, %r4, %r8; @%p3 bra AGAIN; {} add.u32 %r3, %r4, 1; st.volatile.global.u32 [%d21], %r3;"
+VOLATILE_COUNT = "ld.volatile.global.u32 %r3, [%d20]; add.u32 %r5, %r3, 1; st.volatile.global.u32 [%d20], %r5;"
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        (VOLATILE_COUNT, {"X008"}),
+        (VOLATILE_COUNT.replace("volatile", "relaxed.gpu"), {"X008"}),
+        (VOLATILE_COUNT.replace("%r3, 1;", "%r8, 1;"), set()),  # what it stores has nothing to do with what it has read
+        (f"{LOCK.format('acquire.gpu.')} {VOLATILE_COUNT} st.release.gpu.global.u32 [%d21], 0;", set()),
+        (f"{LOCK.format('acquire.gpu.')} {VOLATILE_COUNT} st.volatile.global.u32 [%d21], 0;", {"X008"}),
+        (TURN.format(f"{FENCE} {VOLATILE_COUNT} {FENCE}"), set()),  # each waits for its turn
+        ("mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %d1, %d22;" + VOLATILE_COUNT.replace("%d20", "%d1"), set()),  # each counts by itself
+    ],
+)
+def test_a_strong_load_and_a_strong_store_of_what_is_made_of_it_lose_updates(body, codes):
+    for grid in (3, 140) if "cas" not in body else (3,):  # in one wave, in two
+        arrays = [np.zeros(n, np.uint32) for n in (1, 1, grid)]
+        assert set(found(f"mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; {body} END:", *arrays, grid=grid)) == codes

@@ -259,3 +259,38 @@ def test_stores_and_reductions_into_global_memory_that_are_asynchronous() -> Non
     out = gpu.array(np.zeros(1, np.uint32))
     assert gpu.launch(kernel(1, body, arch="sm_100a"), "k", args=[out]).findings == []
     assert out.numpy()[0] == 7
+
+
+TWO_LOCKS = """@!%p8 bra DONE; and.b32 %r2, %r1, 1; mul.wide.u32 %d1, %r2, 4; add.u64 %d1, %d1, %d20; xor.b32 %r2, %r2, 1; mul.wide.u32 %d2, %r2, 4; add.u64 %d2, %d2, %d20;
+L: atom.acquire.gpu.global.cas.b32 %r3, [%d1], 0, 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra L;
+M: atom.acquire.gpu.global.cas.b32 %r3, [%d2], 0, 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra BOTH; {otherwise}
+BOTH: ld.global.u32 %r4, [%d20+8]; add.u32 %r4, %r4, 1; st.global.u32 [%d20+8], %r4; st.release.gpu.global.u32 [%d2], 0; st.release.gpu.global.u32 [%d1], 0; DONE:"""
+
+
+@pytest.mark.parametrize("schedule", [None, 0])
+def test_two_lanes_that_give_a_lock_back_for_each_other_are_no_hang(schedule: int | None) -> None:
+    """In step both take one lock, fail at the other's, and begin anew for ever; threads of a warp make progress by themselves."""
+    gpu = Gpu("sm_90a")
+    words = gpu.array(np.zeros(4, np.uint32))
+    body = "setp.lt.u32 %p8, %r1, 2; " + TWO_LOCKS.format(otherwise="st.release.gpu.global.u32 [%d1], 0; bra L;")
+    run = gpu.launch(kernel(1, body), "k", block=32, args=[words], schedule=schedule)
+    assert run.findings == []
+    assert words.numpy().tolist() == [0, 0, 2, 0]
+
+
+def test_two_lanes_that_keep_one_lock_each_are_a_hang() -> None:
+    gpu = Gpu("sm_90a")
+    body = "setp.lt.u32 %p8, %r1, 2; " + TWO_LOCKS.format(otherwise="bra M;")
+    run = gpu.launch(kernel(1, body), "k", block=32, args=[gpu.array(np.zeros(4, np.uint32))])
+    assert [f.code for f in run.findings] == ["X006"]
+
+
+def test_turns_that_go_with_loops_are_no_hang() -> None:
+    """A warp that stores 1 and swaps it for 0 ends when another one swaps between the two; the one that looks for the 1 comes too late in each turn."""
+    body = """setp.ge.u32 %p2, %r1, 32; and.b32 %r2, %r1, 31; setp.ne.u32 %p3, %r2, 0; @%p3 bra DONE; @%p2 bra B;
+A: st.relaxed.gpu.global.u32 [%d20], 1; atom.relaxed.gpu.global.exch.b32 %r3, [%d20], 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra DONE;
+atom.relaxed.gpu.global.exch.b32 %r3, [%d20], 0; setp.eq.u32 %p1, %r3, 1; @%p1 bra A; bra DONE;
+B: atom.relaxed.gpu.global.exch.b32 %r3, [%d20], 0; setp.eq.u32 %p1, %r3, 0; @%p1 bra B; DONE:"""
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body), "k", block=64, args=[gpu.array(np.zeros(4, np.uint32))], limit=10_000)
+    assert run.findings == []

@@ -15,7 +15,7 @@ from smemsim.program.compiled.tier import Segment, tier_of
 from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
 from smemsim.program.threads.control import check_registers
-from smemsim.program.turns import Turns
+from smemsim.program.turns import Apart, Turns
 from smemsim.program.watch.global_memory import History
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Circle, Endless, Wait, Wave
@@ -305,10 +305,12 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
     looked = polls = asked = wave.polls  # in the last turn, since the last change, since a group last gave way
     works = False  # does somebody do more than poll in this turn?
     endless, circle, limit = Endless(), Circle(), wave.launch.limit
+    apart: Apart | None = None
+    parts_at = limit // 2
     wave.endless, wave.gave_way, wave.paused = "", False, False
     while True:
         at = int(key.min())
-        if at >= YIELDED:
+        if at >= YIELDED and not (at < GATHERING and apart is not None and apart.left):
             if at >= EXITED:
                 if wave.late is not None and wave.late.land(wave):
                     continue
@@ -336,7 +338,10 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
                 return False
             continue
         here = key == at
-        if wave.turns is not None:
+        is_apart = apart is not None and apart.left > 0
+        if apart is not None and is_apart:
+            at, here = apart.pick(wave)
+        elif wave.turns is not None:
             at, here = wave.turns.pick(wave)
         if at >= end:
             threads = np.flatnonzero(here)
@@ -359,6 +364,10 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
             )
             key[key < YIELDED] += YIELDED
             raise Stuck
+        if is_apart:
+            if wave.late is not None and apart is not None and apart.left % GLANCES == 0:
+                wave.late.land(wave)
+            continue
         # A loop that others could be needed to end gives way to them now and then.
         after = int(key.min()) if wave.turns is None else int(key[here].min())
         if wave.turns is not None and _lets_others(wave):
@@ -377,6 +386,11 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
             if trips % TRIPS == 0:
                 reason = reason or _no_way_out(wave)
             polled = wave.polls != polls
+            is_long = wave.turns is not None and trips >= TRIPS and trips & (trips - 1) == 0 and wave.program.looks
+            if (reason == circle.why or is_long or wave.steps > parts_at) and Apart.can_help(wave, apart if reason else None):
+                apart, reason = Apart(wave), ""
+                parts_at += (limit - parts_at) // 2 * (wave.steps > parts_at)
+                circle.forget()
             if loops % (GLANCES if polled else PATIENCE) == 0 or reason:
                 group = key == after
                 needs_no_one = wave.polls == asked and loops < TURNS * PATIENCE and not reason

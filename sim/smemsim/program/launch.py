@@ -369,9 +369,9 @@ class Launch:
         default_factory=list
     )  # of a schedule: the addresses of floats that are added to atomically
     watched: int = 0  # waves that began under the watch
-    released: tuple[dict[Any, Any], dict[Any, Any]] = dataclasses.field(
-        default_factory=lambda: ({}, {})
-    )  # at addresses of global memory, as `Order` has it
+    released: tuple[dict[Any, Any], ...] = dataclasses.field(
+        default_factory=lambda: ({}, {}, {}, {})
+    )  # at addresses of global memory, as each `Order` of a wave has it
     history: Any = None  # what its waves have done to global memory, where that is watched
     judge: Judge | None = None
     out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?

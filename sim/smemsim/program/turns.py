@@ -8,16 +8,57 @@ bugs that depend on an order). A group may be a single warp, or all of them.
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import numpy as np
 
 from smemsim.program.schedule import LATEST, Schedule
-from smemsim.program.wave import WARP, YIELDED, Wave
+from smemsim.program.wave import EXITED, GATHERING, WARP, YIELDED, Wave
 
-__all__ = ["Turns"]
+__all__ = ["Apart", "Turns"]
 
 
 GROUPS = 8  # of warps, at most
+PARTED = 1 << 11  # blocks that threads execute by turns that are drawn
+BURST = 32  # of these, that go to one of them at once, at most
+
+
+class Apart:
+    """Threads in loops by turns that are drawn, a warp or one of its lanes at a time: each makes progress by itself (CUDA C++ Programming Guide,
+    independent thread scheduling).
+
+    Two that take each other's turns, as a lock that is given back when the second one is taken, come back to the same state for ever where they run
+    in step, or by turns that go with their loops; on hardware nothing keeps them so.
+    """
+
+    def __init__(self, x: Wave) -> None:
+        self._random = random.Random(0)
+        self.left, self._burst = PARTED, 0
+        self._chosen = np.zeros(0, np.int64)
+        self.ended = int((x.key >= EXITED).sum())
+
+    @staticmethod
+    def can_help(x: Wave, before: Apart | None = None) -> bool:
+        """Are there threads to part, and has one ended since they last were?"""
+        is_new = before is None or int((x.key >= EXITED).sum()) > before.ended
+        return is_new and int((x.key < GATHERING).sum()) > 1
+
+    def pick(self, x: Wave) -> tuple[int, np.ndarray]:
+        """The block that runs now, and the threads of a warp that execute it."""
+        yielded = (x.key >= YIELDED) & (x.key < GATHERING)
+        x.key[yielded] -= YIELDED
+        self.left -= 1
+        self._burst -= 1
+        ready = self._chosen[x.key[self._chosen] < YIELDED]
+        if self._burst < 0 or not ready.size:
+            ready = np.flatnonzero(x.key < YIELDED)
+            one = int(ready[int(self._random.random() * len(ready))])
+            ready = ready[ready // WARP == one // WARP] if self._random.random() < 0.5 else np.array([one])
+            self._chosen, self._burst = ready, int(self._random.random() * BURST)
+        at = int(x.key[ready].min())
+        here = np.zeros(x.total, bool)
+        here[ready[x.key[ready] == at]] = True
+        return at, here
 
 
 @dataclasses.dataclass(eq=False)

@@ -215,6 +215,15 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("documented", "documented"), "PTX ISA 9.1 §8.4 (scope), 8.7 (morally strong), 8.9.2 (observation order)"),
     Rule("order.default_scope", "an mbarrier operation without a scope orders the CTAs of a cluster, though the PTX ISA gives it .cta; one with .cta written does not",
          _grades("compiled", "compiled"), "CUTLASS ClusterBarrier::arrive(cta_id) and ::wait write none, and free a stage of another CTA by them; PTX ISA 9.1 §9.7.13.15.13"),
+    Rule("order.narrow_wait", "a wait at an mbarrier with .acquire.cta written orders threads of its CTA alone; of shared and tensor memory, where nothing else is missing, that is a remark",
+         _grades("compiled", "compiled", "compiled"), "PTX ISA 9.1 §9.7.13.15.16; ptxas 13.0 makes the same machine code of it as of a wait without a scope, and .acquire.cluster adds CCTL.IVALL alone, "
+         "which is about global memory; the waits of the CuTe DSL (4.8.1, experimental.primitives) write it unless they are told otherwise, in its own example of a cluster too"),
+    Rule("order.narrow_arrival", "an arrival with .release.cta at another CTA's mbarrier releases nothing to that; where nothing but reads, and operations that are complete, rests on it that is a remark, "
+         "and a finding where ordinary stores do",
+         _grades("compiled", "compiled", "compiled"), "PTX ISA 9.1 §9.7.13.15.13; ptxas 13.0 makes the same machine code of it as of an arrival without a scope, and of .release.cluster with MEMBAR.ALL.GPU in front; "
+         "it is the default of mbarrier_arrive of the CuTe DSL (4.8.1, cute/arch/mbar.py), whose notes want .cluster where data are handed to another CTA"),
+    Rule("order.update", "two threads that each load a word of global memory, and store there what arithmetic makes of it, by relaxed or volatile accesses, with nothing that orders the two, lose an update in some order",
+         _grades("documented", "documented"), "PTX ISA 9.1 §8.10: nothing but atomic operations keeps another write from coming between a read and a write; no data race, as both are morally strong"),
     Rule("order.carrier", "a store of another thread ends what was released at an address, an atomic hands it on, a plain store carries nothing, an atomic that leaves all as it was writes nothing",
          _grades("documented", "documented"), "PTX ISA 9.1 §8.8 (release patterns), 8.9.2 (observation order)"),
     Rule("order.parity", "who waits at an mbarrier for a parity, and does not know that the phase before was over, may have passed two phases ago, and has seen no more than was released then",

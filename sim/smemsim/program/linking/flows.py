@@ -15,7 +15,7 @@ from smemsim.program.linking.inline import mentions, slots_in
 from smemsim.program.linking.program import Program
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 
-__all__ = ["Root", "same_place", "stores_of", "written"]
+__all__ = ["Root", "same_place", "stores_of", "updates", "written"]
 
 
 class Root(NamedTuple):
@@ -39,6 +39,7 @@ _SYSTEM = {"vprintf", "__assertfail"}  # functions that write to no array of the
 _PASSES_ON = ARITHMETIC | {"bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "match", "mul24", "popc", "redux", "rem", "sad", "shf", "shfl", "slct", "vote"}  # fmt: skip
 
 _written: weakref.WeakKeyDictionary[Program, Roots] = weakref.WeakKeyDictionary()
+_updates: weakref.WeakKeyDictionary[Program, dict[int, Instruction]] = weakref.WeakKeyDictionary()
 _stores: weakref.WeakKeyDictionary[Program, dict[int, frozenset[int] | None]] = weakref.WeakKeyDictionary()
 
 
@@ -188,6 +189,53 @@ def _uses(body: Iterable[Instruction], load: Instruction) -> frozenset[int] | No
             else:
                 values |= {slot for slot, gives in mentions(i) if gives}
     return frozenset(stores)
+
+
+def updates(program: Program) -> dict[int, Instruction]:
+    """The stores (their `id`) of what arithmetic makes of a value that was loaded from the same address, register and offset, each with that load.
+
+    Of addresses in registers that one instruction alone gives a value, so that both mean the same place.
+    """
+    if program not in _updates:
+        body = program.inlined.body
+        given: dict[int, int] = {}
+        for i in body:
+            for slot in {slot for slot, gives in mentions(i) if gives}:
+                given[slot] = given.get(slot, 0) + 1
+        places = {_place(i, given): i for i in body if i.op == "st"}
+        loads = [i for i in body if i.op == "ld" and _place(i, given) in places and _place(i, given) is not None]
+        found: dict[int, Instruction] = {}
+        for load in loads:
+            values = _computed(body, load, given)
+            place = _place(load, given)
+            for i in body:
+                if i.op == "st" and _place(i, given) == place and not values.isdisjoint(slots_in(i.operands[1])):
+                    found[id(i)] = load
+        _updates[program] = found
+    return _updates[program]
+
+
+def _place(i: Instruction, given: dict[int, int]) -> tuple[int, int] | None:
+    """The register and the offset of an address of global memory, as they stay for a thread."""
+    if i.op not in ("ld", "st") or not {"shared", "shared::cta", "shared::cluster", "local", "const", "param"}.isdisjoint(i.modifiers):
+        return None
+    address: Any = i.operands[i.op == "ld"]
+    base = address.base if isinstance(address, Address) else address
+    if not isinstance(base, Register) or given.get(base.slot) != 1:
+        return None
+    return base.slot, address.offset if isinstance(address, Address) else 0
+
+
+def _computed(body: Iterable[Instruction], load: Instruction, given: dict[int, int]) -> set[int]:
+    """The registers of one value each that arithmetic makes of what a load brings."""
+    values = {slot for slot, gives in mentions(load) if gives and given[slot] == 1}
+    count = 0
+    while count < len(values):
+        count = len(values)
+        for i in body:
+            if i.op in _PASSES_ON and any(slot in values for slot, gives in mentions(i) if not gives):
+                values |= {slot for slot, gives in mentions(i) if gives and given[slot] == 1}
+    return values
 
 
 def same_place(program: Program, load: Instruction, operations: frozenset[str]) -> bool:

@@ -150,9 +150,27 @@ class Program:
     readers: dict[int, set[int]] | None = None  # of each register, by identity, once somebody has asked
 
     @functools.cached_property
-    def arrives_relaxed(self) -> bool:
-        """Is there an arrival at a barrier of the cluster that is relaxed?"""
-        return any(i.op in ("bar", "barrier") and {"cluster", "arrive", "relaxed"} <= {*i.modifiers} for i in self.inlined.body)
+    def excuses(self) -> frozenset[str]:
+        """What the watch tells milder is there: "relaxed" arrivals at a barrier of the cluster; of .cta, as it is written, a "wait" at an mbarrier, or to
+        "arrive" at one that may be another CTA's."""
+        found = set()
+        for i in self.inlined.body:
+            words = {*i.modifiers}
+            if i.op in ("bar", "barrier") and {"cluster", "arrive", "relaxed"} <= words:
+                found.add("relaxed")
+            elif i.op == "mbarrier" and "cta" in words and "relaxed" not in words:
+                if not words.isdisjoint(("try_wait", "test_wait")):
+                    found.add("wait")
+                elif words.isdisjoint(("shared", "shared::cta")):
+                    found.add("arrive")
+        return frozenset(found)
+
+    @functools.cached_property
+    def looks(self) -> bool:
+        """Is there anything with which threads look what others have done in memory: a strong load, or an atomic operation that swaps?"""
+        strong = {"relaxed", "acquire", "volatile"}
+        swaps = {"cas", "exch"}
+        return any(not (strong if i.op == "ld" else swaps).isdisjoint(i.modifiers) for i in self.inlined.body if i.op in ("ld", "atom"))
 
     @functools.cached_property
     def lines(self) -> dict[int, Instruction]:

@@ -27,7 +27,7 @@ from smemsim.ptx.module import Instruction
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Operation", "Operations", "Order", "Tell"]
+__all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Formal", "Operation", "Operations", "Order", "Tell"]
 
 
 # ---- The asynchronous operations that a wave still remembers, by number; a number is used again when nothing refers to its operation any
@@ -182,6 +182,8 @@ class Operations:
 
 
 EVERYWHERE = -1  # in place of the CTA that something comes from: whoever can see it at all, sees it
+Formal: TypeAlias = str  # what alone is in the way of order (a key of EXCUSES), "": nothing, what is told is wrong
+EXCUSES = ("relaxed", "wait", "arrive")  # rules order.relaxed_cluster_arrive, order.narrow_wait, order.narrow_arrival
 Rows: TypeAlias = tuple[np.ndarray, ...]  # one of each of the five matrices
 Foreign: TypeAlias = dict[int, np.ndarray]  # by the number of another wave: the clocks of its warps
 P = ParamSpec("P")
@@ -262,13 +264,13 @@ class _Phase:
 
 
 def _both(method: Callable[Concatenate[Order, P], None]) -> Callable[Concatenate[Order, P], None]:
-    """What happens, happens in the order that might be as well."""
+    """What happens, happens in the orders that might be as well."""
 
     @functools.wraps(method)
     def act(self: Order, *args: P.args, **given: P.kwargs) -> None:
         method(self, *args, **given)
-        if self.might_be is not None:
-            method(self.might_be, *args, **given)
+        for order in self.might_be:
+            method(order, *args, **given)
         if self.tensor is not None:
             act(self.tensor, *args, **given)
 
@@ -276,7 +278,9 @@ def _both(method: Callable[Concatenate[Order, P], None]) -> Callable[Concatenate
 
 
 class Order:
-    """Happens-before of the warps of a wave. `might_be` is what it were if relaxed arrivals at barriers of the cluster released, where there are any;
+    """Happens-before of the warps of a wave. `might_be` is what it were if some operations did more than the PTX ISA promises, the fewest first, where
+    there are any: each one `widens` more of EXCUSES, as relaxed arrivals at barriers of the cluster release, waits and arrivals of .cta at mbarriers are of
+    .cluster;
     `tensor` is the order of tcgen05 instructions, in which tcgen05.fence counts too, where relaxed accesses make a difference.
 
     `per_cta` warps are a CTA, `cluster_size` CTAs a cluster; `places` is what is released at addresses of global memory, which all waves of a launch share.
@@ -284,9 +288,9 @@ class Order:
 
     def __init__(
         self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, wave: int = 0, places: dict[Any, _Phase] | None = None,
-        might_be: Order | None = None, tensor: Order | None = None,
+        might_be: tuple[Order, ...] = (), tensor: Order | None = None, widens: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        self.tensor, self.might_be, self.wave, self.cluster_size = tensor, might_be, wave, cluster_size
+        self.tensor, self.might_be, self.wave, self.cluster_size, self.widens = tensor, might_be, wave, cluster_size, widens
         self.cta_of = np.arange(warps) // (per_cta or warps)
         self.clock = np.ones(warps, np.int32)
         self.seen = np.zeros((warps, warps), np.int32)
@@ -331,17 +335,29 @@ class Order:
             for released in phase.releases:
                 released.moved(self.wave, all_moved)
 
-    def missing(self, test: Callable[[Order], np.ndarray]) -> tuple[np.ndarray, bool]:
-        """Where what is known fails a test, and whether it does so only because barriers of the cluster were arrived at relaxed."""
+    def missing(self, test: Callable[[Order], np.ndarray], *, but: tuple[str, ...] = ()) -> tuple[np.ndarray, Formal]:
+        """Where what is known fails a test, and which of EXCUSES alone makes it fail; `but`: not these."""
         late = test(self)
-        return self.confirmed(late, test) if late.any() else (late, False)
+        return self.confirmed(late, test, but=but) if late.any() else (late, "")
 
-    def confirmed(self, late: np.ndarray, test: Callable[[Order], np.ndarray]) -> tuple[np.ndarray, bool]:
-        """Which of the places `late`, where a test failed, are wrong, and whether only relaxed arrivals at barriers of the cluster make the test fail."""
-        if self.might_be is None:
-            return late, False
-        wrong = late & test(self.might_be)
-        return (wrong, False) if wrong.any() else (late, True)
+    def confirmed(self, late: np.ndarray, test: Callable[[Order], np.ndarray], *, but: tuple[str, ...] = ()) -> tuple[np.ndarray, Formal]:
+        """Which of the places `late`, where a test failed, are wrong, and which of EXCUSES alone makes the test fail."""
+        wrong = late
+        for order in self.might_be:
+            if not set(but).isdisjoint(order.widens):
+                break
+            wrong = late & test(order)
+            if not wrong.any():
+                return late, order.widens[-1]
+        return wrong, ""
+
+    def hears_afar(self, warps: np.ndarray, what: Any) -> bool:
+        """Have threads of CTAs other than that of these warps released something into the last complete phase of a barrier?"""
+        phase = self._phases.get(what)
+        if phase is None or phase.closed is None:
+            return False
+        own = set(self.cta_of[warps].tolist())
+        return any(cta != EVERYWHERE and not own.issuperset((cta,)) for cta, _ in phase.closed.known.get(self.wave, {}))
 
     # ---- scopes
 
@@ -416,9 +432,8 @@ class Order:
         if self.tensor is None:
             return
         self.tensor.fence(warps, acquires=acquires, releases=releases, scope=CLUSTER)
-        for order in (self, self.might_be) if releases else ():
-            if order is not None:
-                order._tick(warps)  # clocks are the same in all orders
+        for order in (self, *self.might_be) if releases else ():
+            order._tick(warps)  # clocks are the same in all orders
 
     def _learn(self, warps: np.ndarray, known: Rows) -> None:
         for matrix, more in zip(self.rows, known, strict=True):
@@ -441,15 +456,16 @@ class Order:
     @_both
     def release(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
         """What warps know goes into the open phase of `what`; `relaxed`: what they knew at their last fence."""
+        if scope == CTA and not relaxed and "arrive" in self.widens:
+            scope = CLUSTER
         self._release(warps, self._at(what).open, what, scope, relaxed=relaxed)
         self._tick(warps)
 
     def release_if(self, warps: np.ndarray, what: Any) -> None:
         """A relaxed arrival at a barrier of the cluster: a release in the order that might be."""
-        for order, relaxed in ((self, True), (self.might_be, False)):
-            if order is not None:
-                order._release(warps, order._at(what).open, what, CLUSTER, relaxed=relaxed)
-                order._tick(warps)
+        for order in (self, *self.might_be):
+            order._release(warps, order._at(what).open, what, CLUSTER, relaxed="relaxed" not in order.widens)
+            order._tick(warps)
         if self.tensor is not None:
             self.tensor.release_if(warps, what)
 
@@ -623,6 +639,8 @@ class Order:
         phase = (self._places if isinstance(what, tuple) and what[0] == "global" else self._phases).get(what)
         if phase is None or phase.closed is None:
             return
+        if scope == CTA and not relaxed and "wait" in self.widens and not isinstance(what, tuple):
+            scope = CLUSTER
         if by_parity:
             sure = self._is_past(warps, phase)
             self.too_early.update(dict.fromkeys(warps[~sure].tolist(), what.offset))

@@ -17,9 +17,9 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.finding import TensorMapError
-from smemsim.program.linking.flows import Root, same_place, stores_of, written
+from smemsim.program.linking.flows import Root, same_place, stores_of, updates, written
 from smemsim.program.watch import global_loops as loops
-from smemsim.program.watch.clocks import Operation, Operations, Order
+from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -284,6 +284,7 @@ class GlobalShadow:
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
         self._fences: list[tuple[Operation, np.ndarray]] = []  # fence.proxy.async.global: what its warp had seen
+        self._updates = updates(x.launch.program)
         self._open: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
 
     def remembered(self) -> list[int]:
@@ -346,10 +347,31 @@ class GlobalShadow:
         index = self.history.index(i)
         array.for_writes()
         self.history.executes(i, self.first + (self.x.threads >> 5))
+        if id(i) in self._updates:
+            if stops:
+                return 1
+            self._is_update(i, array, piece.at, size)
         if not self.history.scope[index] and self.order.carries_global and len(piece.at) <= WARP:
             self._weakly_stored(piece)
         found: int = loops.write(piece.at, size, self.x.threads, index, -1, stops, self._known, array.cells, self.history.suspects)
         return found
+
+    def _is_update(self, i: Instruction, array: _Array, at: np.ndarray, size: int) -> None:
+        """The running threads store what they make of a value that they have loaded there by a strong load: does another one the same, and nothing orders the
+        two (rule order.update)? Plain ones race."""
+        warps, index = self.x.threads >> 5, self.history.index(i)
+        for warp in np.unique(warps).tolist() if self.history.scope[index] else ():
+            own = at[warps == warp]
+            found = loops.unfenced(own, size, warp, self.order.seen, self._known, array.cells, self.history.suspects)
+            now = np.flatnonzero((warps < warp) & np.isin(at, own))  # by the same instruction
+            epochs = self.first + warps[now] + 1 << loops.WHO | self.order.clock[warps[now]].astype(np.int64) << loops.WHEN | index
+            same = np.stack((now, at[now] >> array.cells.shift, epochs, np.zeros(len(now), np.int64)), axis=1)
+            suspects = np.concatenate((self.history.suspects[:found], same))
+            who = (suspects[:, 2] >> loops.WHO) - 1
+            late = (who != self.first + warp) & ~self._heard_of(np.full(len(who), warp), suspects[:, 2])
+            late &= np.array([id(self.history.instructions[n]) in self._updates for n in (suspects[:, 2] & loops.INDEX).tolist()], bool)
+            if late.any():
+                self._tell(i, array, suspects[late], np.full(int(late.sum()), warp), "updates")
 
     def _weakly_stored(self, piece: Piece) -> None:
         """Plain stores end what was released at their addresses."""
@@ -497,12 +519,11 @@ class GlobalShadow:
             if key in self.history.told:
                 continue
             which = np.flatnonzero(rows)
-            certain = which[self._not_formal(warps[which], suspects[which, 2])]
-            is_formal = not certain.size
-            which = which if is_formal else certain
-            tell = functools.partial(self._say_one, i, other, array, suspects[which], warps[which], does, code, is_formal=is_formal)
+            certain, formal = self._not_formal(warps[which], suspects[which, 2])
+            which = which[certain]
+            tell = functools.partial(self._say_one, i, other, array, suspects[which], warps[which], does, code, formal=formal)
             load, readers = (i, self.first + warps[which]) if does == "reads" else (other, (suspects[which, 2] >> loops.WHO) - 1)
-            stores = None if code or not (does == "reads" or kind & 1) else self.history.follows(load)
+            stores = None if code or does == "updates" or not (does == "reads" or kind & 1) else self.history.follows(load)
             if stores is not None:
                 self.history.holds_back(_Pending(stores, readers, key, tell))
                 continue
@@ -511,22 +532,24 @@ class GlobalShadow:
 
     def _say_one(
         self, i: Instruction, other: Instruction, array: _Array, suspects: np.ndarray, warps: np.ndarray, does: str, code: str, n: int, *,
-        is_formal: bool,
+        formal: Formal,
     ) -> None:  # fmt: skip
-        self._say(i, other, array, suspects[n], int(warps[n]), does, code, is_formal=is_formal)
+        self._say(i, other, array, suspects[n], int(warps[n]), does, code, formal=formal)
 
-    def _not_formal(self, warps: np.ndarray, epochs: np.ndarray) -> np.ndarray:
-        """Which accesses are unordered whatever relaxed arrivals at barriers of the cluster do?"""
+    def _not_formal(self, warps: np.ndarray, epochs: np.ndarray) -> tuple[np.ndarray, Formal]:
+        """Which accesses are unordered whatever relaxed arrivals at barriers of the cluster do? Where none is: all, formally.
+
+        Waits and arrivals of .cta keep no other CTA's writes of global memory visible (rule order.narrow_wait).
+        """
         who, when = (epochs >> loops.WHO) - 1 - self.first, epochs >> loops.WHEN & loops.CLOCK
         inside = (who >= 0) & (who < len(self.order.clock)) & ~self.history.asynchronous[epochs & loops.INDEX]
         test: Callable[[Order], np.ndarray] = lambda order: ~inside | (order.seen[warps, np.where(inside, who, 0)] < when)  # noqa: E731
-        wrong, formal = self.order.confirmed(np.ones(len(warps), bool), test)
-        return np.zeros(len(warps), bool) if formal else wrong
+        return self.order.confirmed(np.ones(len(warps), bool), test, but=("wait", "arrive"))
 
     # ---- in words
 
     def _say(
-        self, i: Instruction, other: Instruction, array: _Array, suspect: np.ndarray, warp: int, does: str, code: str, *, is_formal: bool
+        self, i: Instruction, other: Instruction, array: _Array, suspect: np.ndarray, warp: int, does: str, code: str, *, formal: Formal
     ) -> None:
         where, epoch = self._where(i, array, int(suspect[1])), int(suspect[2])
         who = (epoch >> loops.WHO) - 1
@@ -543,11 +566,20 @@ class GlobalShadow:
                 f"put fence.proxy.async (or fence.proxy.async.global) behind line {other.line}, before what orders the two", BECAUSE, cause=operation,
             )  # fmt: skip
             return
+        if does == "updates":
+            load = self._updates[id(i)]
+            self.telling.tell(
+                "X008", i, f"{i.name} of {me} writes to {where} what it makes of the value that line {load.line} has read there, as {they} does at line "
+                f"{other.line}, and nothing orders the two: where both read before either writes, one update is lost",
+                "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both", BECAUSE,
+                cause=operation, formal=formal,
+            )  # fmt: skip
+            return
         if is_async:
             self.telling.tell(
                 "X004" if does == "reads" else "X008", i, f"{i.name} of {me} {does} {where}, {theirs}: the operation need not be complete, or nothing "
                 "orders the two", "cp.async.bulk.commit_group and cp.async.bulk.wait_group 0 (without .read) in the thread that issues it, then "
-                f"{self._order(near)}", BECAUSE, cause=operation, formal=is_formal,
+                f"{self._order(near)}", BECAUSE, cause=operation, formal=formal,
             )  # fmt: skip
             return
         scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
@@ -560,7 +592,7 @@ class GlobalShadow:
                 milder=Severity.NOTE, operation=operation,
             )  # fmt: skip
             return
-        self.telling.tell("X008", i, message, repair, BECAUSE, cause=operation, formal=is_formal)
+        self.telling.tell("X008", i, message, repair, BECAUSE, cause=operation, formal=formal)
 
     def _looks_again(self, load: Instruction, atom: Instruction) -> bool:
         """Is a plain load only the look in front of an atomic operation: a loop of cas, or a maximum that need not be written where it is large enough?"""

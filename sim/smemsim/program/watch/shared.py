@@ -16,7 +16,7 @@ import numpy as np
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch import loops
 from smemsim.program.watch.bytes import Parts
-from smemsim.program.watch.clocks import GENERIC, GROUP, NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.clocks import GENERIC, GROUP, NOBODY, OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.lanes import LANE_BITS, MANY, SEVERAL, Lanes
 from smemsim.program.watch.telling import WORD, Telling
@@ -32,6 +32,7 @@ __all__ = ["SharedShadow"]
 
 ATOMIC = -2  # in `who`: atomic and other strong operations of anybody, and what is done to mbarriers
 _NONE = np.zeros(0, np.int64)
+HANDED_ON = ("arrive",)  # what does not excuse that stores of one CTA are read by another: rule order.narrow_arrival
 _STRONG = "an atomic or a strong store"
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
 
@@ -400,7 +401,7 @@ class SharedShadow:
     def _op_reads_of_warps(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation reads what warps have written."""
         w, when = op.warps, self.when[places]
-        unseen, formal = self._order_of(op).missing(lambda order: (order.seen[w][:, other] < when).any(axis=0))
+        unseen, formal = self._order_of(op).missing(lambda order: (order.seen[w][:, other] < when).any(axis=0), but=HANDED_ON)
         if unseen.any():
             self._doubt(
                 op, "X008", places[unseen], f"{{i}} reads {{where}}, which {self.writer(places[unseen][0])}: nothing orders "
@@ -408,7 +409,7 @@ class SharedShadow:
             )  # fmt: skip
         if op.kind in GENERIC or (unseen.any() and not formal):
             return
-        unfenced, formal = self._order_of(op).missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen)
+        unfenced, formal = self._order_of(op).missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen, but=HANDED_ON)
         if unfenced.any():
             place = places[unfenced][0]
             self._doubt(
@@ -442,7 +443,7 @@ class SharedShadow:
                 "put fence.proxy.async.shared::cta behind the wait for it (cp.async.wait_group or its mbarrier), before the barrier", formal=formal,
             )  # fmt: skip
 
-    def _doubt(self, op: Operation, code: str, places: np.ndarray, sentence: str, repair: str, *, formal: bool, cause: str = "") -> None:
+    def _doubt(self, op: Operation, code: str, places: np.ndarray, sentence: str, repair: str, *, formal: Formal, cause: str = "") -> None:
         """Something is wrong with words that an operation reads."""
         op.doubt(
             code, places, functools.partial(self.telling.find, code, op.instruction, places, sentence, repair, formal=formal, cause=cause)
@@ -519,22 +520,22 @@ class SharedShadow:
             )  # fmt: skip
 
     def _missing(
-        self, test: Callable[[Order], np.ndarray], values: Values | None, which: np.ndarray | slice = ALL
-    ) -> tuple[np.ndarray, bool]:
+        self, test: Callable[[Order], np.ndarray], values: Values | None, which: np.ndarray | slice = ALL, but: tuple[str, ...] = ()
+    ) -> tuple[np.ndarray, Formal]:
         """`Order.missing` without the words that the write leaves unchanged, as `values` (or `which` of them) says."""
         late = test(self.order)
         if not late.any():
-            return late, False
+            return late, ""
         if values is not None:
             late &= ~values.lay_there[which]
-        return self.order.confirmed(late, test)
+        return self.order.confirmed(late, test, but=but)
 
     def _seen(self, i: Instruction, at: np.ndarray, warps: np.ndarray, who: np.ndarray, done: str, values: Values | None = None) -> None:
         """Has every warp seen the writes of `who` that it now reads or overwrites?"""
         by_warp = (who >= 0) & (who < OPERATIONS) & (who != warps)
         if by_warp.any():
             mine, other, when = warps[by_warp], who[by_warp], self.when[at[by_warp]]
-            unseen, formal = self._missing(lambda order: order.seen[mine, other] < when, values, by_warp)
+            unseen, formal = self._missing(lambda order: order.seen[mine, other] < when, values, by_warp, HANDED_ON)
             if unseen.any():
                 places = at[by_warp][unseen]
                 self.telling.find(
@@ -548,7 +549,9 @@ class SharedShadow:
             for op, part in self._by_kind(self.who[places] - OPERATIONS):
                 self._not_waited_for(i, at, places[part], int(mine[part][0]), op, done, formal)
 
-    def _not_waited_for(self, i: Instruction, at: np.ndarray, late: np.ndarray, warp: int, op: Operation, done: str, formal: bool) -> None:
+    def _not_waited_for(
+        self, i: Instruction, at: np.ndarray, late: np.ndarray, warp: int, op: Operation, done: str, formal: Formal
+    ) -> None:
         """X004 or X005: of words that a warp reads or overwrites (`done`) some are still written by an operation, which wrote the first of them."""
         why, repair = "", ""
         if done == "read":

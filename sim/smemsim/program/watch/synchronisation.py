@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.program.watch.clocks import Operation, Order
+from smemsim.program.watch.clocks import Formal, Operation, Order
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -124,9 +124,9 @@ class Initialised:
             self._made[barrier].seen_by.update(warps)
             self._published.discard(barrier)
 
-    def unseen(self, barrier: Any, warps: np.ndarray) -> Iterator[tuple[int, int, Instruction, bool]]:
-        """Warps that use an mbarrier and have not seen its mbarrier.init: each with the warp that executed that, the instruction, and whether only the
-        .relaxed of an arrival is in the way."""
+    def unseen(self, barrier: Any, warps: np.ndarray) -> Iterator[tuple[int, int, Instruction, Formal]]:
+        """Warps that use an mbarrier and have not seen its mbarrier.init: each with the warp that executed that, the instruction, and which of
+        EXCUSES alone is in the way."""
         made = self._made.get(barrier)
         if made is None:
             return
@@ -134,5 +134,5 @@ class Initialised:
             if self.order.seen[warp, made.warp] >= made.when:
                 made.seen_by.add(warp)
             else:
-                might_be = self.order.might_be
-                yield warp, made.warp, made.instruction, might_be is not None and bool(might_be.seen[warp, made.warp] >= made.when)
+                excuse = next((order.widens[-1] for order in self.order.might_be if order.seen[warp, made.warp] >= made.when), "")
+                yield warp, made.warp, made.instruction, excuse

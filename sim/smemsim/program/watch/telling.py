@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.finding import Touched
 from smemsim.program.barriers.mbarrier import Delivery, Mbarrier
-from smemsim.program.watch.clocks import OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.clocks import OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.doubts import is_followed
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -26,6 +26,11 @@ MOST_RUNS = 64  # of bytes, that a finding keeps apart
 MOST_BROUGHT = 4  # copies of a phase that are listed
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]  # an mbarrier, the line of the wait, and what its last phase brought
 WAITED_BY_ISSUER = ("wgmma", "cp.async", "tma_store", "tma_reduce")  # operations that only those who issue them can wait for
+_EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally wrong, and what to write
+    "relaxed": ("which by the PTX ISA releases nothing", "barrier.cluster.arrive.release"),
+    "wait": ("whose scope by the PTX ISA leaves out what another CTA has done", ".acquire.cluster instead of .acquire.cta"),
+    "arrive": ("whose scope by the PTX ISA leaves out the CTA that waits", ".release.cluster instead of .release.cta"),
+}
 WAIT = {
     "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
     "tcgen05.mma": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
@@ -39,14 +44,14 @@ WAIT = {
 
 
 class Telling:
-    """Tells what is wrong to the launch: milder where only the .relaxed of an arrival at a barrier of the cluster is in the way of order (`formal`).
+    """Tells what is wrong to the launch: milder where only what compilers and libraries write between CTAs is in the way of order (`formal`).
 
-    `relaxed` is the last such arrival, `waits` what each warp waited for last.
+    `excuses` has the last such instruction of each of EXCUSES, `waits` what each warp waited for last.
     """
 
     def __init__(self, x: Wave, order: Order, operations: Operations) -> None:
         self.x, self.order, self.operations = x, order, operations
-        self.relaxed: Instruction | None = None
+        self.excuses: dict[Formal, Instruction] = {}
         self.waits: dict[int, Waited] = {}
         self.lines = x.program.lines
         self._per_cta = x.stride // WARP
@@ -55,11 +60,11 @@ class Telling:
     # ---- findings
 
     def find(
-        self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: bool = False, cause: str = ""
+        self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: Formal = "", cause: str = ""
     ) -> None:
         """A finding about words of shared memory, by their places; `{i}` and `{where}` in the sentence are the instruction and the words."""
         before = self.x.launch.found(code, i.line, cause)
-        if (before is not None and (formal or not before.is_milder)) or (formal and self._is_told(code)):
+        if (before is not None and (formal or not before.is_milder)) or (formal and self._is_told(code, formal)):
             return
         per_cta = self.x.pitch // WORD
         cta = self.x.ctas[int(places[0]) // per_cta]
@@ -73,25 +78,26 @@ class Telling:
         touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
         self.tell(code, i, message, repair, "PTX ISA 9.1 §8 (memory consistency), 9.7.13", touched, formal=formal, cause=cause)
 
-    def _is_told(self, code: str) -> bool:
-        """Is a remark of the code told of the last relaxed arrival? What else rests on that needs the same change."""
-        return self.relaxed is not None and (code, self.relaxed.line) in self._told
+    def _is_told(self, code: str, formal: Formal) -> bool:
+        """Is a remark of the code told of the last instruction of its kind? What else rests on that needs the same change."""
+        return formal in self.excuses and (code, self.excuses[formal].line) in self._told
 
     def tell(
-        self, code: str, i: Instruction, message: str, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: bool = False,
+        self, code: str, i: Instruction, message: str, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
         cause: str = "",
     ) -> None:  # fmt: skip
-        """A finding; `formal`: nothing but the .relaxed of an arrival at a barrier of the cluster is wrong, which compilers and libraries emit."""
-        if not formal or self.relaxed is None:
+        """A finding; `formal`: nothing but this one of EXCUSES is wrong, which compilers and libraries emit."""
+        excuse = self.excuses.get(formal)
+        if excuse is None:
             self.x.launch.find(code, i, message, repair, because=because, touched=touched, operation=cause)
             return
-        if self._is_told(code):
+        if self._is_told(code, formal):
             return
-        self._told.add((code, self.relaxed.line))
-        arrival = f"{self.relaxed.name} of line {self.relaxed.line}"
+        self._told.add((code, excuse.line))
+        why, change = _EXCUSED[formal]
         self.x.launch.find(
-            code, i, f"{message} but {arrival}, which by the PTX ISA releases nothing; compilers and libraries write it like this, and no failure is known",
-            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause,
+            code, i, f"{message} but {excuse.name} of line {excuse.line}, {why}; compilers and libraries write it like this, and no failure is known",
+            f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause,
         )  # fmt: skip
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:

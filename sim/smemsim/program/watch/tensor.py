@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.program.watch.clocks import GROUP, NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.clocks import GROUP, NOBODY, OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten, is_followed, uses
 from smemsim.program.watch.registers import Named
 from smemsim.program.watch.telling import Telling
@@ -284,7 +284,7 @@ class TensorShadow:
         return i.modifiers[0] in _PIPED and (first == warp or bool(self.order.seen[warp, first] >= before.when))
 
     def _not_ordered(
-        self, i: Instruction, warp: int, done: str, where: str, what: tuple[str, str], other: int, line: int, pending: bool, formal: bool
+        self, i: Instruction, warp: int, done: str, where: str, what: tuple[str, str], other: int, line: int, pending: bool, formal: Formal
     ) -> None:
         """X012: a warp's tcgen05.ld or .st is not known to be done; `what` it is, and does."""
         access, does = what

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.program.barriers.mbarrier import Mbarrier, current
 from smemsim.program.scopes import CTA, GPU
-from smemsim.program.watch.clocks import NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.global_memory import GlobalShadow, History
@@ -60,15 +61,18 @@ class Watch:
         self.x = x
         warps = x.total // WARP
         x.launch.watched += 1
-        formal, might = (
+        formal, *might = (
             functools.partial(
                 Order, warps, per_cta=x.stride // WARP, cluster_size=x.launch.cluster_size, wave=x.launch.watched, places=places
             )
             for places in x.launch.released
         )
-        is_relaxed = x.program.arrives_relaxed
-        of_tensor = formal(might_be=might() if is_relaxed else None) if _has_fenced_tensor(x) else None
-        self.order = formal(might_be=might() if is_relaxed else None, tensor=of_tensor)
+        excuses = [e for e in EXCUSES if e in x.program.excuses and (e == "relaxed" or x.launch.cluster_size > 1)]
+        widened = [tuple(excuses[: n + 1]) for n in range(len(excuses))]
+        of_tensor = None
+        if _has_fenced_tensor(x):
+            of_tensor = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)))
+        self.order = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)), tensor=of_tensor)
         self.operations = Operations(x, self.order.clock)
         self.telling = Telling(x, self.order, self.operations)
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
@@ -335,7 +339,10 @@ class Watch:
 
     def waited(self, threads: np.ndarray, barrier: Any, i: Instruction) -> None:
         """Threads have found a phase of an mbarrier over (the Mbarrier object): what it brought is what they expect to read."""
-        for warp in np.unique(threads >> 5).tolist():
+        warps = np.unique(threads >> 5)
+        if self.order.might_be and "cta" in i.modifiers and self.order.hears_afar(warps, barrier):
+            self.telling.excuses["wait"] = i
+        for warp in warps.tolist():
             self.telling.waits[warp] = barrier, i.line, barrier.last
 
     def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
@@ -360,12 +367,14 @@ class Watch:
 
     def release(self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
         """Threads arrive at something (a barrier object): what they have seen, or had at their last fence, goes into its current phase."""
+        if self.order.might_be and scope == CTA and isinstance(what, Mbarrier) and (x.cta_of[threads] != what.cta.index).any():
+            self.telling.excuses["arrive"] = current(x)
         self.order.release(np.unique(threads >> 5), what, relaxed=relaxed, scope=scope)
 
     def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
         """Threads arrive at a barrier of the cluster by barrier.cluster.arrive.relaxed: what rests on that alone is told milder."""
         self.order.release_if(np.unique(threads >> 5), what)
-        self.telling.relaxed = i
+        self.telling.excuses["relaxed"] = i
 
     def stored(self, threads: np.ndarray, what: Any, *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
         """Threads write at an address by operations that others may synchronise with; `replaces` says that it was no atomic."""
