@@ -238,9 +238,20 @@ def alternatives(_: Page) -> str:
 
 
 def calibrated(_: Page) -> str:
-    """The same of measured rules on Hopper."""
-    rows = [(*row[:3], row[4]) for row in _refuted_by_rule(calibration(), CALIBRATION)]
-    return table(("measured rule", "alternatives", "refuted by programs of Hopper", "by nobody"), rows)
+    """Alternatives of measured rules on Hopper: by programs' own checks, by the bits that the card left alone, by nobody."""
+    rows = []
+    matrix = calibration()["alternatives"]
+    for rule in dict.fromkeys(a.rule for a in CALIBRATION.values()):
+        own = [a for a in CALIBRATION.values() if a.rule == rule]
+        checks = [a for a in own if matrix[str(a)]["refuted_by"]]
+        bits = [a for a in own if a not in checks and matrix[str(a)].get("by_bits")]
+        nobody = " ".join(a.name for a in own if a not in checks and a not in bits)
+        rows.append((f"`{rule}`", str(len(own)), str(len(checks)), str(len(bits)), nobody))
+    total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in (1, 2, 3)), "")
+    return table(
+        ("measured rule", "alternatives", "refuted by programs' own checks", "by the bits that the card left alone", "by nobody"),
+        [*rows, total],
+    )
 
 
 def witnesses(_: Page) -> str:
@@ -250,12 +261,13 @@ def witnesses(_: Page) -> str:
         by_program: dict[str, list[str]] = {}
         for name, about in matrix["programs"].items():
             if about["witness"]:
-                by_program.setdefault(name.partition("::")[0], []).append(name)
+                program = "launches (golden/sm_90a)" if about.get("silicon", {}).get("suite") else name.partition("::")[0]
+                by_program.setdefault(program, []).append(name)
         for program, names in by_program.items():
             first = matrix["programs"][names[0]]
             kernels = {digest for name in names for digest in matrix["programs"][name]["kernels"]}
             refuted = sum(bool(set(names) & row["refuted_by"].keys()) for row in matrix["alternatives"].values())
-            origin = f"{first['origin']['project']} {first['origin']['commit'][:7]}"
+            origin = f"{first['origin']['project']} {first['origin']['commit'][:7]}" if "origin" in first else "this package"
             rows.append((program, origin, first["arch"], str(len(names)), str(len(kernels)), str(refuted)))
     return table(("program", "project", "card", "runs", "distinct kernels", "alternatives refuted"), rows)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from smemsim.spec.alternatives import ALTERNATIVES, Alternative
@@ -13,7 +13,7 @@ from tools.evidence.branches import REFUTES
 from tools.evidence.corpus import corpus
 from tools.evidence.run import point_digest, rows_of
 
-__all__ = ["merged", "put", "stale"]
+__all__ = ["by_digest", "merged", "put", "stale"]
 
 SPEC = pathlib.Path(__file__).resolve().parents[2] / "sim" / "smemsim" / "spec"
 KILLS, CALIBRATED = SPEC / "kill_matrix.json", SPEC / "calibration.json"
@@ -51,7 +51,10 @@ def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, 
     alternatives = {name: {"refuted_by": {}} for name in of}
     for name, row in matrix["alternatives"].items():
         if name in alternatives:
-            alternatives[name] = {**row, "refuted_by": {p: told for p, told in row["refuted_by"].items() if p in programs}}
+            alternatives[name] = {
+                **{key: value for key, value in row.items() if key != "met_by"},
+                "refuted_by": {p: told for p, told in row["refuted_by"].items() if p in programs},
+            }
     for row in rows:
         if (row["arch"] == "sm_90a") != (of is CALIBRATION):
             continue
@@ -66,24 +69,38 @@ def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, 
         programs[name] = {
             "witness": check != "none" and bool(tested), "arch": row["arch"], "what": f"{row['project']}: {row.get('test') or row['program']}", "origin": {"project": row["project"], "commit": row["commit"]},
             "version": row["versions"]["smemsim"], "versions": row["versions"], "digest": "", "right": True, "seconds": row["seconds"], "kernels": sorted(row["kernels"]),
-            "codes": row["codes"], "tried": _by_digest(kills, of),
+            "codes": row["codes"], "tried": by_digest(kills, of),
         }  # fmt: skip
         for a, told in kills.items():
             if told in REFUTES:
                 alternatives[a]["refuted_by"][name] = told
+    for a, count in _met(rows, checks, of).items():
+        alternatives[a]["met_by"] = count
     return {**matrix, "programs": dict(sorted(programs.items())), "alternatives": alternatives}
+
+
+def _met(rows: list[dict[str, Any]], checks: Mapping[str, tuple[str, str]], of: Mapping[str, Alternative]) -> dict[str, int]:
+    """In how many runs of witnesses each alternative would have changed something, also where it was not tried."""
+    found = dict.fromkeys(of, 0)
+    for row in rows:
+        if row["outcome"] == "passed" and row["program"] in checks and checks[row["program"]][0] != "none":
+            for a in row.get("touched", ()):
+                if a in of and row["digests"].get(of[a].point) == point_digest(of[a].point):
+                    found[a] += 1
+    return found
 
 
 def stale(matrix: dict[str, Any], of: Mapping[str, Alternative] = ALTERNATIVES) -> list[str]:
     """What others' programs of a matrix say of alternatives whose sources were changed since: a line for each, `kill` finds it again."""
     return [
         f"{name}: {a}"
-        for name, about in matrix["programs"].items() if about.get("origin")
+        for name, about in matrix["programs"].items() if about.get("origin") or about.get("silicon")
         for digest, names in about["tried"].items() for a in names if a not in of or digest != point_digest(of[a].point)
     ]  # fmt: skip
 
 
-def _by_digest(kills: dict[str, str], of: Mapping[str, Alternative]) -> dict[str, list[str]]:
+def by_digest(kills: Iterable[str], of: Mapping[str, Alternative]) -> dict[str, list[str]]:
+    """Alternatives by the digest of the sources that ask at their points."""
     found: dict[str, list[str]] = {}
     for a in kills:
         found.setdefault(point_digest(of[a].point), []).append(a)

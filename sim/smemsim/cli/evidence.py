@@ -32,7 +32,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     smemsim evidence --alternatives tcgen05.pair
     smemsim evidence --open sm_100a
     """
-    from smemsim.spec.alternatives import ALTERNATIVES, EXPERIMENTS
+    from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, EXPERIMENTS
     from smemsim.spec.architectures import architecture
     from smemsim.spec.evidence import RULES, Grade
 
@@ -56,7 +56,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
         if arch is None or not by:
             found.append({
                 "alternative": str(a), "instead": a.sentence, "because": a.source, "refuted_by": by, "refuted_by_own_programs": others,
-                "experiment": EXPERIMENTS[a.point],
+                "met_by_runs": _met(str(a)), "alike": ALIKE.get(str(a), ""), "experiment": EXPERIMENTS[a.point],
             })  # fmt: skip
     if as_json:
         click.echo(json.dumps(found, indent=1))
@@ -64,8 +64,10 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     for one in found:
         click.echo(_line(one, with_experiment=arch is not None))
     if arch is not None:
+        alike, met = sum(bool(one["alike"]) for one in found), sum(bool(one["met_by_runs"]) for one in found)
         click.echo(
-            f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: no program that is known to be right there would compute wrong numbers with them"
+            f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: no program that is known to be right there would compute wrong numbers with them. "
+            f"{alike} of these no program can tell from the rule, {met} were met by runs, the others by none"
         )
 
 
@@ -79,9 +81,20 @@ def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]
     return [n for n in refuted if programs[n]["witness"]], [n for n in refuted if not programs[n]["witness"]]
 
 
+def _met(alternative: str) -> int:
+    """In how many runs of programs known right it would have changed something."""
+    from smemsim.spec.evidence import kill_matrix
+
+    return int(kill_matrix()["alternatives"].get(alternative, {}).get("met_by", 0))
+
+
 def _line(one: dict[str, Any], *, with_experiment: bool) -> str:
     by, own = one["refuted_by"], one["refuted_by_own_programs"]
     who = f"refuted by {', '.join(by[:3])}{f' and {len(by) - 3} more' if by[3:] else ''}" if by else "refuted by no program known right"
     own_words = f" (but by {', '.join(own[:2])}, written for this package)" if own and not by else ""
-    text = f"{one['alternative']}: {one['instead']} ({one['because']}); {who}{own_words}"
+    runs = one["met_by_runs"]
+    why = one["alike"] or (
+        f"{runs} run{'s' * (runs > 1)} meet{'s' * (runs == 1)} it, and none is known to fail under it" if runs else "no run meets it"
+    )
+    text = f"{one['alternative']}: {one['instead']} ({one['because']}); {who}{own_words}{'' if by else f'; {why}'}"
     return f"{text}\n    would settle it: {one['experiment']}" if with_experiment else text

@@ -21,7 +21,7 @@ from smemsim.spec.instr_descriptor import BLOCK_SCALED, MXF4, PLAIN
 from smemsim.spec.mma_arithmetic import MmaArithmetic
 from smemsim.spec.swizzles import Swizzle
 
-__all__ = ["ALTERNATIVES", "EXPERIMENTS", "Alternative", "alternative_of", "assuming", "of_rule"]
+__all__ = ["ALIKE", "ALTERNATIVES", "EXPERIMENTS", "Alternative", "alternative_of", "assuming", "of_rule"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,13 +222,6 @@ def _of_wgmma(row: Any) -> Any:
     return row % 64 // 16 * 32 + row // 64 * 16 + row % 16
 
 
-def _d_in_pair(rows: Callable[..., Any]) -> Callable[..., Any]:
-    def change(cell: tuple[Any, Any, Any], layout: Any, m: Any, n: Any) -> tuple[Any, Any, Any]:
-        return rows(cell, layout, m) if layout.cta_group == 2 else cell
-
-    return change
-
-
 def _a_bits(change: Callable[..., Any]) -> Callable[..., Any]:
     def changed(cell: tuple[Any, ...], layout: Any, m: Any, k: Any, copy: Any) -> tuple[Any, ...]:
         cta, lane, column, bit = cell
@@ -319,6 +312,12 @@ def _dealt(rows: list[np.ndarray], size: int) -> list[np.ndarray]:
     """Rows of two CTAs in turn, `size` at a time."""
     parts = [part.reshape(-1, min(size, len(part)), part.shape[-1]) for part in rows]
     return [np.stack(parts, axis=1).reshape(-1, rows[0].shape[-1])]
+
+
+def _by_turns(rows: list[np.ndarray]) -> list[np.ndarray]:
+    """The order that leaves the even rows of the product in the first CTA and the odd ones in the second."""
+    every = np.concatenate(rows)
+    return [every[0::2], every[1::2]]
 
 
 def _pair(side: str, change: Callable[[list[np.ndarray]], list[np.ndarray]]) -> Callable[..., Any]:
@@ -483,9 +482,8 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
         ("exchanged", "the odd CTA has the first half of {}", "other order of halves", lambda rows: rows[::-1]),
         ("of_leader", "both halves of {} are read in the even CTA", "the CTA that issues the instruction", lambda rows: [rows[0], rows[0]]),
     )),
-    Alternative(_PAIR, "d_exchanged", "the odd CTA holds the first rows of D", "other order of halves", "accumulator.cell", _d_in_pair(lambda cell, layout, m: (1 - cell[0], *cell[1:]))),
-    Alternative(_PAIR, "d_interleaved", "with M = 256 the CTAs hold the even and the odd rows of D", "another way to halve", "accumulator.cell",
-                _d_in_pair(lambda cell, layout, m: (m % 2, m // 2, cell[2]) if layout.m == 256 else cell)),
+    # D lies where the CTAs' rows of A come to lie in the product: exchanged halves of D are exchanged halves of A, so there is no alternative d_exchanged.
+    Alternative(_PAIR, "d_interleaved", "the CTAs hold the even and the odd rows of D", "another way to halve", "pair.rows", _pair("A", _by_turns)),
     Alternative(_ACC, "a_as_wgmma", "layout A: each warp has 16 rows of every 64", _H, "accumulator.cell", _cell("A", lambda row, n, lane, column, _: (_of_wgmma(row), column))),
     Alternative(_ACC, "d_as_wgmma", "layout D: each warp has 16 rows of every 64", _H, "accumulator.cell", _cell("D", lambda row, n, lane, column, _: (_of_wgmma(row), column))),
     Alternative(_ACC, "a_rows_in_turn", "layout A: rows go to the four warps in turn", "another way to share rows", "accumulator.cell", _cell("A", lambda row, n, lane, column, _: (row % 4 * 32 + row // 4, column))),
@@ -643,6 +641,18 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative("tma.blackwell", "atom_64b_as_32b", "128B_ATOM_64B: 32 bytes move together, of 4 lines", "other atom", "tma.mode", lambda mode: dataclasses.replace(mode, mask=3, shift=5) if mode.swizzle == Swizzle.B128_ATOM_64B else mode),
 )}
 # fmt: on
+
+_ZERO_BITS = "the documents want these bits 0: a program that keeps to them has the same words in both readings"
+# Alternatives that no program can tell from the rule while it keeps to the documents: nobody will refute them but an experiment made for it.
+ALIKE: dict[str, str] = {
+    **{
+        f"tcgen05.alloc={name}": "a program uses the columns that it is told, whichever they are"
+        for name in ("highest", "unaligned", "upper_half")
+    },
+    **{f"tcgen05.idesc_bits={name}": _ZERO_BITS for name in ("bit_6_is_d_type", "bit_23_is_n", "bit_29_is_m")},
+    **{f"descriptor.reserved_bits={name}": _ZERO_BITS for name in ("start_of_16_bits", "lbo_of_16_bits")},
+    "tcgen05.warp_window=ored": "a lane that is 0, or that of the warp's own window, gives the same in both readings; the PTX ISA allows no other",
+}
 
 # What an experiment on a card would look at, by the point of the alternative: a kernel that separates it, and what each outcome settles.
 EXPERIMENTS: dict[str, str] = {

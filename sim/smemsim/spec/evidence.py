@@ -65,10 +65,10 @@ def kill_matrix() -> dict[str, Any]:
     return found
 
 
-def witnessed() -> frozenset[str]:
-    """Rules each of whose alternatives a program refutes that is known right on sm_100a."""
+def witnessed(arch: str = "sm_100a") -> frozenset[str]:
+    """Rules each of whose alternatives a program refutes that is known right on that architecture."""
     matrix = kill_matrix()
-    known = {name for name, about in matrix["programs"].items() if about["witness"]}
+    known = {name for name, about in matrix["programs"].items() if about["witness"] and about["arch"] == arch}
     alternatives = matrix["alternatives"]
     rules = {text.partition("=")[0] for text in alternatives}
     survived = {text.partition("=")[0] for text, about in alternatives.items() if not known & about["refuted_by"].keys()}
@@ -76,11 +76,16 @@ def witnessed() -> frozenset[str]:
 
 
 def _raised(rule: Rule) -> Rule:
-    """The rule with the grade that programs give it on sm_100a."""
-    grade = rule.grades.get("sm_100a")
-    if rule.name not in witnessed() or grade is None or list(Grade).index(grade) <= list(Grade).index(Grade.WITNESSED):
-        return rule
-    return dataclasses.replace(rule, grades={**rule.grades, "sm_100a": Grade.WITNESSED})
+    """The rule with the grades that programs give it on Blackwell."""
+    order = list(Grade)
+    raised = {
+        arch: Grade.WITNESSED
+        for arch in ("sm_100a", "sm_103a")
+        if (grade := rule.grades.get(arch)) is not None
+        and order.index(grade) > order.index(Grade.WITNESSED)
+        and rule.name in witnessed(arch)
+    }
+    return dataclasses.replace(rule, grades={**rule.grades, **raised}) if raised else rule
 
 
 _OPERANDS = ("wgmma_operands", "reference_gemm")
