@@ -575,7 +575,9 @@ class Reruns:
 
     def __init__(self, scenario: ScenarioTables) -> None:
         self._scenario = scenario
-        self._left: dict[tuple[tuple[Path, str], ...], tuple[Machine | None, int]] = {}  # by changes: the machine, and the step before which it stands
+        self._left: dict[
+            tuple[tuple[Path, str], ...], tuple[Machine | None, int]
+        ] = {}  # by changes: the machine, and the step before which it stands
 
     def before(self, number: int) -> Rerun:
         """The steps before step `number`; `until` and `only` take other steps. None if any of that is refused."""
