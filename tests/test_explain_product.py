@@ -270,6 +270,41 @@ def test_other_causes_are_told_too():
     assert told("bf16", right ^ np.uint32(1 << 31), given).looks_like == "another option"
 
 
+def squares():
+    """A and B of 64 x 64 numbers of bf16."""
+    rng = np.random.default_rng(3)
+    return [to_float64(from_float64(rng.standard_normal((64, 64)), "bf16"), "bf16") for _ in "ab"]
+
+
+@pytest.mark.parametrize("turned", ["a", "b", "ab"])
+def test_a_square_operand_that_is_given_transposed_is_named(turned):
+    a, b = squares()
+    d = ((a.T if "a" in turned else a) @ (b if "b" in turned else b.T)).astype(np.float32)
+    found = explain_product(d, a, b, arch="sm_90a", a_type="bf16")
+    assert found.looks_like == "a wrong layout"
+    assert found.because[0].startswith(f"D is what it would be if {' and '.join(turned.upper())} were transposed")
+
+
+def test_what_rounding_changes_is_not_called_wrong():
+    a, b = squares()
+    found = explain_product((a @ b.T).astype(np.float32), a, b, arch="sm_90a", a_type="bf16")
+    assert found.looks_like == "rounding"
+    assert "differs in the last bits" in found.pattern
+    assert "wrong" not in found.pattern
+
+
+def test_numbers_that_are_none_are_told_first():
+    a, b = squares()
+    d = (a @ b.T).astype(np.float32)
+    for where, said in ((slice(None), "all 4096 elements"), (3, "64 of 4096 elements")):
+        lost = d.copy()
+        lost[where] = np.nan
+        found = explain_product(lost, a, b, arch="sm_90a", a_type="bf16")
+        assert found.because[0].startswith(f"{said} of D are NaN or infinite")
+        assert "e5m2" not in str(found)
+    assert "row 3 is wrong, all other rows are right" in found.pattern
+
+
 ROW, COLUMN = np.arange(32)[:, None], np.arange(16)[None]
 
 
@@ -280,7 +315,7 @@ ROW, COLUMN = np.arange(32)[:, None], np.arange(16)[None]
         (ROW + 0 * COLUMN >= 8, "75 % of D is wrong (384 of 512): rows 0 to 7 are right, all others wrong"),
         (0 * ROW + COLUMN % 8 > 3, "50 % of D is wrong (256 of 512): columns 0 to 3 mod 8 are right, all others wrong"),
         (ROW % 8 != COLUMN % 8, "87.5 % of D is wrong (448 of 512): elements with row mod 8 == column mod 8 are right, all others wrong"),
-        ((ROW == 5) & (COLUMN == 3), "0.1953 % of D is wrong (1 of 512): row 5 is not, all other rows are right, the others are wrong in part"),
+        ((ROW == 5) & (COLUMN == 3), "0.1953 % of D is wrong (1 of 512): row 5 is wrong in part, all other rows are right"),
         (ROW + COLUMN < 0, "all of D is right"),
     ],
 )  # fmt: skip
@@ -296,7 +331,7 @@ def test_patterns_are_said_in_words(wrong, said):
         ({"arch": "sm_100a"}, InputError, "kind"), ({"arch": "sm_100a", "kind": "mxf8f6f4", "a_type": "e4m3"}, Unmodelled, "scale"),
         ({"a_swizzle": "128"}, InputError, "128B"), ({"a_major": "M"}, InputError, "'MN'"), ({"d": "x"}, InputError, "array"),
         ({"d": [[1], [1, 2]]}, InputError, "array"), ({"kind": []}, InputError, "kind"), ({"b_swizzle": []}, InputError, "swizzle"),
-        ({"c": np.zeros((2, 2))}, InputError, "c has shape"), ({"d_type": "f16", "d": np.full((64, 64), 1e9)}, InputError, "d_type"),
+        ({"c": np.zeros((2, 2))}, InputError, "c has shape"), ({"a": np.zeros((64, 32)), "b": np.zeros((32, 64))}, InputError, r"give b\.T"), ({"d_type": "f16", "d": np.full((64, 64), 1e9)}, InputError, "d_type"),
     ],
 )  # fmt: skip
 def test_bad_input_is_a_sentence(changed, error, said):

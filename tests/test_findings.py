@@ -145,3 +145,18 @@ def test_a_wrong_stride_is_told_with_its_place_its_numbers_and_its_change():
     (change,) = f.changes
     assert f.fix == (str(change.path), change.old, change.new)
     assert f.as_dict()["repair"] == {"text": f.repair, "path": str(change.path), "old": change.old, "new": change.new}
+
+
+def test_every_finding_shows_itself_as_a_line():
+    word = smemsim.SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=128, swizzle="128B")
+    gpu = smemsim.Gpu("sm_90a")
+    trap = ".version 8.0 .target sm_90a .address_size 64 .visible .entry k() { trap; ret; }"
+    found = [*word.problems(dtype="bf16", major="K", rows=64, k=16), *gpu.launch(trap, progress=False).findings]
+    assert [f.code for f in found][-1] == "X013"
+    for f in found:
+        assert repr(f).startswith(f"<Finding {f.code} {f.severity} at ")
+        assert "\n" not in repr(f)
+        assert len(repr(f)) < 200
+    assert "line" not in found[-1].message.partition("trap")[0]  # the place says it
+    assert repr(gpu) == "Gpu('sm_90a')"
+    assert repr(found[-1].severity) == "'trap'"

@@ -231,7 +231,7 @@ def one_wrong(grid: int, wrong: int, **more: object) -> Run:
 def test_what_one_cta_alone_does_wrong_is_found(wrong: int):
     found = one_wrong(41, wrong, workers=1)
     assert [f.code for f in found.findings] == ["D308"]
-    assert str(found.judged) == "judged: 164 of 164 matrix instructions of 41 CTAs (2 distinct products), 2 tensor maps"
+    assert str(found.judged) == "judged: 164 of 164 matrix instructions of 41 CTAs (2 different ones, each judged once), 2 tensor maps"
     assert found.text().endswith(str(found.judged))
 
 

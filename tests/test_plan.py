@@ -621,3 +621,16 @@ def test_an_illegal_wish_as_json_has_the_arguments_of_the_nearest_plan():
     told = json.loads(out)
     assert (code, told["legal"], told["changed"]) == (1, False, ["rows"])
     assert plan(**{**told["nearest"], "at": tuple(told["nearest"]["at"])}).wish.rows == 128
+
+
+# ---- In a notebook
+
+
+@pytest.mark.parametrize("arguments", [{"arch": "sm_90a"}, {"arch": "sm_100a", "m": 64, "stages": 2, "major": "MN", "swizzle": "64B"}])
+def test_a_plan_can_be_pasted_back_and_shows_its_tile(arguments):
+    made = smemsim.plan(128, 64, **{"dtype": "bf16", "major": "K", **arguments})
+    again = eval(repr(made), {"plan": smemsim.plan})
+    assert (again.words == made.words).all()
+    assert again.text() == made.text()
+    assert "<svg" in made._repr_html_()
+    assert "\n" not in repr(made)

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -26,7 +27,7 @@ pytestmark = [
 INSTALLED = any(entry.name == "smemsim" for entry in importlib.metadata.entry_points(group="pytest11"))
 PLUGIN = () if INSTALLED else ("-p", "smemsim.testing.plugin")
 SUITE = pathlib.Path(__file__).parent / "programs" / "gpu_suite.py"
-FAULTS = {"test_past_the_end": "X001", "test_copy_through_shared_memory[False]": "X004"}
+FAULTS = {"test_past_the_end": "X001", "test_copy_through_shared_memory[False]": "X004", "test_strides_of_a_descriptor": "T207"}
 NAMES = [
     "test_vector_addition", "test_softmax", "test_product_with_descriptors", "test_copy_through_shared_memory[True]", "test_after_a_finding",
     "test_pointers_in_memory", "test_where_a_pointer_may_point[cpu]", "test_where_a_pointer_may_point[pinned]",
@@ -40,7 +41,7 @@ ARCHITECTURES = {
     "sm_90a": NAMES,
     "sm_100a": [name for name in NAMES if "descriptors" in name or "True" in name or "card" in name or "much" in name],
 }
-CHOSEN = {"sm_90a": (), "sm_100a": ("-k", "descriptors or shared or past or card")}  # the rest is the same on both
+CHOSEN = {"sm_90a": (), "sm_100a": ("-k", "descriptor or shared or past or card")}  # the rest is the same on both
 
 
 def run(*command, folder, **environment):
@@ -49,6 +50,7 @@ def run(*command, folder, **environment):
         "PYTHONPATH": str(pathlib.Path(smemsim.__file__).parents[1]),
         "TRITON_CACHE_DIR": str(folder / "cache"),
         "TRITON_DEFAULT_FP_FUSION": "1",
+        "COLUMNS": "240",
     }
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("SMEMSIM_", "PYTEST_"))}
     done = subprocess.run(
@@ -93,9 +95,20 @@ def test_an_access_past_a_tensor_names_the_tensor_and_the_line_that_made_it(arch
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_a_stride_of_a_descriptor_is_told_in_elements_with_its_tensor_and_in_the_file_that_was_run(arch):
+    text = outcomes(arch)[0]["test_strides_of_a_descriptor"]
+    assert "copied.py:7" in text
+    assert "original.py" not in text
+    assert "strides[0] of the descriptor Source is 32 elements" in text
+    assert "strides[0] = 64 (elements, not bytes)" in text
+    assert re.search(r"gpu_suite\.py:\d+ \(rand, float32\[64, 64\]\)", text)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 def test_the_session_ends_with_a_summary_and_a_page(arch):
     _, out, page = outcomes(arch)
-    assert re.search(rf"{arch}: \d+ launches of \d+ kernels .* findings in 2 \(copied, add\)", out)
+    assert re.search(rf"{arch}: \d+ launches of \d+ kernels .* findings in 3 \(copied, rows_of, add\)", out)
+    assert re.search(r"FAILED .*test_past_the_end - .*X001 gpu_suite\.py:\d+ in add: ", out)
     assert "X001" in page
     assert "product" in page
 
@@ -131,13 +144,38 @@ def test_exec_runs_a_program_as_it_is(tmp_path):
     last = "twice[(1,)](x, n=128)"
     killed = PROGRAM.replace(last, COMPILED + last) + "import os, signal, sys\nsys.stdout.flush()\nos.kill(os.getpid(), signal.SIGKILL)\n"
     (tmp_path / "program.py").write_text(killed, encoding="utf-8")
-    told = ("--arch", "sm_100a", "--on-finding", "collect", "--json", tmp_path / "found.json")
+    for stale in ("kept/0007-old", "pages"):
+        (tmp_path / stale).mkdir(parents=True)
+    for stale in ("kept/0007-old/launch.toml", "pages/launch-0007.html", "pages/mine.txt"):
+        (tmp_path / stale).write_text("", encoding="utf-8")
+    told = (
+        "--arch",
+        "sm_100a",
+        "--on-finding",
+        "collect",
+        "--json",
+        tmp_path / "found.json",
+        "--no-watch-global",
+        "--record",
+        "kept",
+        "--report",
+        "pages",
+    )
     code, out, err = run("-m", "smemsim", "exec", *told, "--", sys.executable, "program.py", folder=tmp_path)
     assert (code, out) == (137, "ended\n"), err  # a program that is killed loses none of its launches
     launches = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["launches"]
     assert [x["is_fine"] for x in launches] == [True, False]
     assert launches[1]["run"]["findings"][0]["code"] == "X001"
     assert "2 launches of 1 kernel" in err
+    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["0001-twice", "0002-twice"]  # and nothing of an earlier program
+    assert sorted(p.name for p in (tmp_path / "pages").iterdir()) == ["index.html", "launch-0001.html", "launch-0002.html", "mine.txt"]
+    kept = tomllib.loads((tmp_path / "kept" / "0002-twice" / "launch.toml").read_text(encoding="utf-8"))
+    assert kept["watch_global"] is False
+    assert "x" in [array["name"] for array in kept["arrays"]]
+    assert {array["dtype"] for array in kept["arrays"]} == {"f32"}
+    code, out, err = run("-m", "smemsim", "run", "kept/0002-twice", folder=tmp_path)
+    assert code == 1, err
+    assert "X001" in out
 
 
 def test_the_driver_alone_raises_where_the_policy_says_so(tmp_path):
@@ -147,8 +185,10 @@ def test_the_driver_alone_raises_where_the_policy_says_so(tmp_path):
     (tmp_path / "program.py").write_text(install + PROGRAM, encoding="utf-8")
     code, out, err = run("program.py", folder=tmp_path)
     assert (code, out) == (1, "")
-    assert "FindingsError" in err
-    assert "X001" in err
+    assert "FindingsError: X001" in err
+    assert err.count("X001") == 2  # told once, with its lines, and in the exception
+    assert err.count("/smemsim/virtual/") <= 4
+    assert err.count("twice: 0 of 1 CTAs") == 1
 
 
 def test_workers_of_xdist_tell_what_they_launched(tmp_path):
@@ -166,8 +206,6 @@ def test_workers_of_xdist_tell_what_they_launched(tmp_path):
         "-n",
         "2",
         "-q",
-        "-W",
-        "ignore",
         "--smemsim-gpu",
         "sm_90a",
         "--smemsim-on-finding",
@@ -176,6 +214,7 @@ def test_workers_of_xdist_tell_what_they_launched(tmp_path):
     code, out, err = run("-m", "pytest", *PLUGIN, *options, "--smemsim-report", "report", "test_it.py", folder=tmp_path)
     assert code == 0, out + err
     assert "3 passed" in out
+    assert "PytestAssertRewriteWarning" not in out
     assert re.search(r"X001  twice\.ptx", out)
     assert "sm_90a: 3 launches of 1 kernel" in out
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")

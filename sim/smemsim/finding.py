@@ -418,6 +418,9 @@ class Finding:
 
     # ---- for people and programs
 
+    def __repr__(self) -> str:
+        return f"<Finding {_cut(f'{self.code} {self.severity} at {self.where}: {told(self.message)}')}>"
+
     def __str__(self) -> str:
         match self.at:
             case InWord():

@@ -1,6 +1,7 @@
 """Tests for a GPU as somebody has them: nothing here knows of smemsim. They are run with `pytest --smemsim-gpu`."""
 
 import copy
+import runpy
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -102,6 +103,24 @@ def test_copy_through_shared_memory(waits):
     copied[(1,)](*(GluonDescriptor.from_tensor(t, [32, 64], layout) for t in (x, out)), waits)
     if waits:
         torch.testing.assert_close(out, x)
+
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def rows_of(Source, To, n: tl.constexpr):
+    tl.store(To + tl.arange(0, n)[:, None] * n + tl.arange(0, n)[None, :], Source.load([0, 0]))
+"""
+
+
+def test_strides_of_a_descriptor(tmp_path):
+    x, out = torch.rand(64, 64, device="cuda"), torch.empty(64, 64, device="cuda")
+    for name, strides in (("original", [64, 1]), ("copied", [32, 1])):  # the second is compiled already
+        (tmp_path / f"{name}.py").write_text(KERNEL, encoding="utf-8")
+        module = runpy.run_path(str(tmp_path / f"{name}.py"))
+        module["rows_of"][(1,)](TensorDescriptor(x, [64, 64], strides, [64, 64]), out, n=64)
 
 
 def test_past_the_end():

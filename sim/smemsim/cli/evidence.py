@@ -64,7 +64,9 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     for one in found:
         click.echo(_line(one, with_experiment=arch is not None))
     if arch is not None:
-        click.echo(f"{len(found)} alternatives that no program known right on {arch} refutes, of {len(ALTERNATIVES)}")
+        click.echo(
+            f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: no program that is known to be right there would compute wrong numbers with them"
+        )
 
 
 def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]:

@@ -28,11 +28,10 @@ def page(code: str) -> str:
 
 
 def hint(codes: Iterable[str]) -> None:
-    """Says on stderr which command explains what was found; nothing where nothing was."""
+    """Says behind the findings which command explains them; nothing where nothing was found."""
     if known := [code for code in dict.fromkeys(codes) if code in CODES]:
         click.echo(
-            f"smemsim explain {' '.join(known)}: {'what these are, and how they are' if known[1:] else 'what that is, and how it is'} mended",
-            err=True,
+            f"smemsim explain {' '.join(known)}: {'what these are, and how they are' if known[1:] else 'what that is, and how it is'} mended"
         )
 
 

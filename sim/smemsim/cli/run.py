@@ -181,8 +181,10 @@ class _Command(click.Command):
     help="Run in another order that the memory model allows: a seed, earliest or latest; all N compares these and N seeds.",
 )
 @click.option("--random", is_flag=True, help="Fill the arrays in the launch file's second way, where they have one.")
-@click.option("--no-sanitize", is_flag=True, help="Execute only: no watch over fences, barriers and reads that come too early.")
-@click.option("--watch-global/--no-watch-global", default=True, help="Look for races in global memory too, or in shared memory alone.")
+@click.option(
+    "--no-sanitize", is_flag=True, default=None, help="Execute only: no watch over fences, barriers and reads that come too early."
+)
+@click.option("--watch-global/--no-watch-global", default=None, help="Look for races in global memory too, or in shared memory alone.")
 @click.option(
     "--strict", is_flag=True, help="Exit code 1 also for remarks: rules that generated PTX breaks where the user cannot change it."
 )
@@ -323,15 +325,17 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
 
 def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], name: str, o: dict[str, Any]) -> Run:
     """The launch, run as the options and the launch file say."""
+    from smemsim.evidence.launches import OPTION_KEYS
     from smemsim.processes import close_client, dask_client
     from smemsim.program.launch import RunOptions
 
     with contextlib.ExitStack() as stack:
         client = dask_client(o["dask"]) if o["dask"] else None
         stack.callback(close_client, client)
-        options = {"sanitize": not o["no_sanitize"], "watch_global": o["watch_global"],
-                   "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "workers": o["workers"], "client": client,
-                   "name": name, "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds", "schedule", "assume")}  # fmt: skip
+        said = _given(
+            {**o, "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "sanitize": False if o["no_sanitize"] else None}, *OPTION_KEYS
+        )
+        options = {"workers": o["workers"], "client": client, "name": name, "sources": _folders(launch, name, o), **launch.options, **said}
         done = gpu.run(module, launch.config(args), RunOptions(**options))
     if done.schedules is not None and launch.about["outputs"]:
         done.schedules = done.schedules.only(launch.about["outputs"])

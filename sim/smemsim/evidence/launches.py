@@ -43,6 +43,7 @@ __all__ = [
     "ARRAY_KEYS",
     "BESIDE",
     "KEYS",
+    "OPTION_KEYS",
     "SCHEMA",
     "TOLERANCES",
     "VALUES",
@@ -104,6 +105,10 @@ KEYS: dict[str, Key] = {
     "cooperative": Key("bool", "true: a cooperative launch (of recorded launches)"),
     "cancel": Key("any", "how clusterlaunchcontrol.try_cancel is answered: resident, never, one, always, or all for each of them"),
     "schedule": Key("any", "the order in which things happen: a seed, earliest, latest, or all:N for each of these and N seeds; the usual one, if left out"),
+    "sanitize": Key("any", "false: without the watch, as with `--no-sanitize`"),
+    "watch_global": Key("any", "false: races are looked for in shared memory alone, as with `--no-watch-global`"),
+    "ctas": Key(Kind("a list of numbers of CTAs", lambda value: is_list_of(value, _is_address) and bool(value), _LIST), "run these CTAs alone, with those of their clusters; all, if left out"),
+    "assume": Key("any", "a rule about Blackwell taken otherwise, as with `--assume`"),
     "args": Key(Kind("a list, one table for each parameter", lambda value: isinstance(value, list), _LIST), "a list: the parameters in their order"),
     "arrays": Key("any", "a list of arrays, or a table of them by name"),
     "outputs": Key(Kind("a list of arrays", lambda value: isinstance(value, list), _LIST), "the arrays that are printed; all that changed, if left out"),
@@ -144,7 +149,7 @@ BESIDE: dict[str, dict[str, Key]] = {
 }
 SOME = 'for example {array = "A"} or {value = 128, type = "u32"}'  # arguments, for messages
 CONFIG_KEYS = ("grid", "block", "cluster", "shared_bytes", "cancel")  # members of LaunchConfig, checked there
-OPTION_KEYS = ("limit", "limit_seconds", "schedule")  # members of RunOptions, likewise
+OPTION_KEYS = ("limit", "limit_seconds", "schedule", "sanitize", "watch_global", "ctas", "assume")  # members of RunOptions, likewise
 
 
 # ---- Reading a launch file: every key looked at, and a sentence with file, line and key for what does not fit
@@ -273,8 +278,22 @@ def _argument(path: Path, table: Any, arrays: list[str]) -> None:
                 _check_map(path / kind / n, arguments, arrays)
         case "scratch" if _at(path / kind, whole, table[kind], minimum=0) > MOST_SCRATCH:
             raise TableError(f"{path / kind} = {table[kind]} B: at most {MOST_SCRATCH} B", path / kind)
+        case "value":
+            _check_range(path / kind, table[kind], table["type"])
     if "offset" in table:
         _at(path / "offset", whole, table["offset"], most_bits=48)
+
+
+def _check_range(path: Path, value: float, kind: str) -> None:
+    """A whole number that its PTX type has not: its bits would be another number's."""
+    if kind[0] == "f" or not float(value).is_integer():
+        return
+    bits = 8 * VALUES[kind]
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
+    if not low <= value <= high:
+        other = f"u{bits}" if kind[0] == "s" else f"s{bits}"
+        fits = f"; {other} has it" if (low < 0) == (value > high) and abs(value) < 1 << bits - (value < 0) else ""
+        raise _mistake(path, value, f"type {kind} has {low} to {high}{fits}")
 
 
 def _check_map(path: Path, arguments: dict[str, Any], arrays: list[str]) -> None:

@@ -139,7 +139,12 @@ def _scenario_of(given: object) -> ScenarioTables:
 def _not_compared(scenario: ScenarioTables, machine: Machine) -> Iterator[str]:
     """The paths of all that a reader may take for compared, and that was not compared."""
     mmas = [(Path.of("step", number), step) for number, step in enumerate(scenario.steps) if isinstance(step, MmaStep)]
-    yield from (f"{path / side} (meant is missing)" for path, step in mmas for side, of in step.operands.items() if of.meant is None)
+    yield from (
+        f"{path / side} (nothing says which tile is meant: the key meant is missing)"
+        for path, step in mmas
+        for side, of in step.operands.items()
+        if of.meant is None
+    )
     for path, step in mmas:
         if kind_of_step(step, machine.arch) is None:
             yield f"{path}.kind ({step.kind or step.instruction or 'none'} on {machine.arch})"

@@ -52,7 +52,7 @@ class Gpu(Device):
     """A simulated GPU of an architecture ("sm_90a", "sm_100a", "sm_103a") with its global memory."""
 
     def __repr__(self) -> str:
-        return f"<Gpu {self.arch}>"
+        return f"Gpu({self.arch!r})"
 
     def launch(
         self,

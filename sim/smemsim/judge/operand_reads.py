@@ -21,8 +21,10 @@ from smemsim.machine.memory import SharedMemory
 from smemsim.machine.product import SharedOperand
 from smemsim.machine.region import GlobalMemory
 from smemsim.machine.tma import Transfer
+from smemsim.program.arrays import HostMap
 from smemsim.program.events import Copy, Event, Load, Mma, Store
 from smemsim.program.launch import Launch
+from smemsim.program.traps import region_name
 from smemsim.ptx.module import Address, Instruction, Operand, Register, Vector
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK, LINE
@@ -615,7 +617,7 @@ def _looked_at(shared: SharedMemory, places: _Places, known_loads: Mapping[int, 
     first = loads[int(pattern.flat[0])]
     if first is None:
         return (
-            "operands that no tensor load brought"
+            "operands that no tensor load brought: no tensor map says which tile is meant"
             if all(load is None for load in loads)
             else "operands that begin where no tensor load wrote"
         )
@@ -1195,10 +1197,10 @@ def of_maps(reads: Reads, launch: Launch, known_wrong: Collection[int] = ()) -> 
     `known_wrong` are lines of loads whose coordinates are known to be wrong already.
     """
     outside = (f for f in _outside(reads) if f.line not in known_wrong)
-    return [*_misfits(reads, launch.memory), *_pitches(reads, launch.arch), *_widths(reads), *outside]
+    return [*_misfits(reads, launch), *_pitches(reads, launch.arch), *_widths(reads), *outside]
 
 
-def _misfits(reads: Reads, memory: GlobalMemory) -> list[Finding]:
+def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
     """T207 for maps whose rows overlap, where the array behind has all the bytes of rows one behind the other: for a stride that is the number of a
     row's elements that many at least, for others just as many (the windows of a longer row are fewer bytes apart than there are in the array)."""
     findings = []
@@ -1208,20 +1210,43 @@ def _misfits(reads: Reads, memory: GlobalMemory) -> list[Finding]:
         if tm.call != "tiled" or tm.rank < 2 or tm.interleave or not size:
             continue
         stride, row, rows = tm.global_strides[0], tm.global_dim[0] * size, tm.global_dim[1]
-        room = _room(memory, tm)
+        room = _room(launch.memory, tm)
         is_elements = size > 1 and stride == tm.global_dim[0] and room >= rows * row
         if stride >= row or not (is_elements or (tm.rank == 2 and rows > 1 and room == rows * row)):
+            continue
+        made, begins = _descriptor_of(launch, event), f"row 1 begins in the middle of row 0, and {_behind(launch, tm)} holds {rows} rows of"
+        if made is not None:
+            k, wide = tm.rank - 2, tm.global_dim[0]
+            message = f"strides[{k}] of the descriptor {made.name} is {made.strides[k]} elements: {begins} {wide} elements"
+            repair = f"strides[{k}] = {wide} (elements, not bytes)"
+            findings.append(at_instruction("T207", event.instruction, message, repair, arrays=(tm.global_address,)))
             continue
         what = f"is the number of elements of dimension 0, of {size} B each" if is_elements else f"is less than the {row} B of dimension 0"
         findings.append(
             at_instruction(
                 "T207",
                 event.instruction,
-                f"global_strides[0] = {stride} B {what}: row 1 begins in the middle of row 0, and the array behind the map holds {rows} rows of {row} B",
+                f"global_strides[0] = {stride} B {what}: {begins} {row} B",
                 f"strides are bytes: global_strides[0] = {row}",
+                arrays=(tm.global_address,),
             )
         )
     return findings
+
+
+def _descriptor_of(launch: Launch, event: Load | Store) -> HostMap | None:
+    """The descriptor that a library of the host made an argument's map of; None where the host gave the map itself."""
+    places, at = launch.program.places, event.map_address - launch.parameter_address
+    for parameter, value in zip(places.parameters, launch.config.args, strict=False):
+        if isinstance(value, HostMap) and places.of(parameter.name).offset == at and len(value.strides) == event.tensor_map.rank:
+            return value
+    return None
+
+
+def _behind(launch: Launch, tm: TensorMap) -> str:
+    """The array behind a map, by its name where it has one."""
+    begin, held = launch.memory.region(tm.global_address)
+    return f"{region_name(launch, begin, begin + len(held))} behind the map"
 
 
 def _room(memory: GlobalMemory, tm: TensorMap) -> int:

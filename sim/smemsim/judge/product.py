@@ -96,46 +96,42 @@ def element_bits(name: str, value: Any, fmt: ElementFormat) -> np.ndarray:
 NEARLY = 0.9  # what is right by chance does not count
 
 
-def pattern(wrong: np.ndarray) -> str:
-    """The shortest rule that says it all, if there is one.
+def pattern(wrong: np.ndarray, *, is_rounding: bool = False) -> str:
+    """The shortest rule that says where D is wrong, if there is one; of differences that `is_rounding` only how many there are.
 
     >>> row = np.arange(16)
     >>> pattern(np.repeat((row % 8 > 0)[:, None], 8, axis=1))
     '87.5 % of D is wrong (112 of 128): rows 0 mod 8 are right, all others wrong'
     """
-    share = f"{wrong.mean() * 100:.4g} % of D is wrong ({int(wrong.sum())} of {wrong.size})"
     if not wrong.any():
         return "all of D is right"
-    if wrong.all():
+    share = (
+        f"{wrong.mean() * 100:.4g} % of D {'differs in the last bits' if is_rounding else 'is wrong'} ({int(wrong.sum())} of {wrong.size})"
+    )
+    if wrong.all() or is_rounding:
         return share
     sentences = []
     for axis, what in ((1, "row"), (0, "column")):
         right = np.asarray(~wrong.any(axis=axis))
-        said = _lines(right, what)
-        if said:
-            rest = "all others wrong" if wrong.mean(axis=axis)[~right].min() > NEARLY else "the others are wrong in part"
-            sentences.append(f"{said}, {rest}")
+        if right.any() and not right.all():
+            sentences.append(_lines(right, what, is_whole=bool(wrong.mean(axis=axis)[~right].min() > NEARLY)))
     if not sentences:
         pair = _pairs(wrong)
         sentences = [pair or _box(wrong)]
     return ": ".join(filter(None, (share, " and ".join(sentences))))
 
 
-def _lines(right: np.ndarray, what: str) -> str:
-    """Which lines are right, or which are not where that is shorter."""
+def _lines(right: np.ndarray, what: str, *, is_whole: bool) -> str:
+    """Which lines are right, or which are wrong where that is shorter; those are wrong as a whole, or in part."""
     own, lost = (np.nonzero(x)[0].tolist() for x in (right, ~right))
-    if not own or not lost:
-        return ""
     right_lines, others = numbers_told(own, len(right)), numbers_told(lost, len(right))
     if others.count(",") < right_lines.count(","):
-        return (
-            f"{what}s {others} are not, all other {what}s are right"
-            if len(lost) > 1
-            else f"{what} {others} is not, all other {what}s are right"
-        )
+        are = f"{what}s {others} are" if len(lost) > 1 else f"{what} {others} is"
+        return f"{are} wrong{'' if is_whole else ' in part'}, all other {what}s are right"
+    rest = "all others wrong" if is_whole else "the others are wrong in part"
     if right_lines.endswith("..."):
-        return f"{len(own)} of {len(right)} {what}s are right, the first is {own[0]}"
-    return f"{what}s {right_lines} are right" if len(own) > 1 else f"{what} {right_lines} is right"
+        return f"{len(own)} of {len(right)} {what}s are right, the first is {own[0]}, {rest}"
+    return f"{what}s {right_lines} are right, {rest}" if len(own) > 1 else f"{what} {right_lines} is right, {rest}"
 
 
 def _pairs(wrong: np.ndarray) -> str:
@@ -708,7 +704,8 @@ MOST_SIZE = 1024  # rows, columns or K of D
 
 @dataclasses.dataclass(frozen=True)
 class ProductExplanation:
-    """What a wrong D looks like: `pattern` says where it is wrong, by more than rounding if there is such; `faults` are those of descriptors and writers that give it, alike in what they do.
+    """What a wrong D looks like: `pattern` says where it is wrong, or how much of it differs in the last bits where no difference is larger than rounding;
+    `wrong` of `of` elements do. `faults` are those of descriptors and writers that give it, alike in what they do.
 
     `looks_like` and `because` are as in `Diagnosis`, of all that was tried. `measured`: do the rules rest on an H200?
     """
@@ -822,6 +819,37 @@ def explain_product(
     return _explained(product, tiles, d_bits.astype(np.uint32), measured=machine.measured)
 
 
+def transposed(c: Compared) -> list[str]:
+    """A square A or B, or both, given with its rows for its columns."""
+    said = []
+    for names in ("B", "A", "AB"):
+        product = c.product
+        for name in names:
+            flat = product.side(name).flat()
+            if flat.shape[0] == flat.shape[1]:
+                product = product.having(name, product.side(name).steps(np.ascontiguousarray(flat.T)))
+        if product is not c.product and c.explained(product):
+            wants = " and ".join(f"{name.lower()} is taken as {MEANT[name]}" for name in names)
+            said.append(f"{' and '.join(names)} were transposed ({wants}: give {', '.join(f'{name.lower()}.T' for name in names)})")
+    return said[:1] if said and len(said[0]) < len(said[-1]) else said
+
+
+MEANT = {"A": "(M, K)", "B": "(N, K)"}
+
+
+def not_numbers(c: Compared) -> list[str]:
+    """What is said of a D with NaN or infinities where the product has numbers."""
+    with np.errstate(all="ignore"):
+        has, odd = np.isfinite(c.values(c.model)), ~np.isfinite(c.values(c.hardware))
+    count = int((has & odd).sum())
+    if not count:
+        return []
+    return [
+        f"{'all' if count == has.size else f'{count} of'} {has.size} elements of D are NaN or infinite where the product of a and b is finite: the kernel read "
+        "a NaN or an infinity in A, B or C (memory that nobody has written?), or scaled D by one"
+    ]
+
+
 CONVERTED = ("e5m2", "e4m3", "bf16", "f16")  # what epilogues make of f32, the coarsest first
 
 
@@ -831,6 +859,8 @@ def _conversion(hardware: np.ndarray, d_type: str) -> tuple[str, np.ndarray | No
         return "", None
     values = to_float64(hardware, d_type)
     finite = np.where(np.isfinite(values), values, 0)
+    if not finite.any():
+        return "", None
     for name in CONVERTED:
         fmt = element_format(name)
         if (to_float64(from_float64(finite, name), name) == finite).all():
@@ -848,7 +878,13 @@ def _sizes(a: np.ndarray, b: np.ndarray, d: np.ndarray, k: int) -> tuple[int, in
                 f"{name} has shape {x.shape}: needs a matrix of at most {MOST_SIZE} x {MOST_SIZE}; A is (M, K), B (N, K), D (M, N)"
             )
     if d.shape != (len(a), len(b)) or a.shape[1] != b.shape[1]:
-        raise InputError(f"a {a.shape}, b {b.shape} and d {d.shape} do not fit: A is (M, K), B (N, K), D (M, N)")
+        turned = [
+            name
+            for name, rows, columns in (("a", len(d), b.shape[1]), ("b", d.shape[1], a.shape[1]))
+            if {"a": a, "b": b}[name].T.shape == (rows, columns)
+        ]
+        hint = f"; give {turned[0]}.T" if turned else ""
+        raise InputError(f"a {a.shape}, b {b.shape} and d {d.shape} do not fit: A is (M, K), B (N, K), D (M, N){hint}")
     if a.shape[1] % k:
         raise InputError(f"a has K = {a.shape[1]}: an instruction has {k} elements of K, and a tile a multiple of that")
     return len(a), len(b), a.shape[1]
@@ -880,7 +916,7 @@ def _explained(product: Product, tiles: list[Tile], hardware: np.ndarray, *, mea
         certain[own.exact] = found = those(own, candidates) or solved_for(own, tiles, solved)
         return [str(fault) for fault in found]
 
-    said = diagnose(product, hardware, (("a wrong layout", faults),), extra)
+    said = diagnose(product, hardware, (("a wrong layout", transposed), ("a wrong layout", faults)), extra)
     found = next((certain[exact] for exact in (True, False) if certain.get(exact)), [])
     because, looks_like = said.because, said.looks_like
     if looks_like == "unknown" and not found:
@@ -888,5 +924,8 @@ def _explained(product: Product, tiles: list[Tile], hardware: np.ndarray, *, mea
         because = (*(f"it may be that {fault}" for fault in found), *because)
     if converted:
         because = (*because, f"D has numbers of {converted} only: an epilogue may have converted it, and what that rounds is allowed for")
+    because = (*not_numbers(c), *because)
     where = c.beyond if c.beyond.any() else c.wrong
-    return ProductExplanation(looks_like, because, pattern(where), int(where.sum()), shape[0] * shape[1], tuple(found), measured)
+    return ProductExplanation(
+        looks_like, because, pattern(where, is_rounding=not c.beyond.any()), int(where.sum()), shape[0] * shape[1], tuple(found), measured
+    )

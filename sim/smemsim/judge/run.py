@@ -208,7 +208,7 @@ class Judged:
     `missed` has what was not judged: its reason, and how often that was so.
 
     >>> str(Judged(96, 96, 24, 4, 2, {}))
-    'judged: 96 of 96 matrix instructions of 24 CTAs (4 distinct products), 2 tensor maps'
+    'judged: 96 of 96 matrix instructions of 24 CTAs (4 different ones, each judged once), 2 tensor maps'
     >>> str(Judged(0, 8, 1, 0, 1, {"operands of 4 or 6 bits": 8}))
     'judged: 0 of 8 matrix instructions of 1 CTA, 1 tensor map; not judged: operands of 4 or 6 bits (8)'
     """
@@ -223,7 +223,10 @@ class Judged:
     def __str__(self) -> str:
         told = []
         if self.of:
-            different = f" ({self.distinct} distinct product{'s' * (self.distinct != 1)})" if self.instructions and self.distinct else ""
+            different = ""
+            if self.instructions and self.distinct:
+                different = " (all alike, judged once)" if self.distinct == 1 else f" ({self.distinct} different ones, each judged once)"
+            different *= self.instructions > 1
             told.append(f"{self.instructions} of {self.of} matrix instructions of {self.ctas} CTA{'s' * (self.ctas != 1)}{different}")
         if self.maps:
             told.append(f"{self.maps} tensor map{'s' * (self.maps != 1)}")
@@ -243,7 +246,7 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
         missed["what check does not model"] = done
         done = 0
     if written is not None and written.left_out:
-        missed["distinct products beyond the first ones"] = written.left_out
+        missed["different products beyond the first ones"] = written.left_out
     if not launch.program.uses.isdisjoint(REGISTERS):
         missed["mma and wmma, whose operands are registers"] = 0
     maps = {(bytes(event.tensor_map)) for event in reads.maps.values()}
@@ -445,6 +448,10 @@ class Run:
 
         What is said of several instructions, as of a loop that the compiler unrolled, is one entry that names the other lines.
         """
+        return "\n".join(filter(None, (self.details(), self.summary())))
+
+    def details(self) -> str:
+        """`text` without its last line."""
         lines = []
         for f in (*self.findings, *self.remarks):
             lines += [str(f), *(f"      {line}" for line in f.excerpt())]
@@ -452,7 +459,7 @@ class Run:
                 lines.append(f"      {others}")
         if self._schedules is not None:
             lines.append(self._schedules.text())
-        return "\n".join([*lines, *self.evidence, self.summary()])
+        return "\n".join([*lines, *self.evidence])
 
     def summary(self) -> str:
         """One line that counts CTAs, seconds and findings, and says how much was judged."""
@@ -485,15 +492,15 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run of {shorter_name(self.launch.program.name)}: {_counted(self.findings)}>"
 
-    def page(self, outputs: Sequence[tuple[str, bool]] = ()) -> Page:
+    def page(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> Page:
         """The page as a value: the findings with the PTX around their lines, beside the tiles of the matrix instructions. `outputs` are lines to stand
-        above them, and whether each is as it should be."""
+        above them, and whether each is as it should be; `named` lines about memory that the findings name, `back` (link, words) of a page above."""
         report = self.report or Report((), arch=self.launch.arch, title=f"{shorter_name(self.launch.program.name)}, as it ran")
         written, ptx = self._checked[0], self.ptx.splitlines()
         names = written.step_names(self.name) if written is not None else {}
         tiles = [_named(tile, names) for tile in report.tiles()]
         findings, drawn = [*self.findings, *self.remarks], fitting(tiles)[0]
-        none = "" if tiles else "There is no operand of a matrix instruction to draw that came through TMA."
+        none = "" if tiles else "No picture: no matrix instruction reads what TMA has brought."
         above = Above(
             self.summary(), tuple(outputs), self.output, self.evidence, none,
         )  # fmt: skip
@@ -503,12 +510,14 @@ class Run:
             counted[0].upper() + counted[1:] + (f", {len(self.remarks)} remark{'s' * (len(self.remarks) > 1)}" if self.remarks else "")
         )
         whole = report.page(tiles, names=names)
-        return dataclasses.replace(whole, counted=heading, entries=entries, more=more, remarks=(), clean="Nothing was found.", above=above)
+        return dataclasses.replace(
+            whole, title=f"{shorter_name(self.launch.program.name)} on {self.launch.arch}, as it ran", counted=heading, entries=entries, more=more,
+            remarks=(), clean="Nothing was found.", above=above, named=tuple(named), back=back,
+        )  # fmt: skip
 
-    def html(self, outputs: Sequence[tuple[str, bool]] = ()) -> str:
-        """A self-contained page: the findings with the PTX around their lines, and every operand's tile; `outputs` are lines to stand first, and whether
-        each is as it should be."""
-        return page_html(self.page(outputs))
+    def html(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> str:
+        """A self-contained page: the findings with the PTX around their lines, and every operand's tile. The rest as for `page`."""
+        return page_html(self.page(outputs, named=named, back=back))
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text())}</pre>"

@@ -21,14 +21,14 @@ from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError, SmemsimError
 from smemsim.judge.gpu import Gpu
 from smemsim.judge.run import Run
-from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy
+from smemsim.program.arrays import MOST_BYTES, DeviceArray, HostMap, as_numpy
 from smemsim.program.device import Device, entry_of, target_of
 from smemsim.program.launch import LaunchConfig, RunOptions, three
 from smemsim.program.linking.program import module_of
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["launch_triton", "map_arguments", "scalar"]
+__all__ = ["at_home", "launch_triton", "map_arguments", "parameter_names", "scalar"]
 
 
 HOST_TYPES = {8: 10, 9: 8, 10: 9}  # the device's numbers of map data types which the driver numbers otherwise
@@ -57,7 +57,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
         raise InputError(f"gpu = {shown(gpu)}: needs a smemsim.Gpu")
     ptx, about, signature = _compiled(kernel)
     chosen = {key: more.pop(key) for key in (*RUN_OPTIONS, "cancel") if key in more and key not in signature}
-    module = module_of(ptx, "the kernel's PTX")
+    module = module_of(at_home(ptx, kernel.src), "the kernel's PTX")
     gpu = Gpu(target_of(module)) if gpu is None else gpu
     given = _by_name(signature, args, more)
     host = _HostMemory(gpu)
@@ -73,7 +73,8 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
         entry=entry, grid=(x * ctas, y, z), block=None if required else WARP_SIZE * int(about("num_warps", 4)), cluster=(ctas, 1, 1),
         shared_bytes=int(about("shared", 0)), args=[*passed, *scratch], cancel=chosen.pop("cancel", LaunchConfig.cancel),
     )  # fmt: skip
-    run = gpu.run(module, config, RunOptions(**{"sources": _source_folders(kernel), "name": entry, **chosen}))
+    linked = gpu.kernel(module, entry).called(parameter_names(signature, bool(about("tensordesc_meta", None))))
+    run = gpu.run(linked, config, RunOptions(**{"sources": _source_folders(kernel), "name": entry, **chosen}))
     host.bring_back()
     for address in (*host.addresses, *(array.address for array in scratch if array is not None)):
         run.launch.own(address)
@@ -161,6 +162,45 @@ def _compiled(kernel: Any) -> tuple[str, Any, Mapping[str, Any]]:
         return otherwise if value is None else value
 
     return ptx, about, signature
+
+
+DESCRIPTOR = re.compile(r"tensordesc\w*<[^\[]*\[([^\]]*)\]")  # of a signature: its element type and its block
+
+
+def parameter_names(signature: Mapping[str, Any], has_maps: bool) -> tuple[str, ...]:
+    """What the source calls the parameters of a kernel's PTX; `has_maps`: descriptors are tensor maps, and no pointers with shapes.
+
+    >>> parameter_names({"x": "*fp32", "n": "constexpr", "a": "tensordesc<fp16[64, 64]>", "t": ("i32", "i32")}, True)
+    ('x', 'a', 'a.shape[0]', 'a.shape[1]', 'a.strides[0]', 'a.strides[1]', 't[0]', 't[1]')
+    """
+    return tuple(part for name, kind in signature.items() for part in _names_of(name, kind, has_maps))
+
+
+def _names_of(name: str, kind: Any, has_maps: bool) -> Iterator[str]:
+    if isinstance(kind, (tuple, list)):
+        for n, member in enumerate(kind):
+            yield from _names_of(f"{name}[{n}]", member, has_maps)
+    elif found := DESCRIPTOR.match(str(kind)):
+        rank = found[1].count(",") + 1
+        sizes = [f"{name}.{what}[{n}]" for what in ("shape", "strides") for n in range(rank)]
+        yield name
+        yield from sizes if has_maps else (*sizes, f"{name}.padding", f"{name}.round_f32_to_tf32", *sizes)
+    elif kind != "constexpr":
+        yield name
+
+
+_FIRST_FILE = re.compile(r"^[ \t]*\.loc[ \t]+(\d+)", re.MULTILINE)
+
+
+def at_home(ptx: str, source: Any) -> str:
+    """A kernel's PTX with the file that its function is in: Triton's cache keeps that of a copy with the same text, which was compiled first."""
+    code = getattr(getattr(getattr(source, "fn", None), "fn", None), "__code__", None)
+    own = _FIRST_FILE.search(ptx)
+    if code is None or own is None or not os.path.isfile(code.co_filename):
+        return ptx
+    return re.sub(
+        rf'^([ \t]*\.file[ \t]+{own[1]}[ \t]+)"[^"\n]*"', lambda m: f'{m[1]}"{os.path.abspath(code.co_filename)}"', ptx, flags=re.MULTILINE
+    )
 
 
 def _source_folders(kernel: Any) -> list[str]:
@@ -366,7 +406,8 @@ def _descriptor(name: str, value: Any, meta: Any, gpu: Device, host: _HostMemory
         address, meta["swizzle"], meta["elem_size"], code, meta["block_size"], extents, strides, is_nan, **im2col
     )
     try:
-        return [getattr(TensorMap, call)(**arguments, arch=gpu.arch), *shape, *strides]
+        tensor_map = getattr(TensorMap, call)(**arguments, arch=gpu.arch)
+        return [HostMap.of(bytes(tensor_map), name, shape, strides), *shape, *strides]
     except SmemsimError as e:
         raise InputError(f"{name}: the driver refuses the map of this descriptor: {e}") from None
 

@@ -152,7 +152,7 @@ class SharedOperand:
     >>> shared.write(0x400, np.arange(8 * 16, dtype=np.uint16))
     >>> bits, unwritten = operand.bits(shared)
     >>> bits[1, :3].tolist(), unwritten, operand.chunks(shared)[:3].tolist(), operand.grade(shared)
-    ([8, 9, 10], False, [0, 1, 2], <Grade.MEASURED: 'measured'>)
+    ([8, 9, 10], False, [0, 1, 2], 'measured')
     """
 
     word: int | SmemDescriptor

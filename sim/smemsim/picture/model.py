@@ -305,7 +305,8 @@ class Page:
     """One self-contained page: entries beside pictures.
 
     `data` is what its script draws, `stills` are (name, picture) for readers without scripts and for paper, `missing` names pictures that `data` has no room
-    for. `above` is what stands before it: a heading, outputs, printed text and sentences.
+    for. `above` is what stands before it: a heading, outputs, printed text and sentences. `named` are lines about what the entries name, `back` is
+    (link, words) of the page that leads here.
     """
 
     title: str
@@ -323,6 +324,8 @@ class Page:
     undrawn: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     above: Above | None = None
+    named: tuple[str, ...] = ()
+    back: tuple[str, str] = ("", "")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,13 +29,32 @@ def page_html(page: Page) -> str:
 <html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1"><meta name=color-scheme content="light dark">
 <meta http-equiv=Content-Security-Policy content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
 <link rel=icon href="data:,"><title>{title}</title><style>{_file("page.css")}{rules()}</style></head><body>
-<header><div><h1>{title}</h1><p class=dim>{html.escape(page.evidence)}</p></div><button id=theme class=live type=button>Dark</button></header>
-{_above(page.above) if page.above else ""}<main{" class=narrow" if not drawn else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
+<header><div>{_back(page)}<h1>{title}</h1><p class=dim>{html.escape(page.evidence)}</p></div>{_THEME}</header>
+{_above(page.above) if page.above else ""}<main{" class=narrow" if not drawn else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_named(page.named)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
 {"" if hidden else _strips(page)}</aside>
 <div class=work>{_workplace() if drawn else ""}{_missing(page.missing)}{_stills(page)}</div></main>
-{_below(page.above) if page.above else ""}<footer>smemsim. Addresses are those of the CTA's .shared window; a chunk is 16 bytes, a line 128.</footer>
-<script id=data type=application/json>{packed}</script><script>{_file("page.js")}</script></body></html>
+{_below(page.above) if page.above else ""}<footer>smemsim{_UNITS if drawn or page.strips or page.stills else ""}</footer>
+{_scripts(packed)}</body></html>
 """
+
+
+_THEME = "<button id=theme class=live type=button>Dark</button>"
+_UNITS = ". In the pictures addresses are those of the CTA's .shared window; a chunk is 16 bytes, a line 128."
+
+
+def _scripts(packed: str) -> str:
+    return f"<script id=data type=application/json>{packed}</script><script>{_file('page.js')}</script>"
+
+
+def _back(page: Page) -> str:
+    link, words = page.back
+    return f'<p><a href="{html.escape(link)}">← {html.escape(words)}</a></p>' if link else ""
+
+
+def _named(lines: Sequence[str]) -> str:
+    """What the findings name: allocations, with the lines that made them."""
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f"<h3>Memory that findings name</h3><ul class=named>{items}</ul>" if items else ""
 
 
 def page_fragment(page: Page) -> str:
@@ -83,7 +102,7 @@ def _entry(e: Entry) -> str:
     seen = "<span class='why live'>shown in the picture</span>" if e.target is not None else ""
     head = f"<span class=head><span class=sev>{e.severity} {html.escape(e.code)}</span> {html.escape(e.where)}{grade}</span>"
     said = f'<{tag} class="finding {e.severity}"{more}>{head}{html.escape(e.message)}{fix}{why}{seen}</{tag}>'
-    link = f'<p><a href="{html.escape(e.link)}">the launch with its pictures</a></p>' if e.link else ""
+    link = f'<p><a href="{html.escape(e.link)}">the page of this launch</a></p>' if e.link else ""
     return f"<li>{said}{_excerpted(e.excerpt)}{_explained(e)}{link}</li>"
 
 
@@ -151,19 +170,27 @@ def program_html(title: str, summary: str, entries: Sequence[Entry], heads: Sequ
     for part in parts:
         name = f'<a href="{html.escape(part.link)}">{html.escape(part.name)}</a>' if part.link else html.escape(part.name)
         state = "" if part.is_fine else " class=bad-line"
+        cells = [
+            (html.escape(part.number), ""),
+            (name, ""),
+            *((html.escape(cell), "" if i else state) for i, cell in enumerate(part.cells)),
+        ]
         rows.append(
-            f"<tr><td>{html.escape(part.number)}<td>{name}"
-            + "".join(f"<td{state if not i else ''}>{html.escape(cell)}" for i, cell in enumerate(part.cells))
+            "<tr role=row>"
+            + "".join(
+                f'<td role=cell data-head="{html.escape(head)}"{more}><span>{cell}</span>'
+                for head, (cell, more) in zip(heads, cells, strict=True)
+            )
         )
-    top = "".join(f"<th scope=col>{html.escape(head)}" for head in heads)
+    top = "".join(f"<th scope=col role=columnheader>{html.escape(head)}" for head in heads)
     return f"""<!doctype html>
 <html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1"><meta name=color-scheme content="light dark">
-<meta http-equiv=Content-Security-Policy content="default-src 'none'; style-src 'unsafe-inline'; img-src data:"><link rel=icon href="data:,">
-<title>{html.escape(title)}</title><style>{_file("page.css")}</style></head><body><header><div><h1>{html.escape(title)}</h1></div></header>
+<meta http-equiv=Content-Security-Policy content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"><link rel=icon href="data:,">
+<title>{html.escape(title)}</title><style>{_file("page.css")}</style></head><body><header><div><h1>{html.escape(title)}</h1></div>{_THEME}</header>
 <section class=run aria-labelledby=hr><h2 id=hr>{html.escape(summary)}</h2></section>
 <main class=narrow><section aria-labelledby=hf><h2 id=hf>Findings</h2>{_entries(found)}</section>
-<section aria-labelledby=hl><h2 id=hl>Launches</h2><div class=scroll tabindex=0 role=group aria-label='Table of launches'><table><thead><tr>{top}</thead><tbody>{"".join(rows)}</tbody></table></div></section></main>
-<footer>smemsim</footer></body></html>
+<section aria-labelledby=hl><h2 id=hl>Launches</h2><div class=scroll tabindex=0 role=group aria-label='Table of launches'><table role=table><thead role=rowgroup><tr role=row>{top}</thead><tbody role=rowgroup>{"".join(rows)}</tbody></table></div></section></main>
+<footer>smemsim</footer>{_scripts('{"operands":[]}')}</body></html>
 """
 
 

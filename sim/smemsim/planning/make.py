@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import inspect
 import itertools
 import math
@@ -17,6 +18,7 @@ from smemsim.errors import InputError, InternalError, Unmodelled
 from smemsim.judge.check import check
 from smemsim.layout.cute import CuteLayout
 from smemsim.machine.product import shared_grade
+from smemsim.picture.page import page_fragment
 from smemsim.planning.arrangement import (
     STACKS,
     Arrangement,
@@ -249,7 +251,15 @@ class Plan:
     cute: CuteSteps
 
     def __repr__(self) -> str:
-        return f"<Plan {self.title}: LBO {self.leading_byte_offset}, SBO {self.stride_byte_offset}, {self.words.size} descriptors>"
+        given, usual = dict(self.arguments), inspect.signature(plan).parameters
+        rows, k = given.pop("rows"), given.pop("k")
+        named = [f"{name}={value!r}" for name, value in given.items() if value != usual[name].default]
+        return f"plan({', '.join([str(rows), str(k), *named])})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the picture of the tile in shared memory, and the text folded away."""
+        page = dataclasses.replace(check(self.scenario()).page(), title=self.title, entries=())
+        return f"{page_fragment(page)}<details><summary>the whole plan</summary><pre>{html.escape(self.text())}</pre></details>"
 
     @property
     def wish(self) -> Wish:

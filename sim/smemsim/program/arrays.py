@@ -25,6 +25,7 @@ from smemsim.words.tensor_map import TensorMap
 __all__ = [
     "MOST_BYTES",
     "DeviceArray",
+    "HostMap",
     "as_numpy",
     "converted",
     "element_strides",
@@ -244,6 +245,28 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 ADDRESS_BYTES, MAP_BYTES = 8, 128
+
+
+class HostMap(bytes):
+    """The 128 bytes of a tensor map, with the descriptor that the host's library made it of: `name`, and shape and strides in elements, the last
+    dimension contiguous, as Triton's TensorDescriptor has them."""
+
+    name = ""
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, raw: bytes, name: str, shape: Sequence[int], strides: Sequence[int]) -> HostMap:
+        """A map's bytes as an argument of a launch."""
+        made = cls(raw)
+        made.name, made.shape, made.strides = name, tuple(map(int, shape)), tuple(map(int, strides))
+        return made
+
+    def called(self, name: str | None) -> HostMap:
+        """The same map, whose descriptor the kernel's source calls so."""
+        return HostMap.of(self, name or self.name, self.shape, self.strides)
+
+
 WANTED_ARGUMENT = "needs a number, an array of gpu.array, a TensorMap, bytes or None"
 
 

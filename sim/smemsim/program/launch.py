@@ -211,6 +211,15 @@ class LinkedKernel(LoadedKernel):
     program: Program
     text: str
     addresses: Mapping[str, int]
+    parameter_names: tuple[str, ...] = ()  # of the source, where the PTX has others
+
+    def called(self, names: Sequence[str]) -> LinkedKernel:
+        """The same kernel, whose parameters findings call by other names than those of the PTX."""
+        return dataclasses.replace(self, parameter_names=tuple(names))
+
+    def parameter_name(self, n: int) -> str:
+        """What the source calls a parameter, else the PTX."""
+        return self.parameter_names[n] if n < len(self.parameter_names) else self.program.places.parameters[n].name
 
     def variable(self, name: str) -> int:
         """The address of a variable of its module in global or constant memory. InputError where there is none of this name."""

@@ -53,7 +53,7 @@ def outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarra
     message = f"{i.name} of {thread_name(x, thread)}{more} touches {size} bytes at {space} address {address:#x}: {where}"
     near = _near(x, address) if space == "global" else None
     x.launch.find("X001", i, message, repair, arrays=() if near is None else (near.begin,))
-    raise HardwareTrap(f"line {i.line}: {message}", cuda_error=ILLEGAL_ADDRESS)
+    raise HardwareTrap(f"{message}", cuda_error=ILLEGAL_ADDRESS)
 
 
 def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, align: int) -> NoReturn:
@@ -63,13 +63,13 @@ def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.nda
     message = f"{i.name} of {thread_name(x, thread)}: {space} address {address:#x} is no multiple of {align} bytes, which the access needs"
     repair = f"align the array and its offsets to {align} bytes, or use narrower accesses"
     x.launch.find("X002", i, message, repair)
-    raise HardwareTrap(f"line {i.line}: {message}", cuda_error=MISALIGNED_ADDRESS)
+    raise HardwareTrap(f"{message}", cuda_error=MISALIGNED_ADDRESS)
 
 
 def misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> NoReturn:
     """A barrier is used as no barrier can be: X010, and the kernel ends. PTX leaves undefined what hardware does then."""
     x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.1 §9.7.13, which leaves open what happens then")
-    raise HardwareTrap(f"line {i.line}: {i.name}: {message}; PTX leaves undefined what happens then", cuda_error=ILLEGAL_INSTRUCTION)
+    raise HardwareTrap(f"{i.name}: {message}; PTX leaves undefined what happens then", cuda_error=ILLEGAL_INSTRUCTION)
 
 
 def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> None:
@@ -111,7 +111,7 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
         place = f"right behind {name}" if address == end else f"{address - end} bytes past the end of {name}"
     else:
         place = f"{address + size - end} of them past the end of {name}"
-    note = "; silicon sees it only where no other allocation follows in the page"
+    note = "; a GPU faults only where nothing else lies there, and otherwise touches other data"
     return f"{place}, {end - begin} bytes at {begin:#x}{note}", "guard the access, or make the array large enough"
 
 
@@ -126,7 +126,8 @@ def region_name(launch: Launch, begin: int, end: int) -> str:
     if parameter is None:
         return f"array {name}" if name else "an array"
     n, p = parameter
-    return f"the array {'' if name in ('', p.name, f'arg{n}') else f'{name} '}of args[{n}] ({p.name})"
+    said = launch.kernel.parameter_name(n)
+    return f"the array {'' if name in ('', p.name, said, f'arg{n}') else f'{name} '}of args[{n}] ({said})"
 
 
 def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:

@@ -17,7 +17,11 @@ MOST_CHARACTERS = 80  # of a name in a sentence
 _LONGEST = 8192  # characters of a name that is looked into
 _DEEPEST = 60  # types within one another
 _SHOWN = 2  # levels of template arguments that are shown
-_MANGLED = re.compile(r"\b_Z[\w$]+")
+_MANGLED = re.compile(r"\b(?:_Z[\w$]+|kernel_cutlass_\w+)")
+# CuTe DSL: kernel_cutlass_<function>_<types of its arguments>_<number>; those of classes end in _object_at__
+_OF_CUTE = re.compile(
+    r"kernel_cutlass_(\w+?)_(?:object_at__|[Tt]ensor|Tiled|Copy|Mma|Layout|Compos|Shape|Pointer|ptr|None|True|False|Int|Float|\d)"
+)
 _PARAMETER = re.compile(r"_param_\d+$")
 _ELLIPSIS = "…"
 # fmt: off
@@ -266,16 +270,19 @@ def demangled(name: str) -> str:
 
 
 def shorter_name(name: str, most: int = MOST_CHARACTERS) -> str:
-    """A symbol as C++ has it, cut in the middle where it is too long for a sentence.
+    """A symbol as C++ or CuTe DSL's Python has it, cut in the middle where it is too long for a sentence.
 
     >>> shorter_name("_Z" + "7" + "kernel_" + "v")
     'kernel_'
+    >>> shorter_name("kernel_cutlass_reverse_kernel_tensorptrf32gmemo1281_tensorptrf32gmemo1281_0")  # CuTe DSL adds the arguments' types
+    'reverse_kernel'
     """
-    told = demangled(name)
+    of_cute, suffix = _OF_CUTE.match(name), _PARAMETER.search(name)
+    told = of_cute[1] + (suffix[0] if suffix else "") if of_cute else demangled(name)
     half = (most - 1) // 2
     return told if len(told) <= most else f"{told[: most - half - 1]}{_ELLIPSIS}{told[-half:]}"
 
 
 def readable(text: str) -> str:
-    """A sentence in which the symbols of C++ are names."""
+    """A sentence in which the symbols of C++ and CuTe DSL are names."""
     return _MANGLED.sub(lambda found: shorter_name(found[0]), text)

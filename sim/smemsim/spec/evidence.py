@@ -21,6 +21,9 @@ class Grade(enum.StrEnum):
     COMPILED = "compiled"  # shipping compilers and kernels rely on it
     INFERRED = "inferred"  # reasoned from the others
 
+    def __repr__(self) -> str:
+        return repr(str(self))
+
 
 @dataclasses.dataclass(frozen=True)
 class Rule:

@@ -17,6 +17,9 @@ class Severity(enum.StrEnum):
     LUCK = "luck"
     NOTE = "note"
 
+    def __repr__(self) -> str:
+        return repr(str(self))
+
     @property
     def says(self) -> str:
         """What it means, in words."""

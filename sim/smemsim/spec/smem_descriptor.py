@@ -45,7 +45,7 @@ def layout_codes(word: Word) -> dict[int, Swizzle]:
     """The swizzle each layout code means in a descriptor; codes that are not in it are invalid.
 
     >>> layout_codes(SM100_SMEM_DESC)[2], layout_codes(SM90_SMEM_DESC)[1]
-    (<Swizzle.B128: '128B'>, <Swizzle.B128: '128B'>)
+    ('128B', '128B')
     """
     attribute = "wgmma_code" if word is SM90_SMEM_DESC else "tcgen05_code"
     return {getattr(mode, attribute): swizzle for swizzle, mode in MODES.items() if getattr(mode, attribute) is not None}

@@ -30,6 +30,9 @@ class Swizzle(enum.StrEnum):
     B96 = "96B"
     INVALID = "invalid"
 
+    def __repr__(self) -> str:
+        return repr(str(self))
+
 
 @dataclasses.dataclass(frozen=True)
 class SwizzleMode:

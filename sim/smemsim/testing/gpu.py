@@ -35,6 +35,10 @@ def begin(config: pytest.Config) -> None:
         os.environ["SMEMSIM_ARCH"] = process.choose(options.smemsim_gpu, policy=policy)
     except InputError as e:
         raise pytest.UsageError(f"--smemsim-gpu: {e}") from None
+    if report is not None and not worker:
+        from smemsim.virtual.record import clear
+
+        clear(policy)
     os.environ["SMEMSIM_ON_FINDING"] = options.smemsim_on_finding
     os.environ["SMEMSIM_QUIET"] = "1"
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (SITE, os.environ.get("PYTHONPATH"))))
@@ -67,7 +71,7 @@ class Session:
         """Findings fail the test, unless it fails by itself."""
         outcome = yield
         if self.on_finding == "raise" and (text := self._findings()):
-            pytest.fail(text, pytrace=False)
+            pytest.fail(f"{self._bad()[0].headline()}\n{text}", pytrace=False)
         return outcome
 
     @pytest.hookimpl(wrapper=True)
@@ -76,11 +80,15 @@ class Session:
         report = yield
         if call.when == "call" and self.on_finding != "collect" and (text := self._findings()) and text not in str(report.longrepr):
             report.sections.append(("smemsim", text))
+            _headed(report, self._bad()[0].headline())
         return report
 
     def _findings(self) -> str:
-        bad = [x for x in process.device().launches[self.first :] if not x.is_fine] if process.has_device() else []
-        return "\n".join(text_of(x) for x in bad)
+        return "\n".join(text_of(x) for x in self._bad())
+
+    def _bad(self) -> list[Launched]:
+        """The launches of the running test that have findings."""
+        return [x for x in process.device().launches[self.first :] if not x.is_fine] if process.has_device() else []
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -91,7 +99,7 @@ class Session:
         elif self.report is not None:
             from smemsim.virtual.record import write_index
 
-            write_index(self.report, "pytest on the virtual GPU", _numbered(self.launches))
+            write_index(self.report, f"pytest on {os.environ['SMEMSIM_ARCH']}", _numbered(self.launches))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -114,8 +122,15 @@ class Session:
 
 
 def text_of(launched: Launched) -> str:
-    """A launch with findings, a line each."""
-    return "\n".join([launched.told, *launched.findings()])
+    """A launch with findings, a line each; the launch itself comes last, since pytest's summary of failures shows the first line."""
+    return "\n".join([*launched.findings(), launched.told])
+
+
+def _headed(report: Any, finding: str) -> None:
+    """Let pytest's summary of failures begin with the finding, where a test failed by itself: what is wrong in the kernel explains its assertion."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if report.failed and crash is not None:
+        crash.message = f"{finding}; {crash.message}"
 
 
 def _numbered(launches: list[Launched]) -> list[Launched]:

@@ -49,7 +49,7 @@ from smemsim.spec.traps import TIMEOUT
 from smemsim.virtual import fatbin
 from smemsim.virtual.mapping import Mappings, NotMapped, Physical
 from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
-from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, Policy, hooks_of, summary_of
+from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, Policy, hook_failed, hooks_of, summary_of
 
 if TYPE_CHECKING:
     from smemsim.judge.run import Run
@@ -210,6 +210,12 @@ class Function:
         self.most_dynamic: int | None = None  # what cudaFuncSetAttribute allows
         self.carveout, self.allows_large_clusters, self.policy_preference = -1, False, 0
         self.cluster_set = (0, 0, 0)
+        self.parameter_names: tuple[str, ...] = ()  # of the source, where the host knows them
+
+    @property
+    def linked(self) -> LinkedKernel:
+        """What can run. Raises InputError and Unmodelled as `Gpu.run` does."""
+        return self.module.kernel(self.name).called(self.parameter_names)
 
     @property
     def readable(self) -> str:
@@ -469,9 +475,11 @@ class VirtualDevice:
         data = np.frombuffer(array, np.uint8) if not isinstance(array, np.ndarray) else array.reshape(-1).view(np.uint8)
         return self.bind_address(data.ctypes.data, data.size, owner=array, name=name)
 
-    def bind_address(self, address: int, size: int, *, owner: Any = None, name: str = "") -> int:
-        """`bind` for `size` bytes from an address of this process on; `owner` is kept until `unbind`."""
-        allocation = self.memory.bind(address, size, owner, where=name)
+    def bind_address(
+        self, address: int, size: int, *, owner: Any = None, name: str = "", elements: tuple[str, tuple[int, ...]] = ("", ())
+    ) -> int:
+        """`bind` for `size` bytes from an address of this process on; `owner` is kept until `unbind`, `elements` are a tensor's type and shape."""
+        allocation = self.memory.bind(address, size, owner, where=name, elements=elements)
         self._bind(allocation)
         return address
 
@@ -821,6 +829,8 @@ class VirtualDevice:
         The run, None where the launch was captured, hooked or refused. Raises CudaError for a launch that the driver refuses, and
         FindingsError for findings where the policy is to raise; a kernel that traps leaves its error in `error`.
         """
+        if self._is_over:
+            self._refuse(self._asked(function, grid, block, cluster, shared_bytes))
         node = self.kernel_node(function, grid, block, arguments, cluster=cluster, shared_bytes=shared_bytes, cooperative=cooperative)
         found: Run | None = self.submit(stream, node)
         return found
@@ -904,16 +914,16 @@ class VirtualDevice:
         self.host.settle()
         self._mirror(to_device=True)
         begin = time.perf_counter()
-        if self._hooked(f, config, arguments):
-            about.seconds = time.perf_counter() - begin
-            self._mirror(to_device=False)
-            return self._done(about, None, "run by a hook")
         from smemsim.program.launch import LIMIT
 
-        recorder = self._recorder(f, config, arguments, about.number)
         try:
+            if self._hooked(f, config, arguments):
+                about.seconds = time.perf_counter() - begin
+                self._mirror(to_device=False)
+                return self._done(about, None, "run by a hook")
+            recorder = self._recorder(f, config, arguments, about.number)
             run, error = self.machine.run(
-                f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), watch_global=self.policy.watch_global,
+                f.linked, arguments, config, sanitize=self.policy.is_watched(f.name), watch_global=self.policy.watch_global,
                 limit=self.policy.limit or LIMIT,
                 limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
                 workers=self.policy.workers, cancel=self.policy.cancel, schedule=self.policy.schedule, assume=self.policy.assume,
@@ -931,6 +941,7 @@ class VirtualDevice:
         about.error, about.is_fine, about.run = error, self.policy.is_fine(run), run.as_dict()
         if recorder is not None:
             recorder.write(run)
+        about.named = [] if about.is_fine else self._named_in(run)
         self._page(about, run)
         self._done(about, run, "")
         if run.interrupted:
@@ -981,12 +992,20 @@ class VirtualDevice:
         if not self._is_over:
             self._is_over = reason
             self.tell(f"{reason}: {about.name} and all that follows is not run, and the program is told that the launch timed out")
-        about.refused, about.error = reason, TIMEOUT
-        about.told = f"{about.number} {about.name}: not run: {reason}"
-        self.launches.append(about)
-        self.ended(about)
+        self._refuse(about)
         self._fail(TIMEOUT)
         return True
+
+    def _asked(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int) -> Launched:
+        """A launch as it was asked for, whatever it is."""
+        shapes = (_some(grid), _some(block), _some(cluster) if cluster is not None else (1, 1, 1))
+        return Launched(len(self.launches) + 1, f.readable, f.name, *shapes, shared_bytes, ptx=f.module.digest)
+
+    def _refuse(self, about: Launched) -> None:
+        """Count a launch that is not run because the program's use of the device is over."""
+        about.refused, about.error, about.told = self._is_over, TIMEOUT, f"{about.number} {about.name}: not run: {self._is_over}"
+        self.launches.append(about)
+        self.ended(about)
 
     def _mirror(self, *, to_device: bool) -> None:
         """Copy registered memory of another process into its copy here, or back."""
@@ -998,20 +1017,22 @@ class VirtualDevice:
     def _hooked(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...]) -> bool:
         for pattern, function in self.hooks:
             if pattern.search(f.name) or pattern.search(f.readable):
-                return function(HookedLaunch(f.readable, config["grid"], config["block"], arguments, self.view)) is not False
+                try:
+                    return function(HookedLaunch(f.readable, config["grid"], config["block"], arguments, self.view)) is not False
+                except Exception as e:
+                    raise hook_failed(f"the hook {function.__name__}", e) from None
         return False
 
     def _done(self, about: Launched, run: Run | None, instead: str) -> Run | None:
         """Tell of a launch on stderr, as the policy has it."""
         shape = f"{math.prod(about.grid)} CTA{'s' * (math.prod(about.grid) != 1)}"
         about.told = f"{about.number} {run.summary() if run is not None else f'{about.name}: {shape} in {about.seconds:.1f} s, {instead}'}"
-        if not self.policy.quiet:
+        is_told = run is not None and not about.is_fine and self.policy.on_finding != "collect"
+        if not self.policy.quiet or is_told:
             left = self._seconds_left()
             self.tell(about.told if left is None else f"{about.told}; {left:.0f} s left of {self.policy.total_seconds:g}")
-        if run is not None and not about.is_fine:
-            about.named = self._named_in(run)
-            if self.policy.on_finding != "collect":
-                self.tell("\n".join((run.text(), *about.named)))
+        if run is not None and is_told:
+            self.tell("\n".join((run.details(), *about.named)))
         return run
 
     def _named_in(self, run: Run) -> list[str]:
@@ -1028,7 +1049,7 @@ class VirtualDevice:
             return
         from smemsim.virtual import record
 
-        about.page = record.write_page(self.policy.report, f"{self.label}{about.number:04}", run)
+        about.page = record.write_page(self.policy.report, f"{self.label}{about.number:04}", run, about.named)
 
     def summary(self) -> str:
         """A sentence about all launches."""

@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -48,6 +49,10 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, Any]) -> int:
     """Run a command with the virtual GPU; the exit code: the program's own, or 1 for findings and launches that were not run, and 3 for kernels that are not modelled."""
+    if policy.hooks is not None:
+        from smemsim.virtual.policy import hooks_of
+
+        hooks_of(policy.hooks)  # what cannot be read is refused before the program starts
     folder = build.libraries()
     name = f"smemsim-{os.getpid()}-{secrets.token_hex(8)}"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -57,6 +62,10 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
     ended.bind(f"\0{name}{SOCKET_ENDING}")
     ended.listen(128)
     environment = _environment(folder, name, arch, policy, card)
+    if policy.record is not None or policy.report is not None:
+        from smemsim.virtual.record import clear
+
+        clear(policy)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program decides what Ctrl-C means
     try:
         program = subprocess.Popen(list(command), env=environment, preexec_fn=_of_the_program)  # noqa: PLW1509  (nothing else runs here yet)
@@ -68,7 +77,7 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
         listener.close()
         ended.close()
         signal.signal(signal.SIGINT, before)
-    return _told(program.returncode, launches, policy, command)
+    return _told(program.returncode, launches, policy, command, arch)
 
 
 def _environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, Any]) -> dict[str, str]:
@@ -191,7 +200,16 @@ class _Sessions:
         channel.close()
 
 
-def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Sequence[str]) -> int:
+LONGEST_COMMAND = 100  # characters in a title
+
+
+def _title(command: Sequence[str], arch: str) -> str:
+    """The command, and the card."""
+    told = shlex.join([os.path.basename(command[0]), *command[1:]])
+    return f"{told if len(told) <= LONGEST_COMMAND else f'{told[: LONGEST_COMMAND - 1]}…'} on {arch}"
+
+
+def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Sequence[str], arch: str) -> int:
     """Tell the end, write what was asked for, and find the exit code."""
     from smemsim.virtual.policy import Launched, summary_of, write_json
 
@@ -205,7 +223,7 @@ def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Seque
     if policy.report is not None:
         from smemsim.virtual.record import write_index
 
-        write_index(policy.report, f"{os.path.basename(command[0])} on the virtual GPU", found)
+        write_index(policy.report, _title(command, arch), found)
     if policy.json is not None:
         write_json(policy.json, found)
     is_wrong = any(not x.is_fine or x.refused for x in found)

@@ -60,7 +60,8 @@ class Allocation:
     """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned", "registered" or "mapped" (cuMemMap), of variables and
     parameters "own".
 
-    `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked.
+    `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked. `elements` are the
+    element type and the shape of the tensor that lies there, where a library told them.
     """
 
     address: int
@@ -70,6 +71,7 @@ class Allocation:
     place: int
     where: str = ""
     owner: Any = None  # keeps the host's memory alive that is bound
+    elements: tuple[str, tuple[int, ...]] = ("", ())
 
     @property
     def end(self) -> int:
@@ -84,6 +86,8 @@ class Allocation:
     def told(self) -> str:
         """What it is, for a reader of findings."""
         kind = {"pinned": "pinned ", "managed": "managed ", "registered": "registered host "}.get(self.kind, "")
+        if self.elements[0]:  # torch's "cuda": the device's memory, whatever holds it
+            kind = ""
         where = f", made at {_readable(self.where)}" if self.where else ""
         return f"{self.name}: {self.size} bytes of {kind}memory at {self.address:#x}{where}"
 
@@ -195,11 +199,16 @@ class DeviceMemory:
         """Give whole pages back to the machine; they are zero then."""
         _discard(address, size)
 
-    def bind(self, address: int, size: int, owner: Any = None, *, place: int | None = None, where: str = "") -> Allocation:
+    def bind(
+        self, address: int, size: int, owner: Any = None, *, place: int | None = None, where: str = "",
+        elements: tuple[str, tuple[int, ...]] = ("", ()),
+    ) -> Allocation:  # fmt: skip
         """Make the host's memory known as registered memory; `place` is where its bytes are in this process, if not there."""
         if any(other.address < address + size and address < other.end for other in self._near(address, size)):
             raise InputError(f"host memory {address:#x}: a part of its {size} bytes is registered already")
-        return self._add(Allocation(address, size, "registered", self._count + 1, address if place is None else place, where, owner))
+        return self._add(
+            Allocation(address, size, "registered", self._count + 1, address if place is None else place, where, owner, elements)
+        )
 
     def free(self, allocation: Allocation) -> None:
         """Give an allocation back, and its pages to the machine."""

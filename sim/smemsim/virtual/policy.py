@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import runpy
+import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -27,7 +28,18 @@ from smemsim.spec.traps import TIMEOUT
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ON_FINDING", "FindingsError", "HookedLaunch", "Policy", "card_of_environment", "hook", "line_of", "numbers_of"]
+__all__ = [
+    "ON_FINDING",
+    "FindingsError",
+    "HookedLaunch",
+    "Policy",
+    "card_of_environment",
+    "hook",
+    "hook_failed",
+    "hooks_of",
+    "line_of",
+    "numbers_of",
+]
 
 
 ON_FINDING = {
@@ -37,14 +49,20 @@ ON_FINDING = {
 }
 PREFIX = "SMEMSIM_"
 MOST_CTAS = 1 << 22
+MOST_RAISED = 3  # findings in the text of an exception
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
 class FindingsError(SmemsimError):
-    """Something is wrong with a launch, and the policy is to raise. `run` is the launch, None where it was in another process."""
+    """Something is wrong with a launch, and the policy is to raise. `run` is the launch, None where it was in another process.
+
+    Its text has a line for each of the first findings; `run.text()` says all, which stderr was told before it is raised.
+    """
 
     def __init__(self, run: Any) -> None:
-        super().__init__(run.text())
+        said = [str(f) for f in (run.findings or run.remarks)]
+        more = [f"... and {len(said) - MOST_RAISED} more"] if len(said) > MOST_RAISED else []
+        super().__init__("\n".join([*said[:MOST_RAISED], *more]))
         self.run = run
 
     def __reduce__(self) -> Any:
@@ -247,10 +265,24 @@ def hooks_of(path: pathlib.Path | None) -> list[tuple[re.Pattern[str], Hook]]:
     if path is not None:
         if not path.is_file():
             raise InputError(f"hooks = {path}: there is no such file")
-        runpy.run_path(str(path))
+        try:
+            runpy.run_path(str(path))
+        except Exception as e:
+            raise hook_failed(f"hooks = {path}:", e) from None
     found = list(_hooks)
     del _hooks[before:]
     return found
+
+
+def hook_failed(what: str, e: Exception) -> InputError:
+    """What is said of an exception in the user's hooks: at which line of theirs it was raised."""
+    frames = [
+        f for f in traceback.extract_tb(e.__traceback__) if f"{os.sep}smemsim{os.sep}" not in f.filename and "runpy" not in f.filename
+    ]
+    at = (
+        f"{e.filename}:{e.lineno}" if isinstance(e, SyntaxError) else f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "its call"
+    )
+    return InputError(f"{what} fails at {at}: {type(e).__name__}: {e}")
 
 
 # ---- What was launched, for the end of the program
@@ -283,6 +315,14 @@ class Launched:
         found = (self.run or {}).get("findings", [])
         return [*(f"{f['code']}  {f['where']}: {f['message']}; repair: {f['repair']}" for f in found), *self.named]
 
+    def headline(self) -> str:
+        """The first finding in a few words: its code, the line of the source that it is at, else of the PTX, and what it says."""
+        found = (self.run or {}).get("findings", []) or (self.run or {}).get("remarks", [])
+        if not found:
+            return self.refused or self.name
+        first = found[0]
+        return f"{first['code']} {os.path.basename(first['location'] or first['where'])} in {self.name}: {first['message']}"
+
 
 def summary_of(launches: list[Launched]) -> str:
     """A sentence for the end: how many launches of how many kernels, and what was found."""
@@ -291,7 +331,7 @@ def summary_of(launches: list[Launched]) -> str:
     kernels = len({x.kernel for x in launches})
     bad = [x for x in launches if not x.is_fine]
     refused = [x for x in launches if x.refused]
-    cut = sum(x.error == TIMEOUT for x in launches)
+    cut = sum(x.error == TIMEOUT and not x.refused for x in launches)
     counts = f"{len(launches)} launch{'es' * (len(launches) != 1)} of {kernels} kernel{'s' * (kernels != 1)} in {sum(x.seconds for x in launches):.1f} s"
     findings = f"findings in {len(bad)} ({', '.join(dict.fromkeys(x.name for x in bad))})" if bad else "no findings"
     return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "") + (f", {cut} ended before it was over" if cut else "")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import html
 import io
+import math
 import pathlib
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,13 +21,18 @@ from smemsim.files import write_whole
 from smemsim.judge.run import Run
 from smemsim.picture.model import Entry, Part
 from smemsim.picture.page import program_html
+from smemsim.program.arrays import storage
+from smemsim.program.launch import LaunchConfig
+from smemsim.ptx.module import Function
 from smemsim.spec.findings import CODES, Severity
 from smemsim.virtual.memory import Allocation, DeviceMemory
 from smemsim.virtual.policy import Launched, Policy, summary_of
 
-__all__ = ["Recorder", "write_index", "write_page"]
+__all__ = ["Recorder", "clear", "write_index", "write_page"]
 
 
+POINTER = 8  # bytes
+NUMBERS = {"u8": "<B", "s8": "<b", "u16": "<H", "s16": "<h", "u32": "<I", "s32": "<i", "u64": "<Q", "s64": "<q", "f32": "<f", "f64": "<d"}
 MOST_BYTES = 1 << 30  # of all allocations: above it only those are kept whose addresses stand in the parameters
 
 
@@ -57,6 +64,8 @@ class Kernel(Protocol):
     """What a recorder needs of the kernel."""
 
     name: str
+    source: Function
+    parameter_names: tuple[str, ...]
 
     @property
     def readable(self) -> str:
@@ -83,38 +92,78 @@ class Recorder:
 
     def write(self, run: Run) -> None:
         """Put the folder there. InputError where that cannot be."""
-        names = {a.address: f"m{n}" for n, (a, _) in enumerate(self.before)}
+        names = self._names()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise InputError(f"{self.folder}: cannot be made: {e.strerror or e}") from None
         write_whole(self.folder / "kernel.ptx", self.function.module.ptx)
+        arrays, changed = [], []
         for a, data in self.before:
-            content = io.BytesIO()
-            np.save(content, data)
-            write_whole(self.folder / f"{names[a.address]}.npy", content.getvalue())
-        for n, data in enumerate(self.variables.values()):
-            content = io.BytesIO()
-            np.save(content, data)
-            write_whole(self.folder / f"v{n}.npy", content.getvalue())
-        changed = [names[a.address] for a, data in self.before if (self.device.view(a.address, a.size) != data).any()]
+            name, (kind, values) = names[a.address], _typed(a, data)
+            _save(self.folder / f"{name}.npy", values)
+            arrays.append(
+                {"name": name, "file": f"{name}.npy", "address": a.address, **({"dtype": kind} if kind else {}), "comment": a.told()}
+            )
+            if (self.device.view(a.address, a.size) != data).any():
+                changed.append(name)
+        for n, (name, data) in enumerate(self.variables.items()):
+            _save(self.folder / f"v{n}.npy", data)
+            arrays.append({"name": f"v{n}", "file": f"v{n}.npy", "variable": name})
         about = {
-            "title": f"{self.function.readable}, recorded", "entry": self.function.name, "arch": self.device.arch, **self.config,
-            "args": [self._argument(raw, names) for raw in self.arguments], "outputs": changed,
+            "title": f"{self.function.readable}, recorded", "entry": self.function.name, "arch": self.device.arch, **self.config, **self._options(),
+            "args": [self._argument(n, raw, names) for n, raw in enumerate(self.arguments)], "outputs": changed,
         }  # fmt: skip
-        arrays = [
-            {"name": names[a.address], "file": f"{names[a.address]}.npy", "address": a.address, "comment": a.told()} for a, _ in self.before
-        ]
-        arrays += [{"name": f"v{n}", "file": f"v{n}.npy", "variable": name} for n, name in enumerate(self.variables)]
         write_whole(self.folder / "launch.toml", launch_text(about, arrays))
 
-    def _argument(self, raw: bytes, names: dict[int, str]) -> dict[str, Any]:
-        if len(raw) == 8:
-            found: Allocation | None = self.device.memory.at(struct.unpack("<Q", raw)[0])
+    def _names(self) -> dict[int, str]:
+        """What the launch file calls each allocation: as the parameter that points there where the source has named it, else m0, m1 ..."""
+        names = {a.address: f"m{n}" for n, (a, _) in enumerate(self.before)}
+        for parameter, raw in zip(self.function.parameter_names, self.arguments, strict=False):
+            found = self.device.memory.at(struct.unpack("<Q", raw)[0]) if len(raw) == POINTER else None
+            is_free = found is not None and re.fullmatch(r"m\d+", names.get(found.address, "")) and parameter not in names.values()
+            if found is not None and is_free and re.fullmatch(r"(?![mv]\d+$)[A-Za-z]\w{0,40}", parameter):
+                names[found.address] = parameter
+        return names
+
+    def _options(self) -> dict[str, Any]:
+        """What of the policy changes what a run of the launch finds, where it is not the usual."""
+        policy = self.device.policy
+        said: dict[str, Any] = {"sanitize": policy.is_watched(self.function.name)}
+        said |= {key: getattr(policy, key) for key in ("watch_global", "ctas", "limit", "cancel", "schedule", "assume")}
+        return {key: value for key, value in said.items() if value not in (None, True, LaunchConfig.cancel)}
+
+    def _argument(self, n: int, raw: bytes, names: dict[int, str]) -> dict[str, Any]:
+        said = {"comment": self.function.parameter_names[n]} if n < len(self.function.parameter_names) else {}
+        kind = self.function.source.parameters[n].type
+        if len(raw) == POINTER:
+            word = struct.unpack("<Q", raw)[0]
+            found: Allocation | None = self.device.memory.at(word)
             if found is not None and found.address in names:
-                offset = struct.unpack("<Q", raw)[0] - found.address
-                return {"array": names[found.address]} | ({"offset": offset} if offset else {})
-        return {"bytes": raw.hex()}
+                offset = word - found.address
+                return {"array": names[found.address], **({"offset": offset} if offset else {}), **said}
+        if kind in NUMBERS and len(raw) == struct.calcsize(NUMBERS[kind]):
+            (value,) = struct.unpack(NUMBERS[kind], raw)
+            if isinstance(value, int) or math.isfinite(value):
+                return {"value": value, "type": kind, **said}
+        return {"bytes": raw.hex(), **said}
+
+
+def _typed(a: Allocation, data: np.ndarray) -> tuple[str, np.ndarray]:
+    """The element type of an allocation, and its bytes as such elements; "" and bytes where nobody said."""
+    kind, shape = a.elements
+    if not kind or data.size % storage(kind).itemsize:
+        return "", data
+    values = data.view(storage(kind))
+    if values.dtype.kind == "V":  # of ml_dtypes: .npy files have the raw bits
+        values = values.view(f"u{values.itemsize}")
+    return kind, values.reshape(shape) if math.prod(shape) == values.size else values
+
+
+def _save(path: pathlib.Path, values: np.ndarray) -> None:
+    content = io.BytesIO()
+    np.save(content, values)
+    write_whole(path, content.getvalue())
 
 
 def _words(raw: bytes) -> list[int]:
@@ -126,12 +175,36 @@ def folder_of(parent: pathlib.Path, number: str, name: str) -> pathlib.Path:
     return parent / f"{number}-{re.sub(r'[^A-Za-z0-9_]+', '_', name)[:60].strip('_') or 'kernel'}"
 
 
-def write_page(folder: pathlib.Path, number: str, run: Run) -> str:
-    """A launch's page in the folder of the report: its name there."""
+_OF_LAUNCH = re.compile(r"(?:\d+-)?\d{4,}-\w+")
+_KEPT = re.compile(r"kernel\.ptx|launch\.toml|\w+\.npy")
+_PAGE = re.compile(r"index\.html|launch-(?:\d+-)?\d{4,}\.html")
+
+
+def clear(policy: Policy) -> None:
+    """Remove what an earlier program left in the folders of records and pages, so that all that is there is of this one; other files stay."""
+    if policy.record is not None and policy.record.is_dir():
+        for folder in policy.record.iterdir():
+            if _OF_LAUNCH.fullmatch(folder.name) and (folder / "launch.toml").is_file():
+                _remove(folder, _KEPT)
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+    if policy.report is not None:
+        for folder in (policy.report, *policy.report.glob("gw*")):  # of workers of pytest-xdist
+            _remove(folder, _PAGE)
+
+
+def _remove(folder: pathlib.Path, names: re.Pattern[str]) -> None:
+    for file in folder.iterdir() if folder.is_dir() else ():
+        if names.fullmatch(file.name) and file.is_file():
+            file.unlink(missing_ok=True)
+
+
+def write_page(folder: pathlib.Path, number: str, run: Run, named: Sequence[str]) -> str:
+    """A launch's page in the folder of the report: its name there; `named` has a line for each allocation that findings name."""
     name = f"launch-{number}.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / name, run.html())
+        write_whole(folder / name, run.html(named=named, back=("index.html", "all launches of the program")))
     except OSError as e:
         raise InputError(f"{folder}: cannot be made: {e.strerror or e}") from None
     except SmemsimError as e:

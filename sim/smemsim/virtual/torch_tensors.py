@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 import weakref
 from typing import Any
 
 from smemsim.errors import InputError
+from smemsim.program.arrays import TORCH
 from smemsim.virtual import process
 from smemsim.virtual.device import CudaError
 
@@ -22,9 +24,10 @@ CUDA, CPU, PINNED = "cuda", "cpu", "pinned"
 class _Place:
     """Where a storage lies: on the device ("cuda"), the host ("cpu"), or in pinned memory of the host, with the bytes it had when marked."""
 
-    __slots__ = ("__weakref__", "address", "is_bound", "name", "place", "size", "watch")
+    __slots__ = ("__weakref__", "address", "elements", "is_bound", "name", "place", "size", "watch")
 
-    def __init__(self, place: str, name: str) -> None:
+    def __init__(self, place: str, name: str, elements: tuple[str, tuple[int, ...]] = ("", ())) -> None:
+        self.elements = elements
         self.place, self.name, self.address, self.size, self.is_bound = place, name, 0, 0, False
         self.watch: Any = None  # the weak reference that tells when the storage dies
 
@@ -46,7 +49,7 @@ class Tensors:
             return
         known: _Place | None = getattr(storage, MARK, None)
         if known is None:
-            known = _Place(place, _described(tensor, made_by) if place != CPU else "")
+            known = _Place(place, _described(tensor, made_by), _elements(tensor)) if place != CPU else _Place(place, "")
             setattr(storage, MARK, known)
             if place != CPU:
                 known.watch = weakref.ref(storage, functools.partial(self._forget, known))
@@ -81,7 +84,7 @@ class Tensors:
         device = process.device()
         for address, place in self._new.items():
             try:
-                device.bind_address(address, place.size, name=place.name)
+                device.bind_address(address, place.size, name=place.name, elements=place.elements)
             except InputError:  # two storages share bytes, as torch.from_dlpack makes them: the device knows those already
                 continue
             place.is_bound = True
@@ -143,6 +146,16 @@ def _inner(tensor: Any) -> Any:
     while functions.is_functorch_wrapped_tensor(tensor):
         tensor = functions.get_unwrapped(tensor)
     return tensor
+
+
+def _elements(tensor: Any) -> tuple[str, tuple[int, ...]]:
+    """The element type of a tensor, as launch files name it, and its shape; bytes where they have no name for it."""
+    name = str(tensor.dtype)
+    plain = re.fullmatch(r"torch\.(float|u?int)(8|16|32|64)", name)
+    kind = (
+        f"{plain[1].replace('float', 'f').replace('uint', 'u').replace('int', 's')}{plain[2]}" if plain else TORCH.get(name, ("u8", ""))[0]
+    )
+    return kind, tuple(map(int, tensor.shape))
 
 
 def _described(tensor: Any, made_by: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 import struct
 import sys
@@ -16,13 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from smemsim.judge.triton import map_arguments, scalar
+from smemsim.judge.triton import at_home, map_arguments, parameter_names, scalar
+from smemsim.program.arrays import HostMap
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.virtual import process
 from smemsim.virtual.cublas import CublasLt
 from smemsim.virtual.device import DEFAULT_SHARED, CudaError, Function, Module
 from smemsim.virtual.fatbin import registers_of
-from smemsim.virtual.policy import Policy
+from smemsim.virtual.policy import FindingsError, Policy
 
 __all__ = ["Utils", "install"]
 
@@ -31,10 +33,6 @@ DYNAMIC_SHARED, LARGE_CLUSTERS = 8, 14  # CUfunction_attribute
 LARGE_CLUSTER = 16  # CTAs, for which Triton's driver sets LARGE_CLUSTERS
 INTEGERS = {"i1": "<i", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q", "u1": "<I", "u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q"}
 FLOATS = {"fp32": "<f", "f32": "<f", "fp64": "<d"}
-
-
-class Map(bytes):
-    """A tensor map: its 128 bytes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +53,7 @@ class Utils:
         self.modules: dict[int, Module] = {}
         self.functions: dict[int, Function] = {}
         self.loading: str | None = None  # the PTX of the kernel that is being loaded
+        self.names: tuple[str, ...] = ()  # of its parameters
         self.is_measuring = False  # launches are left out
 
     # Properties
@@ -99,6 +98,7 @@ class Utils:
         with _errors():
             module = process.device().load(self.loading or cubin)
             function = module.function(name)
+            function.parameter_names = self.names
             if shared > DEFAULT_SHARED:
                 most = process.card().named("max_shared_memory_per_block_optin") - function.static_shared
                 process.device().set_function_attribute(function, DYNAMIC_SHARED, most)
@@ -129,18 +129,18 @@ class Utils:
 
     def fill_tma_descriptor_tiled(
         self, address: int, swizzle: int, element_bytes: int, data_type: int, block: Any, shape: Any, strides: Any, padding: int
-    ) -> Map:
+    ) -> HostMap:
         """A tensor map in tiled mode. RuntimeError where the driver refuses it."""
-        return _map(*map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding))
+        made = map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding)
+        return _map(*made, shape, strides)
 
     def fill_tma_descriptor_im2col(
         self, address: int, swizzle: int, element_bytes: int, data_type: int, block: Any, shape: Any, strides: Any, padding: int,
         lower: Any, upper: Any, element_strides: Any,
-    ) -> Map:  # fmt: skip
+    ) -> HostMap:  # fmt: skip
         """A tensor map in im2col mode. RuntimeError where the driver refuses it."""
-        return _map(
-            *map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding, lower, upper, element_strides)
-        )
+        made = map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding, lower, upper, element_strides)
+        return _map(*made, shape, strides)
 
     # Launches
 
@@ -170,13 +170,21 @@ class Utils:
             from smemsim.virtual.torch_tensors import tensors
 
             tensors.show()
-        given = [raw[: p.size].ljust(p.size, b"\0") for raw, p in zip(packed, f.parameters, strict=False)]
+        given = [raw if len(raw) == p.size else raw[: p.size].ljust(p.size, b"\0") for raw, p in zip(packed, f.parameters, strict=False)]
+        given = [
+            raw.called(name) if isinstance(raw, HostMap) else raw
+            for raw, name in itertools.zip_longest(given, f.parameter_names[: len(given)])
+        ]
         block = f.directives.get("reqntid") or (WARP_SIZE * warps, 1, 1)
-        with _errors():
+        try:
             process.device().launch(
                 f, (grid[0] * ctas, *grid[1:]), block, given, cluster=(ctas, 1, 1) if ctas != 1 else None, shared_bytes=shared,
                 stream=_stream(stream), cooperative=cooperative,
             )  # fmt: skip
+        except CudaError as e:
+            raise RuntimeError(f"Triton Error [CUDA]: {e}") from None
+        except (FindingsError, KeyboardInterrupt) as e:  # without the lines of the simulator
+            raise e.with_traceback(None) from None
 
 
 @contextlib.contextmanager
@@ -185,7 +193,7 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except CudaError as e:
-        raise RuntimeError(f"Triton Error [CUDA]: {e}") from e
+        raise RuntimeError(f"Triton Error [CUDA]: {e}") from None
 
 
 def _stream(number: int | None) -> Any:
@@ -197,11 +205,12 @@ def _stream(number: int | None) -> Any:
     return streams.get(number)
 
 
-def _map(call: str, arguments: dict[str, Any]) -> Map:
+def _map(call: str, arguments: dict[str, Any], shape: Any, strides: Any) -> HostMap:
     try:
-        return Map(process.device().encode(call, **arguments))
+        return HostMap.of(process.device().encode(call, **arguments), "", shape, strides)
     except CudaError as e:
-        raise RuntimeError(f"Triton Error [CUDA]: Failed to create tensor map descriptor: {e.reason or e}") from None
+        order = "; global_dim and box_dim have the descriptor's last dimension first, global_strides are bytes" if len(shape) > 1 else ""
+        raise RuntimeError(f"Triton Error [CUDA]: Failed to create tensor map descriptor: {e.reason or e}{order}") from None
 
 
 def _flat(annotations: Sequence[Argument], arguments: Sequence[Any]) -> Iterator[Any]:
@@ -218,7 +227,7 @@ def _packed(kind: str, value: Any) -> bytes:
     if kind.startswith("*"):
         return _pointer(value).to_bytes(8, "little")
     if kind == "nvTmaDesc":
-        if not isinstance(value, Map):
+        if not isinstance(value, HostMap):
             raise TypeError(f"object must be of type PyCUtensorMap, got {type(value).__name__}")
         return value
     if kind in INTEGERS:
@@ -385,6 +394,23 @@ def install(arch: str | None = None, *, policy: Policy | None = None, multiproce
     _open()
 
 
+def _know_what_is_loaded(kernels: Any, utils: Utils) -> None:
+    """Tell `utils` of each kernel that Triton loads its PTX and the names of its parameters."""
+    begin = kernels._init_handles
+
+    @functools.wraps(begin)
+    def load(kernel: Any) -> None:
+        ptx = kernel.asm.get("ptx")
+        utils.loading = at_home(ptx, kernel.src) if isinstance(ptx, str) else ptx
+        utils.names = parameter_names(getattr(kernel.src, "signature", {}), bool(getattr(kernel.metadata, "tensordesc_meta", None)))
+        try:
+            begin(kernel)
+        finally:
+            utils.loading, utils.names = None, ()
+
+    kernels._init_handles = load
+
+
 @functools.cache
 def _open() -> None:
     """Change Triton, once."""
@@ -397,7 +423,7 @@ def _open() -> None:
     from triton.runtime import driver
     from triton.runtime.autotuner import Autotuner
 
-    nvidia.PyCUtensorMap, nvidia.PyKernelArg = Map, Argument
+    nvidia.PyCUtensorMap, nvidia.PyKernelArg = HostMap, Argument
     for name, value in ARGUMENT_KINDS.items():
         setattr(nvidia, name, value)
     nvidia.CudaDriver = _driver_class(utils)
@@ -405,17 +431,7 @@ def _open() -> None:
     made = nvidia.CudaDriver()
     driver._default = made
     driver.set_active(made)
-    begin: Any = CompiledKernel._init_handles
-
-    @functools.wraps(begin)
-    def load(kernel: Any) -> None:
-        utils.loading = kernel.asm.get("ptx")
-        try:
-            begin(kernel)
-        finally:
-            utils.loading = None
-
-    CompiledKernel._init_handles = load
+    _know_what_is_loaded(CompiledKernel, utils)
     for name in ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton"):
         if hasattr(testing, name):
             setattr(testing, name, _call_once)

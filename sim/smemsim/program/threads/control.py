@@ -235,7 +235,7 @@ def _no_function(x: Wave, i: Instruction, thread: int, address: int, frame: Fram
         sentence = f"{i.text}: {who} calls through a pointer that holds {address:#x}, which is the address of no function of this PTX"
         repair = "store the address of a device function there, taken on the device: those the host has are others"
     x.launch.find("X015", i, sentence, repair)
-    raise HardwareTrap(f"line {i.line}: {sentence}", cuda_error=INVALID_PC)
+    raise HardwareTrap(f"{sentence}", cuda_error=INVALID_PC)
 
 
 @implements("call.#results")
@@ -363,7 +363,7 @@ class Stack:
             f"{STACK_BYTES}, a GPU 1024 if nobody asks for more"
         )
         x.launch.find("X001", i, sentence, "end the recursion earlier, or walk with a loop and a stack of your own")
-        raise HardwareTrap(f"line {i.line}: {sentence}", cuda_error=STACK_ERROR)
+        raise HardwareTrap(f"{sentence}", cuda_error=STACK_ERROR)
 
     def enter(self, x: Wave, i: Instruction, threads: np.ndarray, frame: Frame, back: int) -> np.ndarray:
         """Threads begin a call; where their frames begin."""
@@ -447,7 +447,7 @@ def build_stackrestore(i: Instruction, c: Linker) -> Step:
             n = int(np.flatnonzero(wrong)[0])
             sentence = f"{i.text}: {int(to[n]):#x} of {thread_name(x, int(threads[n]))} is no place of its stack that stacksave gave"
             x.launch.find("X015", i, sentence)
-            raise HardwareTrap(f"line {i.line}: {sentence}", cuda_error=STACK_ERROR)
+            raise HardwareTrap(f"{sentence}", cuda_error=STACK_ERROR)
         stack.top[threads] = to
 
     return run

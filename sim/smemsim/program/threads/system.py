@@ -44,7 +44,7 @@ def build_trap(i: Instruction, c: Linker) -> Step:
     """`trap`: the kernel ends with an error."""
 
     def run(x: Wave) -> None:
-        raise HardwareTrap(f"line {i.line}: trap, executed by {thread_name(x, int(x.threads[0]))}", cuda_error=LAUNCH_FAILURE)
+        raise HardwareTrap(f"trap, executed by {thread_name(x, int(x.threads[0]))}", cuda_error=LAUNCH_FAILURE)
 
     return run
 
@@ -113,7 +113,7 @@ def _assert(i: Instruction, c: Linker, arguments: tuple[Operand, ...]) -> Plain:
         sentence = f"assertion {message} fails in {function}, {file}:{line}, in {thread_name(x, thread)}{more}"
         x.launch.find("X013", i, sentence)
         x.launch.asserted += [_asserted(x, each, file, line, function, message) for each in x.threads[:MOST_ASSERTED].tolist()]
-        raise HardwareTrap(f"line {i.line}: {sentence}", cuda_error=ASSERTION)
+        raise HardwareTrap(f"{sentence}", cuda_error=ASSERTION)
 
     return run
 

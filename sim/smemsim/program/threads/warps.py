@@ -52,7 +52,7 @@ def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], n
             x.launch.find(
                 "X011", i, message, "name every thread that gets here in the mask, or branch around", because="PTX ISA 9.1 §9.7.13"
             )
-            raise HardwareTrap(f"line {i.line}: {message}", cuda_error=ILLEGAL_INSTRUCTION)
+            raise HardwareTrap(f"{message}", cuda_error=ILLEGAL_INSTRUCTION)
         return members
 
     return checked

@@ -608,7 +608,11 @@ class GlobalShadow:
         name = f"array {region.name}"
         if not region.name:
             parameter = self.x.launch.parameter_of(region.begin, region.end)
-            name = f"the array of parameter {parameter[1].name}" if parameter else f"the array at {region.begin:#x}"
+            name = (
+                f"the array of parameter {self.x.launch.kernel.parameter_name(parameter[0])}"
+                if parameter
+                else f"the array at {region.begin:#x}"
+            )
         kind = (
             next((m for m in reversed(i.modifiers) if m[1:].isdigit() and m[0] in "busf" and int(m[1:]) >= 8), "") if i.op != "cp" else ""
         )

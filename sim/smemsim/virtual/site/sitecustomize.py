@@ -1,4 +1,7 @@
-"""Python runs this when it starts under `smemsim exec`: it opens the doors in Python, then runs the `sitecustomize` that is there besides."""
+"""Python runs this when it starts under `smemsim exec`: it opens the doors in Python, then runs the `sitecustomize` that is there besides.
+
+A process that imports none of the libraries with a door does not import smemsim: it starts as fast as ever.
+"""
 
 import importlib.machinery
 import importlib.util
@@ -6,9 +9,21 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+LIBRARIES = ("torch", "triton", "cutlass", "cupy", "jax_plugins")  # of smemsim.virtual.process.DOORS
 
 
-def _open() -> None:
+class _Waiting:
+    """Opens the doors when the first of these libraries is looked for."""
+
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+        """See importlib."""
+        if name.partition(".")[0] not in LIBRARIES:
+            return None
+        sys.meta_path.remove(self)
+        return sys.meta_path[0].find_spec(name, path, target) if _open() else None
+
+
+def _open() -> bool:
     package = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
     if importlib.util.find_spec("smemsim") is None:
         sys.path.append(package)  # the program's own environment has no smemsim: this one serves
@@ -16,8 +31,9 @@ def _open() -> None:
         from smemsim.virtual.process import open_on_import
     except ImportError as e:
         print(f"smemsim: {sys.executable} cannot import smemsim ({e}): Triton, torch and CuTe DSL find no device in it", file=sys.stderr)
-        return
+        return False
     open_on_import()
+    return True
 
 
 def _run_the_other() -> None:
@@ -29,5 +45,5 @@ def _run_the_other() -> None:
 
 if __name__ == "sitecustomize":
     if os.environ.get("SMEMSIM_ARCH"):
-        _open()
+        sys.meta_path.insert(0, _Waiting())
     _run_the_other()
