@@ -10,12 +10,13 @@ import pathlib
 
 import llvmlite.binding  # noqa: F401  (before pytester: it forgets what a run inside imports, and this cannot be imported twice)
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # Every worker has one core: threads of its own in numpy's library would spin on those of the others. Read when numpy is imported, which is later.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-settings.register_profile("smemsim", deadline=None, derandomize=True)
+# Nobody reads why an example that a test looks for fails: that phase runs it again and again, traced.
+settings.register_profile("smemsim", deadline=None, derandomize=True, phases=set(Phase) - {Phase.explain})
 settings.register_profile("nightly", deadline=None, derandomize=False, database=None, print_blob=True)
 settings.load_profile("smemsim")
 

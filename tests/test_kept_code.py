@@ -1,5 +1,6 @@
 """Machine code that is kept: found again without numba, bounded, cleared, and not needed."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 from smemsim import store
 from smemsim.cli import COMMANDS, main
-from smemsim.compiling import Loop, describe, digest
+from smemsim.compiling import Loop, describe, digest, ship
 from smemsim.compiling.ship import known, typed
 from smemsim.program.watch import loops
 
@@ -110,9 +111,21 @@ def test_the_help_imports_no_command():
 
 
 def test_every_loop_that_wheels_have_is_one_and_its_types_can_be_made():
-    for kind, what, types in known():
-        if kind == "loop":
-            assert isinstance(what, Loop)
+    for what, types in known():
+        if isinstance(what, Loop):
             assert ",".join(map(describe, typed(types))) == types
+            assert len(typed(types)) == len(inspect.signature(what.py_func).parameters), (
+                f"{what.__name__} takes other arguments now: python -m tools.loops"
+            )
         else:
             assert callable(what)
+
+
+def test_what_is_known_is_compiled_before_it_is_called(tmp_path, monkeypatch):
+    monkeypatch.setenv(store.FOLDER, str(tmp_path))
+    listed = tmp_path / "known.txt"
+    listed.write_text("ufunc smemsim.arithmetic.integers:bit_reverse uint32(int64,int64)\n")
+    monkeypatch.setattr(ship, "KNOWN", listed)
+    assert ship.fill() == 1
+    assert cache()[1].startswith("1 objects, ")
+    assert ship.fill(1, 2) == 0  # the second of two processes: nothing is left for it

@@ -2,8 +2,8 @@
 nobody needs a compiler, and the first run compiles nothing.
 
 Where there is no C compiler, or not Linux, the wheel has no libraries: `smemsim exec` builds them on first use. Where there is no numba
-(`pip wheel --no-build-isolation .` in an environment that has the dependencies), or not x86-64, the loops are compiled on first use. A wheel with neither is
-one for all machines.
+(`--no-build-isolation`), or not x86-64, the loops are compiled on first use. A wheel with neither is one for all machines. An editable install compiles the
+loops for this machine, into the folder that `smemsim cache where` prints.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class WheelHook(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build what is built into a folder of its own, and have it packed."""
+        if version == "editable":
+            _fill()
         if version == "editable" or sys.platform != "linux":
             return
         self.folder = tempfile.mkdtemp()
@@ -47,6 +49,17 @@ class WheelHook(BuildHookInterface):
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """The wheel is written."""
         shutil.rmtree(getattr(self, "folder", os.devnull), ignore_errors=True)
+
+
+def _fill() -> None:
+    """This machine's folder of machine code. Nothing but the first run's time depends on it."""
+    if importlib.util.find_spec("numba") is not None:
+        subprocess.run(
+            [sys.executable, "-m", "smemsim", "cache", "fill"],
+            env={**os.environ, "PYTHONPATH": str(SOURCES)},
+            check=False,
+            stdout=subprocess.DEVNULL,
+        )
 
 
 def _libraries(folder: pathlib.Path) -> None:

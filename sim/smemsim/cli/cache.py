@@ -1,4 +1,4 @@
-"""`smemsim cache`: the machine code that is kept on this machine: where it is, how much there is, and away with it."""
+"""`smemsim cache`: the machine code that is kept on this machine: where it is, how much there is, more of it, and away with it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ import click
 
 from smemsim import store
 from smemsim.cli.options import json_option
+from smemsim.compiling.ship import fill
 from smemsim.errors import InputError
+from smemsim.processes import pool, processors
 
 __all__ = ["cache"]
 
 
 @click.command(short_help="Show or clear the machine code that is kept on this machine.")
-@click.argument("what", required=False, default="size", metavar="[where|size|clear]")
+@click.argument("what", required=False, default="size", metavar="[where|size|fill|clear]")
 @json_option
 def cache(what: str, as_json: bool) -> None:
     """The machine code of hot loops and of blocks of PTX, which one process compiles and all others use. What is removed is compiled again when it is needed.
 
-    `where` prints the folder, `size` (left out: that) how much it has and may have, `clear` removes all of it, while other processes may run.
+    `where` prints the folder, `size` (left out: that) how much it has and may have, `fill` compiles now what most commands need, with all processors (half
+    a minute to a minute; for the image of a container), `clear` removes all of it, while other processes may run.
     SMEMSIM_CACHE_DIR says where it is, SMEMSIM_CACHE_BYTES how much it may have.
 
     \b
     smemsim cache
+    smemsim cache fill
     smemsim cache clear
     """
-    if what not in {"where", "size", "clear"}:
-        raise InputError(f"smemsim cache {what}: needs where, size or clear")
+    if what not in {"where", "size", "fill", "clear"}:
+        raise InputError(f"smemsim cache {what}: needs where, size, fill or clear")
     where = str(store.folder())
     if what == "where":
         click.echo(json.dumps({"where": where}) if as_json else where)
@@ -40,9 +44,18 @@ def cache(what: str, as_json: bool) -> None:
             else f"removed {count:,} objects, {size:,} bytes, of {where}"
         )
         return
+    if what == "fill":
+        _fill()
     known = store.entries()
     size, most = sum(entry.bytes for entry in known), store.most_bytes()
     if as_json:
         click.echo(json.dumps({"where": where, "objects": len(known), "bytes": size, "most_bytes": most}))
     else:
         click.echo(f"{len(known):,} objects, {size:,} of at most {most:,} bytes, in {where}")
+
+
+def _fill() -> None:
+    count = processors()
+    with pool(count) as running:
+        for part in [running.submit(fill, part, count) for part in range(count)]:
+            part.result()

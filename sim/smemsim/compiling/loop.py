@@ -21,7 +21,7 @@ from smemsim import store
 from smemsim.compiling import link
 from smemsim.compiling.source import digest, python_of
 
-__all__ = ["LEVELS", "LOOPS", "Loop", "compiled", "describe", "elementwise"]
+__all__ = ["LEVELS", "LOOPS", "Loop", "compiled", "describe", "elementwise", "kept"]
 
 
 _ARRAY_FLAGS = 0x501  # of numpy: C-contiguous, aligned, writeable
@@ -100,7 +100,7 @@ class Loop:
         types = ",".join(map(describe, arguments))
         self.described[types] = None
         key = self.key(types)
-        found = _kept(key, lambda: _build().object_of_function(self.py_func, arguments, python_of))
+        found = kept(key, lambda: _build().object_of_function(self.py_func, arguments, python_of))
         if found is not None:
             with contextlib.suppress(*UNLINKED):
                 made: Callable[..., Any] = link.link_function(*found, sys.modules[self.__module__], self.__name__)
@@ -133,7 +133,7 @@ def elementwise(scalar: Callable[..., Any], *signatures: str) -> Any:
     with _lock:
         loops = []
         for signature in signatures:
-            found = _kept(ufunc_key(scalar, signature), functools.partial(_ufunc_object, scalar, signature))
+            found = kept(ufunc_key(scalar, signature), functools.partial(_ufunc_object, scalar, signature))
             if found is None:
                 return _build().plain_ufunc(scalar, signatures, python_of)
             result, _, arguments = signature.partition("(")
@@ -170,7 +170,7 @@ def unpacked(content: bytes) -> tuple[bytes, str, str]:
     return image, name, environment
 
 
-def _kept(key: str, make: Callable[[], tuple[bytes, str, str] | None]) -> tuple[bytes, str, str] | None:
+def kept(key: str, make: Callable[[], tuple[bytes, str, str] | None]) -> tuple[bytes, str, str] | None:
     """What is kept under a key: in the wheel, on disk, or made now and kept. None where it cannot be kept."""
     content = _shipped(key)
     if content is None:

@@ -1,10 +1,12 @@
-"""The machine code that a wheel has: of the loops and ufuncs in `known.txt`, for the types listed there, for each processor of `loop.LEVELS`.
+"""The machine code that is made before anybody asks: of the loops and ufuncs in `known.txt`, for the types listed there.
 
-`python -m smemsim.compiling.ship LEVEL FOLDER` compiles those of one processor; tools/wheel.py does it for all.
+`python -m smemsim.compiling.ship LEVEL FOLDER` compiles them for one of the processors of `loop.LEVELS`, for a wheel (tools/wheel.py); `fill` for this
+machine, which is `smemsim cache fill`.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import pathlib
@@ -14,22 +16,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from smemsim import store
-from smemsim.compiling.loop import LEVELS, Loop, packed, ufunc_key
+from smemsim.compiling.loop import LEVELS, Loop, kept, packed, ufunc_key
 from smemsim.compiling.source import python_of
 
-__all__ = ["KNOWN", "known", "ship", "typed"]
+__all__ = ["KNOWN", "fill", "known", "ship", "typed"]
 
 
 KNOWN = pathlib.Path(__file__).with_name("known.txt")
 _TOKEN = re.compile(r"[(),]|[^(),]+")
 
 
-def known() -> Iterator[tuple[str, Any, str]]:
-    """("loop", the Loop, its types) and ("ufunc", the Python function, its signature), each in a line of the list."""
+def known() -> Iterator[tuple[Any, str]]:
+    """(a Loop, its types) and (the Python function of a ufunc, its signature), each in a line of the list."""
     for line in KNOWN.read_text(encoding="utf-8").splitlines():
         kind, name, types = line.split(" ", 2)
         module, _, own = name.partition(":")
-        yield kind, getattr(importlib.import_module(module), own), types
+        what = getattr(importlib.import_module(module), own)
+        yield what if kind == "loop" else python_of(what), types
 
 
 def typed(text: str) -> tuple[Any, ...]:
@@ -87,22 +90,38 @@ def _array(dtype: str, dimensions: str, layout: str, access: str, *unaligned: st
     return found
 
 
-def ship(folder: pathlib.Path) -> int:
-    """Compile all that is known, for the processor that numba was told of; how many there are. Importing what it needs imports numba."""
+def _make(what: Any, types: str) -> tuple[bytes, str, str] | None:
+    """The object file of a loop for types, or of a ufunc for a signature, and its two names. Imports numba."""
     from smemsim.compiling import build
 
+    found: tuple[bytes, str, str] | None
+    if isinstance(what, Loop):
+        found = build.object_of_function(what.py_func, typed(types), python_of)
+    else:
+        found = build.object_of_ufunc(what, types, python_of)
+    return found
+
+
+def _key(what: Any, types: str) -> str:
+    return what.key(types) if isinstance(what, Loop) else ufunc_key(what, types)
+
+
+def ship(folder: pathlib.Path) -> int:
+    """Compile all that is known, for the processor that numba was told of; how many there are."""
     count = 0
     folder.mkdir(parents=True, exist_ok=True)
-    for kind, what, types in known():
-        if kind == "loop":
-            assert isinstance(what, Loop)
-            key, found = what.key(types), build.object_of_function(what.py_func, typed(types), python_of)
-        else:
-            key, found = ufunc_key(what, types), build.object_of_ufunc(what, types, python_of)
+    for what, types in known():
+        found = _make(what, types)
         if found is not None:
-            (folder / f"{key[:40]}{store.SUFFIX}").write_bytes(store.sealed(packed(found)))
+            (folder / f"{_key(what, types)[:40]}{store.SUFFIX}").write_bytes(store.sealed(packed(found)))
             count += 1
     return count
+
+
+def fill(part: int = 0, of: int = 1) -> int:
+    """Compile what is known and not kept on this machine yet, or every `of`-th of it from the `part`-th on; how many are kept then."""
+    rows = list(known())[part::of]
+    return sum(kept(_key(what, types), functools.partial(_make, what, types)) is not None for what, types in rows)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
     "Repair",
+    "Reruns",
     "all_right",
     "before",
     "changes_of",
@@ -60,7 +61,6 @@ __all__ = [
     "paired_repairs",
     "pattern",
     "refused_for_its_swizzle",
-    "rerun_of",
     "threads_step",
     "transfer",
     "transposed_repair",
@@ -567,19 +567,51 @@ def transfer(machine: Machine, scenario: ScenarioTables, number: int, rerun: Rer
             threads_step(machine, number, step, hardware=_hardware(scenario), rerun=rerun)
 
 
-def rerun_of(scenario: ScenarioTables, number: int) -> Rerun:
-    """The steps before step `number` again, with other values at some paths; `until` and `only` take other steps. None if any of that is refused."""
+MOST_KEPT = 1_000  # steps times machines: each keeps what the steps before wrote
 
-    def again(changes: Mapping[Path, Value], until: int | None = None, only: int | None = None) -> Machine | None:
-        end, changed = number if until is None else until, scenario
+
+class Reruns:
+    """A scenario's steps again, with other values at some paths. What one operand had tried is tried for those after it from where it was left."""
+
+    def __init__(self, scenario: ScenarioTables) -> None:
+        self._scenario = scenario
+        self._left: dict[
+            tuple[tuple[Path, str], ...], tuple[Machine | None, int]
+        ] = {}  # by changes: the machine, and the step before which it stands
+
+    def before(self, number: int) -> Rerun:
+        """The steps before step `number`; `until` and `only` take other steps. None if any of that is refused."""
+
+        def again(changes: Mapping[Path, Value], until: int | None = None, only: int | None = None) -> Machine | None:
+            if only is None:
+                return self._until(changes, number if until is None else until)
+            changed = self._changed(changes)
+            return None if changed is None else _after(changed, (only,), whole=bool(changes))
+
+        return again
+
+    def _changed(self, changes: Mapping[Path, Value]) -> ScenarioTables | None:
+        changed = self._scenario
         try:
             for path, value in changes.items():
                 changed = changed.with_change(path, value)
         except TableError:
             return None
-        return _after(changed, range(end) if only is None else (only,), whole=bool(changes))
+        return changed
 
-    return again
+    def _until(self, changes: Mapping[Path, Value], end: int) -> Machine | None:
+        key = tuple((path, repr(value)) for path, value in changes.items())
+        machine, done = self._left.get(key, (None, 0))
+        if done > end:
+            machine, done = None, 0
+        elif key in self._left and machine is None:
+            return None
+        changed = self._changed(changes)
+        if changed is not None:
+            machine = _after(changed, range(done, end), whole=bool(changes), machine=machine)
+            if key in self._left or len(self._left) * end <= MOST_KEPT:
+                self._left[key] = machine, end
+        return machine
 
 
 def before(scenario: ScenarioTables, until: int) -> Machine | None:
@@ -587,13 +619,14 @@ def before(scenario: ScenarioTables, until: int) -> Machine | None:
     return _after(scenario, range(until), whole=True)
 
 
-def _after(scenario: ScenarioTables, steps: Iterable[int], *, whole: bool) -> Machine | None:
-    """`whole`: None where a map is refused."""
+def _after(scenario: ScenarioTables, steps: Iterable[int], *, whole: bool, machine: Machine | None = None) -> Machine | None:
+    """A machine, a new one if none is given, after these steps. `whole`: None where a map is refused."""
     try:
-        machine = machine_of(scenario)
-        machine.encode_maps()
-        if machine.findings and whole:
-            return None
+        if machine is None:
+            machine = machine_of(scenario)
+            machine.encode_maps()
+            if machine.findings and whole:
+                return None
         for number in steps:
             transfer(machine, scenario, number)
     except SmemsimError:

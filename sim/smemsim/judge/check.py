@@ -12,7 +12,7 @@ from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
 from smemsim.judge import build
-from smemsim.judge.causes import before, judge, machine_of, rerun_of, transfer
+from smemsim.judge.causes import Reruns, before, judge, machine_of, transfer
 from smemsim.judge.copies import completed, copied, copy_findings, store_step
 from smemsim.judge.find import Shape
 from smemsim.judge.instructions import (
@@ -170,9 +170,10 @@ def run_steps(scenario: ScenarioTables) -> Machine:
     for name, tm in machine.maps.items():
         if tm is not None:
             _map(machine, scenario, name, tm)
+    reruns = Reruns(scenario)
     for number, step in enumerate(scenario.steps):
         try:
-            _step(machine, scenario, number, step)
+            _step(machine, scenario, number, step, reruns.before(number))
         except TableError:
             raise
         except InputError as e:
@@ -207,9 +208,8 @@ def _layouts(machine: Machine) -> None:
             machine.say(note)
 
 
-def _step(machine: Machine, scenario: ScenarioTables, number: int, step: Step) -> None:
+def _step(machine: Machine, scenario: ScenarioTables, number: int, step: Step, rerun: Rerun) -> None:
     """Carries out a step and keeps its findings."""
-    rerun = rerun_of(scenario, number)
     if isinstance(step, MmaStep):
         _mma(machine, scenario, number, step, rerun)
     elif isinstance(step, CopyStep):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Literal, Protocol, TypedDict
@@ -448,10 +449,18 @@ class Machine:
     refused: dict[str, Finding] = dataclasses.field(default_factory=dict)  # maps that no driver makes
     failed: dict[str, Finding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
 
-    tmem: np.ndarray = dataclasses.field(default_factory=lambda: np.full(TMEM, UNWRITTEN, np.int64))
-    tmem_writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(TMEM, -1, np.int32))
     unchecked: list[str] = dataclasses.field(default_factory=list)  # paths of what nothing here looks at
     mismatched: dict[str, Finding] = dataclasses.field(default_factory=dict)  # maps that are not their tensor's
+
+    @functools.cached_property
+    def tmem(self) -> np.ndarray:
+        """Of every byte of tensor memory the global byte that lies there."""
+        return np.full(TMEM, UNWRITTEN, np.int64)
+
+    @functools.cached_property
+    def tmem_writer(self) -> np.ndarray:
+        """Of every byte of tensor memory the index of what wrote it, in `issues`."""
+        return np.full(TMEM, -1, np.int32)
 
     def say(self, new: Finding) -> Finding:
         """Keep a finding."""
