@@ -109,7 +109,7 @@ def test_decode_json_has_the_fields_and_the_findings():
     described = json.loads(smemsim("decode 0x4000004000010040 --arch sm_100a --json").stdout)
     assert (described["start_address"], described["stride_byte_offset"], described["swizzle"]) == (1024, 1024, "128B")
     assert [f["code"] for f in described["findings"]] == ["D305"]
-    assert described["grade"] == "documented"  # the weakest rule in force; nothing about Blackwell is measured
+    assert described["grade"] == "witnessed"  # the weakest rule in force; nothing about Blackwell is measured
     assert isinstance(json.loads(smemsim("decode 1 --json").stdout), list)
 
 
