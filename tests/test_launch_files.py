@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smemsim import Gpu, TraceError
+from smemsim import Gpu, InputError, TraceError, launch_file
 from smemsim.cli import main
 from smemsim.evidence import (
     RecordedLaunches,
@@ -255,3 +255,40 @@ def test_a_launch_file_to_begin_with_can_be_read_and_fits_its_kernel(kernel, tmp
     sizes = Gpu("sm_90a").kernel(launch.ptx).parameter_sizes
     assert tuple(len(raw) for raw in args) == sizes
     assert {*arrays} == {one["name"] for one in launch.about["arrays"]}
+
+
+# ---- Launch files from Python
+
+
+RACE = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry k(.param .u64 x) { .reg .b32 %r<2>; .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; st.global.u32 [%rd1], %r1; ret; }"""
+ONE = 'block = 64\nargs = [{array = "x"}]\narrays = [{name = "x", dtype = "u32", shape = [1], distribution = "zeros"}]\n'
+
+
+def test_a_launch_file_runs_from_python_as_by_the_command(tmp_path):
+    (tmp_path / "kernel.ptx").write_text(RACE)
+    for keys, options, codes in (
+        ("", {}, ["X008"]),
+        ("watch_global = false\n", {}, []),
+        ("sanitize = false\n", {}, []),
+        ("", {"sanitize": False}, []),
+    ):
+        (tmp_path / "launch.toml").write_text(keys + ONE)
+        for path in (tmp_path, tmp_path / "launch.toml"):
+            run, arrays = launch_file(path, progress=False, **options)
+            assert [f.code for f in run.findings] == codes, run.text()
+            assert list(arrays) == ["x"]
+        if not options:
+            told = json.loads(CliRunner().invoke(main, ["run", str(tmp_path), "--json"]).stdout)
+            assert [f["code"] for f in told["findings"]] == codes
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"grid": 2}, "grid: there is no such option"), ({"ctas": [7]}, "ctas"), ({"ptx": "nowhere.ptx"}, "nowhere.ptx")]
+)
+def test_what_a_launch_file_cannot_be_given_is_a_sentence(tmp_path, options, said):
+    (tmp_path / "kernel.ptx").write_text(RACE)
+    (tmp_path / "launch.toml").write_text(ONE)
+    with pytest.raises(InputError, match=said):
+        launch_file(tmp_path, progress=False, **options)

@@ -169,6 +169,11 @@ def test_exec_runs_a_program_as_it_is(tmp_path):
     assert "2 launches of 1 kernel" in err
     assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["0001-twice", "0002-twice"]  # and nothing of an earlier program
     assert sorted(p.name for p in (tmp_path / "pages").iterdir()) == ["index.html", "launch-0001.html", "launch-0002.html", "mine.txt"]
+    index, page = ((tmp_path / "pages" / f"{name}.html").read_text(encoding="utf-8") for name in ("index", "launch-0002"))
+    assert re.search(r"<title>python[\d.]* program\.py on sm_100a</title>", index)
+    assert "id=theme" in index
+    assert 'href="index.html"' in page
+    assert re.search(r"<li>allocation\d+: 480 bytes of memory at 0x[0-9a-f]+, made at .*program\.py:\d+ \(ones, float32\[120\]\)", page)
     kept = tomllib.loads((tmp_path / "kept" / "0002-twice" / "launch.toml").read_text(encoding="utf-8"))
     assert kept["watch_global"] is False
     assert "x" in [array["name"] for array in kept["arrays"]]

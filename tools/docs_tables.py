@@ -150,7 +150,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Matrix instructions and arithmetic": ("mma", "wgmma", "wgmma_registers", "tcgen05_mma", "MmaResult", "dot_product", "DotProduct", "DotTerm", "element_value", "from_float64", "to_float64"),
     "Plans": ("plan", "plans", "Plan", "Choice", "IllegalPlan"),
     "Scenarios and findings": ("check", "Scenario", "Report", "Finding", "CheckFinding", "RunFinding", "Severity", "TilePicture", "tile_svg", "show_html", "explain_difference", "Diagnosis", "explain_product", "ProductExplanation"),
-    "Running kernels": ("Gpu", "DeviceArray", "Run", "launch_triton"),
+    "Running kernels": ("Gpu", "DeviceArray", "Run", "launch_file", "launch_triton"),
     "Evidence": ("RULES", "Grade", "ERRATA", "DISPUTES", "sweep", "CampaignReport"),
     "Errors": ("SmemsimError", "InputError", "TensorMapError", "HardwareTrap", "Unmodelled", "TraceError", "InternalError"),
 }  # fmt: skip

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from smemsim.campaign.report import CampaignReport
     from smemsim.campaign.sweep import sweep
     from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TraceError, Unmodelled
+    from smemsim.evidence.launched import launch_file
     from smemsim.finding import Finding, TensorMapError
     from smemsim.finding import Finding as CheckFinding
     from smemsim.finding import Finding as RunFinding
@@ -148,6 +149,7 @@ _HOMES = {
     "DeviceArray": "program.arrays",
     "Gpu": "judge.gpu",
     "Run": "judge.run",
+    "launch_file": "evidence.launched",
     "launch_triton": "judge.triton",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
@@ -232,6 +234,7 @@ __all__ = [
     "explain_product",
     "find_descriptors",
     "from_float64",
+    "launch_file",
     "launch_triton",
     "mapa",
     "mma",

@@ -355,16 +355,9 @@ def _given(o: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _arch(launch: LaunchFile, module: Module, name: str) -> str:
-    """The architecture to run on: what was said, else what .target says."""
-    from smemsim.program.device import target_of
-    from smemsim.spec.architectures import ARCHITECTURES
+    from smemsim.evidence.launched import arch_of
 
-    if launch.about["arch"]:
-        return str(launch.about["arch"])
-    target = target_of(module)
-    if target not in ARCHITECTURES:
-        raise InputError(f"{name}: .target {target}: smemsim runs PTX for {', '.join(ARCHITECTURES)}, and for older GPUs than these")
-    return target
+    return arch_of(launch, module, name)
 
 
 def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:

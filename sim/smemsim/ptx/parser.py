@@ -636,7 +636,7 @@ def _address(tokens: Tokens, names: Names) -> Address:
     return Address(base, offset, only.items if len(rest) == 1 and isinstance(only, Vector) else tuple(rest))
 
 
-# ---- What a variable begins with (PTX ISA, 5.4.4): numbers in braces, floats, addresses, and bytes of addresses
+# ---- What a variable begins with (PTX ISA 9.1 §5.4.4): numbers in braces, floats, addresses, and bytes of addresses
 
 
 _LARGEST_CONTENTS = 1 << 28  # bytes of contents

@@ -25,7 +25,7 @@ __all__ = [
 # work on an H200 in every mode (trace tma_loads).
 GUIDE_SWIZZLED_ALIGNMENT = 128
 
-_ALIGNMENT = "the PTX ISA asks for less alignment of the shared address (5.5.7: {} B)"
+_ALIGNMENT = "PTX ISA 9.1 §5.5.7 asks for less alignment of the shared address ({} B)"
 ATOM_DISPUTES: dict[TensorMapSwizzle, Dispute] = {
     TensorMapSwizzle.SWIZZLE_128B_ATOM_32B: Dispute(
         "boxes begin on multiples of 128 B in shared memory",
@@ -59,7 +59,7 @@ WIDE_HALO_DISPUTE = Dispute(
 WIDE_STEP_DISPUTE = Dispute(
     "im2col::w steps N by its element stride",
     "one simulator, and im2col on Hopper (trace tma_im2col)",
-    "the PTX ISA (5.5.5.2) names the stride of W alone",
+    "PTX ISA 9.1 §5.5.5.2 names the stride of W alone",
 )
 
 # Bits that the PTX ISA reserves and that the classes of CuTe DSL 4.8.1 (cutlass.experimental.primitives) have names for: of shared-memory

@@ -118,7 +118,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("wgmma.sparse", "metadata: four bits for 4 elements of K (2 of tf32); two threads of four have 8 groups' of rows g and g + 8, by the selector; 8-bit types: every thread",
          _grades("measured", None), "PTX ISA 9.1 §9.7.15.6.1, figures; CUTLASS mma_traits_sm90_gmma_sparse.hpp", ("wgmma_sparse", "wgmma_metadata")),
     Rule("wgmma.in_flight", "registers of D that are touched before wgmma.wait_group: ptxas waits itself, serialises or takes others (C7517, C7514, C7515, C7511); not those of A",
-         _grades("compiled", None), "machine code of ptxas 13.0.88; the PTX ISA (9.7.15.7) leaves it undefined"),
+         _grades("compiled", None), "machine code of ptxas 13.0.88; PTX ISA 9.1 §9.7.15.7 leaves it undefined"),
     Rule("tcgen05.idesc", "instruction descriptor: three formats by kind, M and N of the whole instruction; which fields are legal: smemsim.INSTR_RULES",
          _grades(None, "documented"), "PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44; Triton and CuTe DSL emit the same words"),
     Rule("tcgen05.idesc_bits", "reserved bits of the instruction descriptor do nothing",

@@ -86,7 +86,7 @@ WGMMA_TYPES: tuple[WgmmaTypes, ...] = (  # any type of A with any of B and any o
 
 @dataclasses.dataclass(frozen=True)
 class Guarded:
-    """What ptxas makes of an instruction that touches a register of a wgmma in flight, which the PTX ISA leaves undefined (9.7.15.7).
+    """What ptxas makes of an instruction that touches a register of a wgmma in flight, which PTX ISA 9.1 §9.7.15.7 leaves undefined.
 
     `is_safe`: the machine code is right all the same. `does` says how, `told` are the messages that it prints then.
     """

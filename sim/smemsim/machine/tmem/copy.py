@@ -168,7 +168,7 @@ def _moved(operand: Operand, fmt: Decompression | None) -> tuple[np.ndarray, np.
 def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory], taddr: int | TmemAddress, *, cta_group: int = 1) -> None:
     """`tcgen05.shift.down`: in 8 columns (32 bytes) from the address on, every lane takes what the next one had; the last of 32 keeps its own.
 
-    Owners move with their bytes. Inferred (SHIFT.source): the PTX ISA (9.7.16.9.3) gives neither the direction nor the 32 lanes. Raises
+    Owners move with their bytes. Inferred (SHIFT.source): PTX ISA 9.1 §9.7.16.9.3 gives neither the direction nor the 32 lanes. Raises
     InputError for a lane that is no multiple of 32, and Unmodelled for one above 0: whether the lanes below are shifted too is not known.
     """
     address = TmemAddress.decode(taddr)

@@ -204,7 +204,7 @@ class _Mma:
         """The value that all threads of a warpgroup have of an operand, for each warpgroup."""
         values = np.broadcast_to(np.asarray(read(x)), x.n).reshape(-1, WARPGROUP)
         if (values != values[:, :1]).any():
-            raise Unmodelled(f"{self.i.name}: {what} is not the same in all threads of the warpgroup, as the PTX ISA wants it (9.7.15.5.2)")
+            raise Unmodelled(f"{self.i.name}: {what} is not the same in all threads of the warpgroup, as PTX ISA 9.1 §9.7.15.5.2 wants it")
         return values[:, 0].tolist()  # type: ignore[no-any-return]
 
     def _tell(self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int], scale: list[bool]) -> None:

@@ -1,0 +1,75 @@
+"""`launch_file`: run what a launch file describes, from Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from smemsim.arguments import suggestion
+from smemsim.budget import ask
+from smemsim.errors import InputError
+from smemsim.evidence.launches import KERNEL, LaunchFile, read_launch_file
+from smemsim.files import source_folders
+from smemsim.judge.gpu import Gpu
+from smemsim.judge.run import Run
+from smemsim.program.arrays import DeviceArray
+from smemsim.program.device import entry_of, target_of
+from smemsim.program.launch import RunOptions
+from smemsim.program.linking.program import module_of
+from smemsim.ptx.module import Module
+from smemsim.spec.architectures import ARCHITECTURES
+
+__all__ = ["arch_of", "launch_file"]
+
+
+def launch_file(
+    path: str | os.PathLike[str],
+    *,
+    ptx: str | os.PathLike[str] | None = None,
+    random: bool = False,
+    allowed: Sequence[str | os.PathLike[str]] = (),
+    **options: Any,
+) -> tuple[Run, dict[str, DeviceArray]]:
+    """Run a launch file, .toml or .json, or the folder of one, as `smemsim run` does: (the run, its arrays by name, as the kernel left them).
+
+    `ptx` is the PTX file, else what the launch file says, else kernel.ptx beside it. `random` fills arrays in their second way. Files that it names lie
+    beside it or below, or in one of the `allowed` folders. `options` are those of `Gpu.launch` that say how a kernel is run: `sanitize`,
+    `watch_global`, `ctas`, `limit`, `limit_seconds`, `workers`, `progress`, `schedule`, `assume` ...; they count more than the file's own. Expected outputs are not compared:
+    the arrays are yours to look at. Raises InputError with file, line and key, Unmodelled as `Gpu.launch`.
+
+    >>> launch_file("nowhere.toml")
+    Traceback (most recent call last):
+    smemsim.errors.InputError: nowhere.toml: No such file or directory
+    """
+    known = [field.name for field in dataclasses.fields(RunOptions)]
+    for name in options:
+        if name not in known:
+            raise InputError(
+                f"{name}: there is no such option{suggestion(name, known)}; there are {', '.join(known)}, and what is launched stands in the file"
+            )
+    folders = [pathlib.Path(folder) for folder in allowed]
+    launch = read_launch_file(pathlib.Path(path), None if ptx is None else pathlib.Path(ptx), allowed=folders)
+    name = str(launch.folder / launch.about.get("ptx", KERNEL) if ptx is None else ptx)
+    module = module_of(launch.ptx, name)
+    parameters = module.functions[entry_of(module, launch.about["entry"] or None)].parameters
+    launch.check_count(parameters)
+    launch.check_types(parameters)
+    gpu = Gpu(arch_of(launch, module, name))
+    ask("the arrays", 2 * launch.array_bytes)
+    arrays, args = launch.placed(gpu, random=random)
+    sources = list(source_folders([pathlib.Path(name).parent, launch.folder], folders))
+    run = gpu.run(module, launch.config(args), RunOptions(**{"name": name, "sources": sources, **launch.options, **options}))
+    return run, arrays
+
+
+def arch_of(launch: LaunchFile, module: Module, name: str) -> str:
+    """The architecture to run on: what was said, else what .target says."""
+    if launch.about["arch"]:
+        return str(launch.about["arch"])
+    target = target_of(module)
+    if target not in ARCHITECTURES:
+        raise InputError(f"{name}: .target {target}: smemsim runs PTX for {', '.join(ARCHITECTURES)}, and for older GPUs than these")
+    return target
