@@ -267,6 +267,22 @@ def test_code_without_ptx_is_told_which_option_keeps_it(tmp_path_factory):
     assert "code=compute_90a" in done.stderr
 
 
+BUILDS_ITSELF = """__global__ void fill(int *to) { *to = 41 + threadIdx.x; }
+int main() { int *to, is = 0; cudaMalloc(&to, 4); fill<<<1, 1>>>(to); cudaMemcpy(&is, to, 4, cudaMemcpyDeviceToHost); return is; }
+"""
+
+
+def test_what_a_program_compiles_with_nvcc_has_its_ptx_and_the_shared_runtime(tmp_path):
+    """As Makefiles do, DeepGEMM's compiler, and PyTorch's for extensions: no option is theirs to give."""
+    if NVCC is None:
+        pytest.skip("needs nvcc")
+    (tmp_path / "own.cu").write_text(BUILDS_ITSELF)
+    build = f"{NVCC} -gencode arch=compute_90a,code=sm_90a -cudart static {tmp_path / 'own.cu'} -o {tmp_path / 'own'} && {tmp_path / 'own'}"
+    done = run(["sh", "-c", build])
+    assert done.returncode == 41, done.stderr
+    assert "1 launch of 1 kernel" in done.stderr
+
+
 def test_a_kernel_of_nvrtc_has_its_ptx_and_the_array_behind_which_it_reads_is_named(tmp_path_factory):
     wheel = importlib.util.find_spec("nvidia")
     homes = [pathlib.Path(home) for home in (wheel.submodule_search_locations if wheel else ())]

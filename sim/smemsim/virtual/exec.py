@@ -42,6 +42,8 @@ PARTS = (
     "smemsim.virtual.machine",
     "smemsim.virtual.record",
 )
+# For every nvcc that the program starts: the last value counts. It keeps the PTX in machine code, and links the runtime that we can be.
+NVCC_FLAGS = "-lineinfo -cudart shared"
 PATIENCE = 5.0  # seconds that sessions have for their last words, once the program has ended
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -88,6 +90,7 @@ def _environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str,
         "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(folder)),
         "PYTHONPATH": first("PYTHONPATH", SITE),
         "LD_AUDIT": first("LD_AUDIT", str(folder / "libsmemsim-audit.so")),
+        "NVCC_APPEND_FLAGS": " ".join(filter(None, (os.environ.get("NVCC_APPEND_FLAGS"), NVCC_FLAGS))),
         "SMEMSIM_SOCKET": name,
         "SMEMSIM_ARCH": arch,
         "SMEMSIM_FIRST": "",
