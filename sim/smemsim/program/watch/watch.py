@@ -86,12 +86,13 @@ class Watch:
         self.tensor = TensorShadow(x, self.order, self.operations, self.telling, self.unwritten)
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
-        self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history)
+        self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten)
         self.endings = Endings(x, self.order, self.operations, self.groups)
         self.operations.holders += [self.alone, self.order, self.groups, self.shared, self.tensor, self.registers]
         if self.globals is not None:
             self.operations.holders.append(self.globals)
         self.has_shared = x.launch.window_bytes > 0
+        self.has_blank = self.globals is not None and x.launch.memory.has_blank
         self._is_elsewhere = x.launch.judge is not None and not x.program.uses.isdisjoint(MATRIX)
 
     # ---- the end
