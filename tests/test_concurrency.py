@@ -66,6 +66,12 @@ def handed(before: str, after: str) -> str:
 TAKE: {RELAXED} {after} ld.shared.u32 %r9, [%r8]; {RESULT} OUT:"""
 
 
+def handed_to_one(meets: str = "bar.warp.sync -1;") -> str:
+    """Words of warp 0, for which one lane of warp 1 waits."""
+    return f"""{init(32)} bar.sync 0; @!%p2 bra TAKE; st.shared.u32 [%r8], %r3; mbarrier.arrive.shared::cta.b64 _, [bar]; bra OUT;
+TAKE: @!%p4 bra N; {waits()} N: {meets} ld.shared.u32 %r9, [%r8]; {RESULT} OUT:"""
+
+
 def loaded(wait: str) -> str:
     """A bulk load, and what its readers do before they read."""
     return f"{init()} bar.sync 0; {LOAD} {wait} {READ}"
@@ -484,6 +490,15 @@ KERNELS = (
     Kernel("lanes, one stores for all, unmet",         alone(""), "X008"),
     Kernel("lanes, one is elected and stores",         alone("elect.sync %r20|%p8, -1;", "%p8")),
     Kernel("lanes, one loads over what all read",      f"{lanes('bar.warp.sync -1;')} {init()} fence.proxy.async.shared::cta; bar.warp.sync -1; {OVER} {waits()}", block=32),
+    Kernel("lanes, one waits, then they meet",         loaded(f"@!%p4 bra N; {waits()} N: bar.warp.sync -1;")),
+    Kernel("lanes, one waits, the others do not",      loaded(f"@!%p4 bra N; {waits()} N:"), "X004"),
+    Kernel("lanes, one waits, they meet by shfl",      loaded(f"@!%p4 bra N; {waits()} N: shfl.sync.idx.b32 %r20, %r1, 0, 31, -1;")),
+    Kernel("lanes, one waits, and reads alone",        f"{init()} bar.sync 0; {LOAD} @!%p4 bra N; {waits()} {READ} N:"),
+    Kernel("lanes, one waits, and hands on",           f"{init()} {init(1, '[bar+8]')} bar.sync 0; {LOAD} @!%p4 bra N; {waits()} @%p1 mbarrier.arrive.shared::cta.b64 _, [bar+8]; N: {waits('[bar+8]', label='V')} {READ}"),
+    Kernel("lanes, each waits for itself",             loaded(f"@!%p4 bra N; {waits()} bra M; N: {waits(label='V')} M:")),
+    Kernel("lanes, one waits, others overwrite",       f"{init()} bar.sync 0; {LOAD} @!%p4 bra N; {waits()} N: st.shared.u32 [%r6], %r1;", "X005"),
+    Kernel("lanes, one waits for words of threads",    handed_to_one()),
+    Kernel("lanes, one waits for words, others read",  handed_to_one(""), "X008"),
     Kernel("lanes, one loads too early",               f"{init()} {lanes('bar.warp.sync -1;')} {OVER} {waits()}", "X008", 32),
     Kernel("multicast, met behind mbarrier.init",      f"{init()} fence.mbarrier_init.release.cluster; {MULTICAST.format(MEET)} {waits()} {READ} {MEET}", cluster=2),
     Kernel("multicast before any meeting",             f"{init()} fence.mbarrier_init.release.cluster; {MULTICAST.format('bar.sync 0;')} {waits()} {READ} {MEET}", "X008", cluster=2),

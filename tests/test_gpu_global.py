@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from launches import found as found_in
-from smemsim import Gpu, InputError, TensorMap
+from launches import kernel
+from smemsim import DeviceArray, Gpu, InputError, TensorMap
 
 
 def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
@@ -275,3 +278,56 @@ def test_a_strong_load_and_a_strong_store_of_what_is_made_of_it_lose_updates(bod
     for grid in (3, 140) if "cas" not in body else (3,):  # in one wave, in two
         arrays = [np.zeros(n, np.uint32) for n in (1, 1, grid)]
         assert set(found(f"mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; {body} END:", *arrays, grid=grid)) == codes
+
+
+COPIED = "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; {} "
+LOAD, STORE = "ld.global.u32 %r2, [%d2];", "st.global.u32 [%d3], %r2;"
+
+
+def of_blank(body: str, block: int = 32, *, before: Callable[[DeviceArray], None] = lambda array: None) -> set[str]:
+    """What is found in a kernel whose first array nobody has written."""
+    gpu = Gpu("sm_90a")
+    blank, out = gpu.empty(64, np.uint32), gpu.zeros(64, np.uint32)
+    before(blank)
+    return {f.code for f in gpu.launch(kernel(2, COPIED.format(body)), "k", block=block, args=[blank, out], progress=False).findings}
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        (f"{LOAD} {STORE}", {"R507"}),
+        (f"st.global.u32 [%d2], %r1; {LOAD} {STORE}", set()),
+        (f"{LOAD} add.u32 %r2, %r1, 1; {STORE}", set()),  # nobody uses it
+        (f"{LOAD} setp.lt.u32 %p1, %r1, 0; selp.b32 %r2, %r2, %r1, %p1; {STORE}", set()),  # nor here
+        (f"st.global.u16 [%d2], %r1; {LOAD} {STORE}".replace("%r1;", "%h1;", 1), {"R507"}),  # half of it is written
+        ("ld.global.v2.u32 {%r2, %r3}, [%d20]; st.global.u32 [%d3], %r3;", {"R507"}),
+        ("red.global.add.u32 [%d2], 1;", {"R507"}),
+        (f"atom.global.exch.b32 %r3, [%d2], 1; {LOAD} {STORE}", set()),
+        ("setp.eq.u32 %p1, %r1, 0; @!%p1 bra END; mov.u32 %r2, 5; st.global.u32 [%d2], %r2; END:", set()),
+    ],
+)
+def test_what_nobody_has_written_is_no_value(body, codes):
+    assert of_blank(body) == codes
+
+
+def test_the_host_writes_too_and_other_launches_do():
+    copy = f"{LOAD} {STORE}"
+    assert of_blank(copy, before=lambda array: array.update(np.zeros(64, np.uint32))) == set()
+    gpu = Gpu("sm_90a")
+    blank, out = gpu.empty(64, np.uint32), gpu.zeros(64, np.uint32)
+    fill = gpu.launch(kernel(2, COPIED.format("st.global.u32 [%d2], %r1;")), "k", block=32, args=[blank, out], progress=False)
+    assert fill.findings == []
+    assert gpu.launch(kernel(2, COPIED.format(copy)), "k", block=32, args=[blank, out], progress=False).findings == []
+    assert out.numpy()[:32].tolist() == list(range(32))
+    (unwritten,) = gpu.launch(kernel(2, COPIED.format(copy)), "k", block=64, args=[blank, out], progress=False).findings
+    assert "reads element 32 (.u32)" in unwritten.message
+    assert "uses the value" in unwritten.message
+
+
+def test_a_launch_that_nobody_watches_may_have_written_everything():
+    gpu = Gpu("sm_90a")
+    blank, out = gpu.empty(64, np.uint32), gpu.zeros(64, np.uint32)
+    assert (
+        gpu.launch(kernel(2, COPIED.format("st.global.u32 [%d2], %r1;")), "k", block=32, args=[blank, out], sanitize=False).findings == []
+    )
+    assert gpu.launch(kernel(2, COPIED.format(f"{LOAD} {STORE}")), "k", block=64, args=[blank, out], progress=False).findings == []

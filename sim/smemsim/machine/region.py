@@ -31,7 +31,8 @@ LINE = 16  # bytes: the widest access
 class Region:
     """One array in global memory: its bytes, and the 64-bit words they lie in, the first at `words_begin`, a multiple of 16.
 
-    `name` is how messages call it, "" where nobody has named it.
+    `name` is how messages call it, "" where nobody has named it. `blank` marks the bytes of `words` that nobody has written yet, of an array that was
+    declared so; None: all count as written.
     """
 
     begin: int
@@ -39,6 +40,7 @@ class Region:
     words: np.ndarray
     words_begin: int
     name: str = ""
+    blank: np.ndarray | None = None
 
     @classmethod
     def of(cls, begin: int, raw: bytes | np.ndarray, name: str = "") -> Region:
@@ -118,6 +120,32 @@ class GlobalMemory:
                 f"address = {begin:#x}: the array begins {shift} bytes behind a multiple of {LINE}; needs an address that does so too"
             )
         return self._add(Region.over(begin, data, name) if data.size else Region.of(begin, data, name))
+
+    def declare_blank(self, address: int) -> None:
+        """The array that begins at `address` counts as written by nobody, as memory that was allocated and not set."""
+        region = self.find(address)
+        n = self._regions.index(region)
+        blank = np.zeros(region.words.nbytes, bool)
+        blank[region.begin - region.words_begin :][: len(region.data)] = True
+        self._regions[n] = dataclasses.replace(region, blank=blank)
+        self._table = None
+
+    def wrote(self, begin: int, end: int) -> None:
+        """The host has written the bytes from `begin` up to `end`."""
+        region = self._at(begin)
+        if region is not None and region.blank is not None:
+            region.blank[begin - region.words_begin : end - region.words_begin] = False
+
+    def wrote_all(self) -> None:
+        """Whatever was declared blank counts as written: somebody has run of whose writes nothing is known."""
+        for region in self._regions:
+            if region.blank is not None:
+                region.blank[:] = False
+
+    @property
+    def has_blank(self) -> bool:
+        """Is there an array with bytes that nobody has written?"""
+        return any(region.blank is not None and bool(region.blank.any()) for region in self._regions)
 
     def free(self, address: int) -> None:
         """Take away the array that begins at `address`. InputError where none does, with the one that is nearest."""

@@ -221,6 +221,7 @@ class DeviceArray:
         if new.dtype != self.dtype or new.shape != self.shape:
             raise InputError(f"array: {new.dtype} {new.shape}; this one is {self.dtype} {self.shape}")
         self._view(self._bytes)[...] = new
+        self.memory.wrote(self.address - self._first, self.address - self._first + self.nbytes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)

@@ -166,6 +166,20 @@ class Device:
         except MemoryError:
             raise InputError(f"shape = {shown(shape)}: more bytes than this machine has room for") from None
 
+    def empty(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
+        """A new array that nobody has written, as cudaMalloc or torch.empty give one; `dtype` and `name` as for `array`.
+
+        Its bytes are 0xff: NaN, or -1. A kernel that uses one before anything has written it gets the finding R507; `zeros` count as written.
+
+        >>> Device().empty(2, np.int32).numpy().tolist()
+        [-1, -1]
+        """
+        array = self.zeros(shape, dtype, name=name)
+        if array.nbytes:
+            self.memory.span(array.address, array.nbytes)[:] = 0xFF
+            self.memory.declare_blank(array.address)
+        return array
+
     def allocate(self, size: int, fill: int | None = None) -> int:
         """The address of `size` bytes of global memory, a multiple of 256; each of them `fill`, else 0."""
         data = np.full(whole("size", size, minimum=0), 0 if fill is None else whole("fill", fill, minimum=0, most_bits=8), np.uint8)
@@ -180,6 +194,7 @@ class Device:
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         if raw.size:
             self.memory.span(address, raw.size)[:] = raw
+            self.memory.wrote(address, address + raw.size)
 
     def get(self, address: int, size: int) -> np.ndarray:
         """Copy `size` bytes from an address, as uint8. InputError unless one allocation holds them all."""

@@ -467,7 +467,9 @@ def _run_block(wave: Wave, block: Block) -> None:
     at = block.index
     watch = wave.watch
     marks = (
-        watch.unwritten if watch is not None and watch.has_shared and (block.has_loads or watch.unwritten.concerns(block.slots)) else None
+        watch.unwritten
+        if watch is not None and (watch.has_blank or (watch.has_shared and (block.has_loads or watch.unwritten.concerns(block.slots))))
+        else None
     )
     try:
         if block.gate is not None:
@@ -604,6 +606,8 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
     others_help = depends(launch)
     if watch and launch.options.watch_global and launch.history is None:
         launch.history = History(launch)
+    elif launch.history is None:
+        launch.memory.wrote_all()
     history = launch.history if watch else None
     stuck: dict[Wave, int] = {}  # waves that only polled, waited or looped: how much had changed by then
     past = 0  # changes of waves that are over

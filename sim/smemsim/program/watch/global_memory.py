@@ -11,7 +11,7 @@ import bisect
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from smemsim.finding import TensorMapError
 from smemsim.program.linking.flows import Root, same_place, stores_of, updates, written
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
+from smemsim.program.watch.doubts import Unwritten, uses
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -41,6 +42,7 @@ MOST_BYTES = 1 << 32  # of an array that is watched
 MOST_WARPS = (1 << 63 - loops.WHO) - 2  # of a launch
 SUSPECTS = 1 << 14  # of one instruction, that are looked at
 WORD, MAP_BYTES = 8, 128  # of a pointer, of a tensor map
+BLANK_WORD = 4  # bytes of a register
 NEAR = 1 << 20  # bytes beside arrays in which pointers may begin
 MONOTONE = frozenset(("and", "cas", "max", "min", "or"))  # atomics behind a look at the value: it can only have gone further since
 NEVER = np.iinfo(np.int32).max  # the clock behind a wait that has not come
@@ -147,8 +149,12 @@ class History:
         known = self._unwritten.get(id(memory))
         if known is None:
             written = self._may_be_written
-            known = self._unwritten[id(memory)] = written is not None and id(memory) not in written
+            known = self._unwritten[id(memory)] = written is not None and id(memory) not in written and not self._is_blank(memory)
         return known
+
+    def _is_blank(self, memory: np.ndarray) -> bool:
+        """Is an array with these words one that was declared uninitialised?"""
+        return any(region.words is memory and region.blank is not None for region in self.launch.memory.table()[2])
 
     @functools.cached_property
     def _may_be_written(self) -> set[int] | None:
@@ -278,8 +284,8 @@ class History:
 class GlobalShadow:
     """What the accesses of one wave to global memory are held against, and noted."""
 
-    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, history: History) -> None:
-        self.x, self.order, self.operations, self.telling, self.history = x, order, operations, telling, history
+    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, history: History, unwritten: Unwritten) -> None:
+        self.x, self.order, self.operations, self.telling, self.history, self.unwritten = x, order, operations, telling, history, unwritten
         self.first = history.enters(x, order.wave)
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
@@ -307,13 +313,15 @@ class GlobalShadow:
     def read(self, i: Instruction, piece: Piece, size: int) -> None:
         """The running threads read `size` bytes each."""
         array = self._read(i, piece.memory, size)
+        if array is not None and array.region.blank is not None and i.op == "ld":
+            self._follows_blank(i, array, piece.at, size)
         if array is not None and (found := self._reads(i, array, piece.at, size, stops=False)):
             self._look(i, array, piece.at, self.x.threads, found, "reads")
 
     def passes_read(self, i: Instruction, piece: Piece, size: int) -> bool:
         """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told."""
         array = self._read(i, piece.memory, size)
-        return array is None or not self._reads(i, array, piece.at, size, stops=True)
+        return array is None or (array.region.blank is None and not self._reads(i, array, piece.at, size, stops=True))
 
     def _read(self, i: Instruction, memory: np.ndarray, size: int) -> _Array | None:
         """What is kept of an array that is read; None where that is nothing, as nobody writes there."""
@@ -346,6 +354,10 @@ class GlobalShadow:
         array.fit(size)
         index = self.history.index(i)
         array.for_writes()
+        if array.region.blank is not None:
+            if stops:
+                return 1
+            self._fills(i, array, piece.at, size)
         self.history.executes(i, self.first + (self.x.threads >> 5))
         if id(i) in self._updates:
             if stops:
@@ -355,6 +367,34 @@ class GlobalShadow:
             self._weakly_stored(piece)
         found: int = loops.write(piece.at, size, self.x.threads, index, -1, stops, self._known, array.cells, self.history.suspects)
         return found
+
+    # ---- arrays that were declared uninitialised
+
+    def _follows_blank(self, i: Instruction, array: _Array, at: np.ndarray, size: int) -> None:
+        """The running threads load bytes of which nobody has written some: R507 once such a value is used."""
+        blank: Any = array.region.blank
+        unit = min(size, BLANK_WORD)
+        words = blank[at[:, None] + np.arange(size)].reshape(len(at), -1, unit).any(axis=2)
+        if words.any():
+            first = int(at[np.argmax(words.any(axis=1))])
+            mark = self.unwritten.doubts.of(("global", i.line), functools.partial(self._say_blank, i, array, first))
+            self.unwritten.loads(self.x.threads, np.where(words, np.int32(mark), np.int32(0)))
+
+    def _fills(self, i: Instruction, array: _Array, at: np.ndarray, size: int) -> None:
+        """The running threads have written bytes; atomic operations make something of what lay there."""
+        blank: Any = array.region.blank
+        places = at[:, None] + np.arange(size)
+        if i.op in ("atom", "red") and "exch" not in i.modifiers and (there := blank[places].any(axis=1)).any():
+            self._say_blank(i, array, int(at[np.argmax(there)]), None)
+        blank[places] = False
+
+    def _say_blank(self, i: Instruction, array: _Array, at: int, user: Instruction | None) -> None:
+        """R507."""
+        where = self._where(i, array, at >> array.cells.shift)
+        self.x.launch.find(
+            "R507", i, f"{i.name} reads {where}, which nobody has written{uses(user)}",
+            "write it first, in this kernel or before it (Gpu.zeros, a memset)", because="CUDA C++ Programming Guide: allocated memory is not initialised",
+        )  # fmt: skip
 
     def _is_update(self, i: Instruction, array: _Array, at: np.ndarray, size: int) -> None:
         """The running threads store what they make of a value that they have loaded there by a strong load: does another one the same, and nothing orders the
@@ -400,6 +440,8 @@ class GlobalShadow:
         when = self.history.issues()
         self._open[op] = when
         for array, at in self._places(addresses, size):
+            if array.region.blank is not None:
+                array.region.blank[at[:, None] + np.arange(size)] = False
             array.fit(size)
             index = self.history.index(op.instruction)
             array.for_writes()

@@ -30,6 +30,7 @@ class Lanes:
     def __init__(self, x: Wave) -> None:
         self.x, self.count = x, x.total // WARP
         self.now = np.arange(self.count, dtype=np.int64) << PART_BITS
+        self.meetings = np.zeros(self.count, np.int64)  # of any of its lanes, by warp; one that only learns of others does not meet
         self._met: dict[int, np.ndarray] = {}  # by warp: up to which of its meetings each lane (row) has seen each other
 
     def meet(self, threads: np.ndarray | None = None) -> None:
@@ -46,6 +47,7 @@ class Lanes:
             self._some(threads, learns_only=True)
 
     def _all_of(self, warps: np.ndarray | slice) -> None:
+        self.meetings[warps] += 1
         self.now[warps] = (self.now[warps] & ~_PARTS) + (self.count << PART_BITS)
 
     def _some(self, threads: np.ndarray, *, learns_only: bool) -> None:
@@ -74,6 +76,7 @@ class Lanes:
         if learns_only:
             met[lanes] = count
             return
+        self.meetings[warp] += 1
         met[lanes] = met[lanes].max(axis=0)
         met[np.ix_(lanes, lanes)] = count
 

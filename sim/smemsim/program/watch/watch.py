@@ -9,6 +9,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     order, operations    clocks.py            what every warp has seen, and the asynchronous operations
     groups, barriers     synchronisation.py   commit groups, and mbarrier.init
     lanes                lanes.py             when the lanes of each warp last met
+    alone                alone.py             waits of some lanes of a warp
     shared               shared.py            the last writer and the readers of each word of shared memory
     early                early.py             reads of it before anybody had written
     tensor               tensor.py            the same of the cells of tensor memory
@@ -28,6 +29,7 @@ import numpy as np
 
 from smemsim.program.barriers.mbarrier import Mbarrier, current
 from smemsim.program.scopes import CTA, GPU
+from smemsim.program.watch.alone import LanesAlone
 from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
@@ -78,17 +80,19 @@ class Watch:
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
         self.lanes = Lanes(x)
         self.shared = SharedShadow(x, self.order, self.operations, self.telling, self.lanes)
+        self.alone = LanesAlone(x, self.order, self.operations, self.telling, self.shared.line)
         self.early = EarlyReads(x, self.telling, self.shared.words)
         self.unwritten = Unwritten(x, self.shared.nobody_wrote, self.early.is_used)
         self.tensor = TensorShadow(x, self.order, self.operations, self.telling, self.unwritten)
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
-        self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history)
+        self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten)
         self.endings = Endings(x, self.order, self.operations, self.groups)
-        self.operations.holders += [self.order, self.groups, self.shared, self.tensor, self.registers]
+        self.operations.holders += [self.alone, self.order, self.groups, self.shared, self.tensor, self.registers]
         if self.globals is not None:
             self.operations.holders.append(self.globals)
         self.has_shared = x.launch.window_bytes > 0
+        self.has_blank = self.globals is not None and x.launch.memory.has_blank
         self._is_elsewhere = x.launch.judge is not None and not x.program.uses.isdisjoint(MATRIX)
 
     # ---- the end
@@ -120,6 +124,7 @@ class Watch:
     def read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """The running threads read `size` bytes at places `flat` (n,) of `x.shared`."""
         self._reach(x, i, flat)
+        self._alone(i, flat, size, "read")
         if self.unwritten.shared is None and self.shared.is_read(i, flat, size, stops_at_operations=self._is_elsewhere):
             return
         at, warps = self.shared.places(flat, size)
@@ -133,7 +138,7 @@ class Watch:
 
     def follows_values(self) -> bool:
         """Has the watch to look at each access of shared memory for more than its order?"""
-        return bool(self.lifetimes.is_needed) or self.unwritten.shared is not None
+        return bool(self.lifetimes.is_needed) or self.unwritten.shared is not None or self.alone.concerns(self.lanes.meetings)
 
     def passes_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
         """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told, and nothing has been noted."""
@@ -164,6 +169,7 @@ class Watch:
         Who writes what lies there already races with nobody; that is so where `values` are given.
         """
         self._reach(x, i, flat)
+        self._alone(i, flat, size, "overwritten")
         if self.unwritten.shared is not None:
             self.unwritten.shared.clear(flat, size)
         if not self.shared.is_written(i, flat, size, values):
@@ -191,6 +197,12 @@ class Watch:
     def last_writer(self, word: int) -> Instruction | None:
         """What wrote a word of `x.shared` last."""
         return self.telling.lines.get(int(self.shared.line[word]))
+
+    def _alone(self, i: Instruction, flat: np.ndarray, size: int, does: str) -> None:
+        """Do lanes touch words that only other lanes of their warp have waited for?"""
+        if self.alone.waits and self.alone.concerns(self.lanes.meetings):
+            at = (flat >> 2)[:, None] + np.arange(max(1, size // WORD))
+            self.alone.look(i, at, self.shared.who[at], self.shared.when[at], does, self.lanes.meetings)
 
     def _running(self, x: Wave) -> np.ndarray:
         return np.unique(x.threads >> 5)
@@ -412,6 +424,8 @@ class Watch:
         Those that have met at a barrier of this scope (`meets`) have fenced (rule order.barrier_fences).
         """
         warps = np.unique(threads >> 5)
+        if isinstance(what, Mbarrier) and self.has_shared:
+            self.alone.waited(current(x), threads, what, self.lanes.meetings)
         self.order.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
         self.lanes.learn(threads)
         self.lifetimes.acquire(what, warps)
