@@ -18,7 +18,7 @@ st.shared.u32 [%r2], %r3;
 bar.sync 0;
 ld.shared.u32 %r4, [%r2];
 bar.sync 0;
-add.u32 %r3, %r4, 1; setp.lt.u32 %p1, %r3, 200; @%p1 bra AGAIN;
+add.u32 %r3, %r4, 1; setp.lt.u32 %p1, %r3, 80; @%p1 bra AGAIN;
 st.global.u32 [%d1], %r3; ret; }
 """
 

@@ -11,7 +11,7 @@ import pathlib
 import sys
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from types import FrameType
 from typing import Any
 
@@ -110,8 +110,8 @@ class Sampler:
     """Samples the thread that enters it until it leaves."""
 
     def __init__(self) -> None:
-        self._parts: Counter[str] = Counter()
-        self._lines: dict[tuple[int, int, int, str], Counter[str]] = {}
+        self._parts: defaultdict[str, float] = defaultdict(float)
+        self._lines: dict[tuple[int, int, int, str], defaultdict[str, float]] = {}
         self._samples = 0
         self._over = threading.Event()
         self._switch = sys.getswitchinterval()
@@ -149,7 +149,7 @@ class Sampler:
         self._samples += 1
         self._parts[part] += took
         if where is not None:
-            self._lines.setdefault(where, Counter())[part] += took
+            self._lines.setdefault(where, defaultdict(float))[part] += took
 
 
 def _look(frame: FrameType | None) -> tuple[str, tuple[int, int, int, str] | None]:
