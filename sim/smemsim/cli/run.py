@@ -201,6 +201,7 @@ class _Command(click.Command):
 @click.option(
     "--trace", type=PLACE, metavar="FILE.toml", help="Write the transfers and matrix instructions that ran as a scenario for smemsim check."
 )
+@click.option("--profile", is_flag=True, help="Say where the time went, by line of PTX and by part: execution, products, watch, judging.")
 @click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled; run nothing.")
 @click.option("--init", is_flag=True, help="Write a launch file for the kernel, to be filled in; run nothing.")
 @click.option(
@@ -328,7 +329,12 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
     from smemsim.evidence.launches import OPTION_KEYS
     from smemsim.processes import close_client, dask_client
     from smemsim.program.launch import RunOptions
+    from smemsim.program.profile import Sampler
 
+    if o["profile"]:
+        if o["dask"] or (o["workers"] or 1) > 1:
+            raise InputError("--profile: a profile is of one process; leave --workers and --dask out")
+        o = {**o, "workers": 1}
     with contextlib.ExitStack() as stack:
         client = dask_client(o["dask"]) if o["dask"] else None
         stack.callback(close_client, client)
@@ -336,7 +342,12 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
             {**o, "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "sanitize": False if o["no_sanitize"] else None}, *OPTION_KEYS
         )
         options = {"workers": o["workers"], "client": client, "name": name, "sources": _folders(launch, name, o), **launch.options, **said}
+        sampler = stack.enter_context(Sampler()) if o["profile"] else None
         done = gpu.run(module, launch.config(args), RunOptions(**options))
+        if sampler is not None:
+            _ = done.findings  # judging is in the profile
+            stack.close()
+            done.profile = sampler.profile
     if done.schedules is not None and launch.about["outputs"]:
         done.schedules = done.schedules.only(launch.about["outputs"])
     return done

@@ -28,6 +28,7 @@ from smemsim.picture.page import page_html
 from smemsim.program.arrays import DeviceArray, as_numpy
 from smemsim.program.events import Mma
 from smemsim.program.launch import Launch
+from smemsim.program.profile import Profile
 from smemsim.ptx.demangle import demangled, shorter_name
 from smemsim.ptx.module import Instruction, Location
 from smemsim.spec.architectures import architecture
@@ -273,6 +274,7 @@ class Run:
         self.ptx, self.folders = ptx, folders
         self.ctas = launch.ctas if done is None else done
         self._schedules: Schedules | None = None
+        self.profile: Profile | None = None  # where the time went, of `smemsim run --profile`
         self._not_judged = ""  # why check said nothing about the operands
 
     @functools.cached_property
@@ -459,7 +461,8 @@ class Run:
                 lines.append(f"      {others}")
         if self._schedules is not None:
             lines.append(self._schedules.text())
-        return "\n".join([*lines, *self.evidence])
+        profile = [] if self.profile is None else [self.profile.text()]
+        return "\n".join([*lines, *self.evidence, *profile])
 
     def summary(self) -> str:
         """One line that counts CTAs, seconds and findings, and says how much was judged."""
@@ -487,6 +490,7 @@ class Run:
             "judged": dataclasses.asdict(self.judged), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
             "out_of_time": self.out_of_time, "seconds": round(self.seconds, 3),
             **({"schedules": self._schedules.as_dict()} if self._schedules is not None else {}),
+            **({"profile": self.profile.as_dict()} if self.profile is not None else {}),
         }  # fmt: skip
 
     def __repr__(self) -> str:

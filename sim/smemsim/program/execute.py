@@ -10,7 +10,6 @@ import numpy as np
 from smemsim.errors import HardwareTrap, SmemsimError
 from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
-from smemsim.program.compiled.segments import LEAST
 from smemsim.program.compiled.tier import Segment, tier_of
 from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
@@ -58,7 +57,7 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
 
     When all is over, or nothing goes on.
     """
-    for cta in wave.ctas:
+    for cta in wave.ctas.made:
         for barrier in mbarriers(cta).values():
             barrier.check_bytes(wave, hangs=hangs)
             check_reused(wave, barrier)
@@ -501,7 +500,7 @@ def _run_steps(wave: Wave, block: Block, marks: Unwritten | None) -> bool:
     """Run the plain steps of a block: those that are machine code so, where no value in doubt is near. Is the block's end done too, as that of a loop is?"""
     steps: Sequence[Any] = block.steps
     is_doubtful = marks is not None and marks.concerns(block.slots)
-    if len(steps) >= LEAST and not is_doubtful and wave.late is None:
+    if steps and not is_doubtful and wave.late is None:
         tier = block.tier or tier_of(wave.program, block)
         if not tier.is_done:
             tier.pays(wave.n)
@@ -531,7 +530,7 @@ def _run_step(wave: Wave, block: Block, step: Plain, marks: Unwritten | None) ->
 
 
 WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
-WIDE_WAVE_THREADS = 16384  # the same of CTAs that nobody watches and that wait for no other
+WIDE_WAVE_THREADS = 32768  # the same of CTAs that wait for no other, and of which each knows of its own warps alone
 WAVE_BYTES = 1 << 28
 MATRICES = ("mma", "wmma", "wgmma", "tcgen05")  # what is recorded of these may still name registers when a wave is over
 
@@ -541,7 +540,8 @@ def at_once(launch: Launch, *, watch: bool = True) -> int:
     threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
     own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
     room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
-    is_narrow = watch or launch.schedule is not None or depends(launch) or takes_over(launch)
+    is_narrow = launch.schedule is not None or depends(launch) or takes_over(launch)
+    is_narrow = is_narrow or (watch and not launch.is_apart)  # of the others steps cost the watch as much as the wave has warps
     return max(1, min((WAVE_THREADS if is_narrow else WIDE_WAVE_THREADS) // threads, room))
 
 

@@ -396,8 +396,18 @@ class Launch:
         self.threads, self.cluster_size, self.ctas = math.prod(self.block), math.prod(self.cluster), math.prod(self.grid)
         self.shared_bytes, self.limit = self.config.shared_bytes, self.options.limit
 
+    @property
+    def is_apart(self) -> bool:
+        """Does every CTA keep to itself, its threads to what they do themselves?"""
+        return self.cluster_size == 1 and self.program.is_apart
+
     def cta(self, cluster: int, rank: int) -> tuple[int, tuple[int, int, int]]:
         """(number in the grid, ctaid) of a CTA by its cluster's number and its rank there."""
+        number, (x, y, z) = self.ctas_at(cluster, rank)
+        return number, (x, y, z)
+
+    def ctas_at(self, cluster: Any, rank: Any) -> tuple[Any, tuple[Any, Any, Any]]:
+        """`cta` of one or of arrays of them."""
         cx, cy, cz = self.cluster
         gx, gy, _ = self.grid
         along, up = gx // cx, gy // cy

@@ -37,12 +37,12 @@ def special(name: str) -> Read:
     raise Unmodelled(f"%{name}: this special register is not modelled")
 
 
-def _of_cta(x: Wave, values: list[int]) -> np.ndarray:
-    return np.repeat(np.array(values, np.uint64), x.stride)
+def _of_cta(x: Wave, values: list[int] | np.ndarray) -> np.ndarray:
+    return np.repeat(np.asarray(values).astype(np.uint64), x.stride)
 
 
-def _multiprocessor(x: Wave, number: int) -> int:
-    """Where a CTA runs: which one is nobody's to say, and schedules differ."""
+def _multiprocessor(x: Wave, number: np.ndarray) -> np.ndarray:
+    """Where CTAs run: which one is nobody's to say, and schedules differ."""
     first = 0 if x.launch.schedule is None else x.launch.schedule.first_multiprocessor
     return (first + number) % RESIDENCY.multiprocessors
 
@@ -58,18 +58,18 @@ def _tid(x: Wave, n: int) -> np.ndarray:
 _THREADS: dict[str, Callable[[Wave, int], np.ndarray]] = {
     "tid":            _tid,
     "ntid":           lambda x, n: _of_cta(x, [x.launch.block[n]] * len(x.ctas)),
-    "ctaid":          lambda x, n: _of_cta(x, [c.ctaid[n] for c in x.ctas]),
+    "ctaid":          lambda x, n: _of_cta(x, x.ctaids[n]),
     "nctaid":         lambda x, n: _of_cta(x, [x.launch.grid[n]] * len(x.ctas)),
-    "clusterid":      lambda x, n: _of_cta(x, [c.ctaid[n] // x.launch.cluster[n] for c in x.ctas]),
+    "clusterid":      lambda x, n: _of_cta(x, x.ctaids[n] // x.launch.cluster[n]),
     "nclusterid":     lambda x, n: _of_cta(x, [x.launch.grid[n] // x.launch.cluster[n]] * len(x.ctas)),
-    "cluster_ctaid":  lambda x, n: _of_cta(x, [c.ctaid[n] % x.launch.cluster[n] for c in x.ctas]),
+    "cluster_ctaid":  lambda x, n: _of_cta(x, x.ctaids[n] % x.launch.cluster[n]),
     "cluster_nctaid": lambda x, n: _of_cta(x, [x.launch.cluster[n]] * len(x.ctas)),
 }
 _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "laneid":              lambda x: x.lane.astype(np.uint64),
     "warpid":              lambda x: x.tid.astype(np.uint64) // np.uint64(WARP_SIZE),
     "nwarpid":             lambda x: _of_cta(x, [x.stride // WARP_SIZE] * len(x.ctas)),
-    "cluster_ctarank":     lambda x: _of_cta(x, [c.rank for c in x.ctas]),
+    "cluster_ctarank":     lambda x: _of_cta(x, x.ranks),
     "cluster_nctarank":    lambda x: _of_cta(x, [x.launch.cluster_size] * len(x.ctas)),
     "is_explicit_cluster": lambda x: np.repeat(np.array([x.launch.cluster_size > 1] * len(x.ctas)), x.stride),
     "lanemask_eq":         lambda x: np.uint64(1) << x.lane.astype(np.uint64),
@@ -77,7 +77,7 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "lanemask_le":         lambda x: (np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1),
     "lanemask_gt":         lambda x: ((np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
     "lanemask_ge":         lambda x: ((np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
-    "smid":                lambda x: _of_cta(x, [_multiprocessor(x, c.number) for c in x.ctas]),
+    "smid":                lambda x: _of_cta(x, _multiprocessor(x, x.numbers)),
     "nsmid":               lambda x: _of_cta(x, [RESIDENCY.multiprocessors] * len(x.ctas)),
     "gridid":              lambda x: _of_cta(x, [1] * len(x.ctas)),
     "dynamic_smem_size":   lambda x: _of_cta(x, [x.launch.shared_bytes] * len(x.ctas)),

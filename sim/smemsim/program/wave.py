@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -170,6 +170,36 @@ class Cta:
         return self.make_shared(self.index)
 
 
+class Ctas(Sequence[Cta]):
+    """The CTAs of a wave by their index, each made when something first asks for it: most kernels ask for none."""
+
+    def __init__(self, count: int, make: Callable[[int], Cta]) -> None:
+        self._make = make
+        self._known: list[Cta | None] = [None] * count
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @overload
+    def __getitem__(self, index: int) -> Cta: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Cta]: ...
+
+    def __getitem__(self, index: int | slice) -> Cta | list[Cta]:
+        if isinstance(index, slice):
+            return [self[n] for n in range(*index.indices(len(self)))]
+        cta = self._known[index]
+        if cta is None:
+            cta = self._known[index] = self._make(index % len(self))
+        return cta
+
+    @property
+    def made(self) -> list[Cta]:
+        """Those that something has asked for."""
+        return [cta for cta in self._known if cta is not None]
+
+
 @dataclasses.dataclass(eq=False)
 class Wait:
     """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang; `suspicion` how far from
@@ -219,7 +249,7 @@ class Wave:
         self.stores = 0  # of these the stores and atomics of threads
         self.polls = 0  # counts looks at what others could write: strong loads, atomics that change nothing
         self.steps = 0
-        self._fixed: dict[str, np.ndarray] = {}
+        self._fixed: dict[Any, np.ndarray] = {}
         self._everybody: np.ndarray = self.alike("everybody", lambda: np.arange(self.total))
         self.watch: Any = None
         self.state: dict[Any, Any] = {}  # of the operations
@@ -276,19 +306,22 @@ class Wave:
         self.r = []
 
     def _make_ctas(self, clusters: Sequence[int]) -> None:
-        """Make the CTAs of these clusters."""
-        launch = self.launch
-        self.ctas: list[Cta] = []
-        for cluster, number in enumerate(clusters):
-            for rank in range(launch.cluster_size):
-                index = len(self.ctas)
-                in_grid, ctaid = launch.cta(number, rank)
-                tensor = None
-                if len(self.tensor):
-                    tensor = TensorMemory(launch.arch, cells=self.tensor[index], allocated=self.tensor_allocated[index], owners=False)
-                self.ctas.append(Cta(in_grid, index, ctaid, cluster, rank, index * self.stride, self._window_of, tensor))
-        self.rank_bits = np.repeat(np.array([c.rank << RANK_SHIFT for c in self.ctas], np.int64), self.stride)
-        self.cluster_first = np.repeat(np.array([c.index - c.rank for c in self.ctas]), self.stride)
+        """Lay out the CTAs of these clusters: of each its number in the grid, its place there, and its rank."""
+        size = self.launch.cluster_size
+        index = np.arange(len(clusters) * size)
+        self.ranks = index % size
+        self.numbers, self.ctaids = self.launch.ctas_at(np.repeat(np.asarray(clusters, np.int64), size), self.ranks)
+        self.ctas = Ctas(len(index), self._cta)
+        self.rank_bits = self.alike("rank bits", lambda: np.repeat(self.ranks << RANK_SHIFT, self.stride))
+        self.cluster_first = self.alike("first of cluster", lambda: np.repeat(index - self.ranks, self.stride))
+
+    def _cta(self, index: int) -> Cta:
+        x, y, z = (int(along[index]) for along in self.ctaids)
+        tensor = None
+        if len(self.tensor):
+            tensor = TensorMemory(self.launch.arch, cells=self.tensor[index], allocated=self.tensor_allocated[index], owners=False)
+        cluster, rank = divmod(index, self.launch.cluster_size)
+        return Cta(int(self.numbers[index]), index, (x, y, z), cluster, rank, index * self.stride, self._window_of, tensor)
 
     def _window_of(self, index: int) -> SharedMemory:
         """The window of a CTA, with its part of shared memory."""
@@ -320,7 +353,7 @@ class Wave:
         """Make these threads (ascending, or ALL) the ones that execute."""
         self.sel = threads
 
-    def fixed(self, name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+    def fixed(self, name: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
         """An array of all threads that never changes, made when first asked for."""
         array = self._fixed.get(name)
         if array is None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["LEAST", "MOST", "Code", "Run", "code_of", "code_of_loop", "loop_of", "pieces"]
 
 
-LEAST = 3  # instructions that are worth a call
+LEAST = 3  # instructions that are worth a call, where none of them is a load or a store
 MOST = 768  # of one function: machine code takes milliseconds an instruction
 MOST_ACCESSES = 48
 
@@ -82,7 +82,7 @@ def pieces(program: Program, block: Block) -> list[Run]:
                 first = at
             open_.append(i)
             continue
-        if len(open_) >= LEAST:
+        if len(open_) >= LEAST or state.accesses:
             found.append(Run(first, first + len(open_), tuple(open_), tuple(state.accesses)))
         open_, state = [], _State(program)
         if i is not None and _compiles(program, i) and state.takes(i):

@@ -56,8 +56,7 @@ class Frame:
     def __init__(self, x: Wave, code: Code, found: Found | None = None) -> None:
         self.registers = _pointers(x, code)
         self.count = len(code.accesses)
-        self.places = np.empty((self.count, x.total), np.int64)
-        self.shapes = np.empty((self.count, x.total // LANES), np.uint8)
+        self.places, self.shapes = x.alike(("places", self.count), lambda: _room(self.count, x.total))
         self.memory = np.zeros(4 + 3 * self.count, np.int64)
         self.regions: list[Any] = [None] * self.count
         if self.count:
@@ -76,6 +75,11 @@ class Frame:
         self.memory[:4] = NOWHERE.ctypes.data, cta_of.ctypes.data, own.ctypes.data, x.window
 
 
+def _room(count: int, total: int) -> tuple[np.ndarray, np.ndarray]:
+    """Room for places and shapes, which nobody needs when a segment has run."""
+    return np.empty((count, total), np.int64), np.empty((count, total // LANES), np.uint8)
+
+
 def _pointers(x: Wave, code: Code) -> np.ndarray:
     """Where in the host's memory the arrays are that machine code names by their slots."""
     pointers: np.ndarray = x.register_pointers
@@ -88,7 +92,7 @@ def _pointers(x: Wave, code: Code) -> np.ndarray:
 
 def _given_array(x: Wave, key: tuple[str, Any, np.dtype[Any]]) -> np.ndarray:
     keep = x.alike if key[0] != "special" or is_alike(key[1]) else x.fixed
-    array: np.ndarray = keep(f"given {key}", functools.partial(_given, x, *key))
+    array: np.ndarray = keep(("given", key), functools.partial(_given, x, *key))
     return array
 
 
@@ -172,7 +176,7 @@ class Segment:
 
     def _piece(self, x: Wave, frame: Frame, access: Access) -> tuple[Any, Piece]:
         """The threads that execute an access, and the bytes; none of a load of which nothing is to be noted."""
-        if access.is_load and (x.watch is None or x.watch.globals is None):
+        if access.is_load:
             return x.sel, Piece(access.space, NOWHERE, _NONE)
         threads, places = _places(x, frame, access)
         region = frame.regions[access.number]

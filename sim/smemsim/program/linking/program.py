@@ -200,9 +200,17 @@ class Program:
         return any(_meets_others(i) for i in self.inlined.body)
 
     @functools.cached_property
+    def is_apart(self) -> bool:
+        """Does a CTA concern no other one, and does nothing happen in it but what its threads do themselves?"""
+        return not self.needs_others and "relaxed" not in self.excuses and self.uses.isdisjoint(_ASYNCHRONOUS)
+
+    @functools.cached_property
     def requests(self) -> list[Instruction]:
         """The instructions with which a CTA asks for the work of others."""
         return [i for i in self.inlined.body if i.op == "clusterlaunchcontrol" and "try_cancel" in i.modifiers]
+
+
+_ASYNCHRONOUS = frozenset(("cp", "mbarrier", "tcgen05", "wgmma"))
 
 
 def _meets_others(i: Instruction) -> bool:

@@ -135,7 +135,7 @@ def build_setmaxnreg(i: Instruction, c: Linker) -> Step:
 
 def check_registers(x: Wave) -> None:
     """X006 where the warps of a CTA that has ended had asked for more registers than it had: an inc waits until others have given some back."""
-    for cta in x.ctas:
+    for cta in x.ctas.made:
         of_warps = dict(cta.state.get("registers", {}))
         if not of_warps:
             continue

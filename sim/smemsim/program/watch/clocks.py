@@ -283,18 +283,20 @@ class Order:
     .cluster;
     `tensor` is the order of tcgen05 instructions, in which tcgen05.fence counts too, where relaxed accesses make a difference.
 
-    `per_cta` warps are a CTA, `cluster_size` CTAs a cluster; `places` is what is released at addresses of global memory, which all waves of a launch share.
+    `per_cta` warps are a CTA, `cluster_size` CTAs a cluster. Where `is_alone`, CTAs hear nothing of others: `seen` and `fenced` have a column for each warp of
+    the own CTA, else for each of the wave, so that column n of warp w is warp w // columns * columns + n. `places` is what is released at addresses of global memory, which all waves of a launch share.
     """
 
     def __init__(
-        self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, wave: int = 0, places: dict[Any, _Phase] | None = None,
+        self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, is_alone: bool = False, wave: int = 0, places: dict[Any, _Phase] | None = None,
         might_be: tuple[Order, ...] = (), tensor: Order | None = None, widens: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self.tensor, self.might_be, self.wave, self.cluster_size, self.widens = tensor, might_be, wave, cluster_size, widens
         self.cta_of = np.arange(warps) // (per_cta or warps)
         self.clock = np.ones(warps, np.int32)
-        self.seen = np.zeros((warps, warps), np.int32)
-        self.fenced = np.zeros((warps, warps), np.int32)
+        self.columns = per_cta if is_alone and per_cta else warps
+        self.seen = np.zeros((warps, self.columns), np.int32)
+        self.fenced = np.zeros((warps, self.columns), np.int32)
         self.done, self.read_done, self.done_fenced = (np.zeros((warps, ROOM), bool) for _ in range(3))
         self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
         self._at_fence: dict[int, Rows] = {}  # by level: what warps knew at their last fence of that scope or a wider one
@@ -305,7 +307,8 @@ class Order:
         self._phases: dict[Any, _Phase] = {}
         self.too_early: dict[int, int] = {}  # by warp: the offset of the mbarrier whose phase it waited for may be two ago
         self._places: dict[Any, _Phase] = {} if places is None else places
-        np.fill_diagonal(self.seen, self.clock)
+        every = np.arange(warps)
+        self.seen[every, every % self.columns] = self.clock
 
     @property
     def rows(self) -> tuple[np.ndarray, ...]:
@@ -359,6 +362,10 @@ class Order:
         own = set(self.cta_of[warps].tolist())
         return any(cta != EVERYWHERE and not own.issuperset((cta,)) for cta, _ in phase.closed.known.get(self.wave, {}))
 
+    def has_seen(self, warps: Any, others: Any) -> Any:
+        """Up to which clocks warps have seen others of whom they may have heard."""
+        return self.seen[warps, others % self.columns]
+
     # ---- scopes
 
     def need(self, warps: np.ndarray, cta: int, wave: int | None = None) -> np.ndarray:
@@ -397,7 +404,7 @@ class Order:
     def _tick(self, warps: np.ndarray) -> None:
         """What these warps do from now on is not yet seen by anybody who has seen what they did before."""
         self.clock[warps] += 1
-        self.seen[warps, warps] = self.clock[warps]
+        self.seen[warps, warps % self.columns] = self.clock[warps]
 
     @_both
     def fence_proxy(self, warps: np.ndarray) -> None:
@@ -564,7 +571,8 @@ class Order:
         views = []
         for matrix in (self.seen, self.fenced):
             row, column = matrix.strides
-            blocks = np.lib.stride_tricks.as_strided(matrix, (count, size, size), (size * (row + column), row, column))
+            apart = size * row + (size * column if self.columns > size else 0)
+            blocks = np.lib.stride_tricks.as_strided(matrix, (count, size, size), (apart, row, column))
             views.append((blocks, np.asarray(blocks.max(axis=1))))
         flags = [m.reshape(count, size, -1) for m in self.rows[2:] if self._knows_operations]
         joined = [np.asarray(m.any(axis=1)) for m in flags]

@@ -80,7 +80,7 @@ class EarlyReads:
         last = max(waits, key=lambda wait: wait.line, default=None)
         if last is None or before_loads(last, self.x):
             return ""
-        for cta in self.x.ctas:
+        for cta in self.x.ctas.made:
             for barrier in mbarriers(cta).values():
                 if last.line in barrier.passed:
                     return (

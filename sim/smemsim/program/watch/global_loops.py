@@ -61,9 +61,11 @@ def _is_ordered(epoch, warp, known):  # type: ignore[no-untyped-def]
         when = known.waited[when]
     elif who == warp:
         return True
-    if who < 0 or who >= len(known.clock):
+    columns = known.seen.shape[1]
+    column = who - warp // columns * columns
+    if column < 0 or column >= columns:
         return False
-    return known.seen[warp, who] >= when
+    return known.seen[warp, column] >= when
 
 
 @compiled
@@ -252,7 +254,8 @@ def unfenced(at, size, warp, fenced, known, cells, suspects):  # type: ignore[no
             if writer == 0 or known.asynchronous[writer & INDEX]:
                 continue
             who = (writer >> WHO) - 1 - known.first
-            if 0 <= who < len(known.clock) and fenced[warp, who] >= (writer >> WHEN) & CLOCK:
+            who -= warp // fenced.shape[1] * fenced.shape[1]
+            if 0 <= who < fenced.shape[1] and fenced[warp, who] >= (writer >> WHEN) & CLOCK:
                 continue
             if found < len(suspects):
                 suspects[found, 0], suspects[found, 1], suspects[found, 2], suspects[found, 3] = n, cell, writer, WRITER

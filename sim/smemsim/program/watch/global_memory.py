@@ -138,7 +138,7 @@ class History:
         """A wave begins, whose `Order` has a number; returns the number of its first warp."""
         first = self.warps
         self.waves.append((first, number))
-        self._ctas.append((x.stride // WARP, [cta.number for cta in x.ctas]))
+        self._ctas.append((x.stride // WARP, x.numbers.tolist()))
         self.warps += x.total // WARP
         return first
 
@@ -585,7 +585,7 @@ class GlobalShadow:
         """
         who, when = (epochs >> loops.WHO) - 1 - self.first, epochs >> loops.WHEN & loops.CLOCK
         inside = (who >= 0) & (who < len(self.order.clock)) & ~self.history.asynchronous[epochs & loops.INDEX]
-        test: Callable[[Order], np.ndarray] = lambda order: ~inside | (order.seen[warps, np.where(inside, who, 0)] < when)  # noqa: E731
+        test: Callable[[Order], np.ndarray] = lambda order: ~inside | (order.has_seen(warps, np.where(inside, who, 0)) < when)  # noqa: E731
         return self.order.confirmed(np.ones(len(warps), bool), test, but=("wait", "arrive"))
 
     # ---- in words

@@ -198,7 +198,7 @@ class Endings:
                     "cp.async.bulk.commit_group, and cp.async.bulk.wait_group.read 0 by the thread that issued it, before it exits",
                 )
         count = self.x.launch.cluster_size
-        for cta in self.x.ctas:
+        for cta in self.x.ctas.made:
             for barrier in mbarriers(cta).values():
                 for op in barrier.copies:
                     if (

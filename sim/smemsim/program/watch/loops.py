@@ -53,15 +53,16 @@ class Known(NamedTuple):
 
 
 @compiled
-def _readers_are_done(word, warp, known, when, line):  # type: ignore[no-untyped-def]
-    """Has a warp seen all that threads have read of a word?"""
+def _readers_are_done(word, warp, seen, when, line):  # type: ignore[no-untyped-def]
+    """Has a warp seen all that threads have read of a word? Of itself it has."""
+    late = False
     if line[word]:
         count = when.shape[1]
-        first = warp // count * count
+        columns = seen.shape[1]
+        column = warp // count * count - warp // columns * columns
         for reader in range(count):
-            if when[word, reader] > known.seen[warp, first + reader] and first + reader != warp:
-                return False
-    return True
+            late |= when[word, reader] > seen[warp, column + reader]
+    return not late
 
 
 @compiled
@@ -71,32 +72,33 @@ def _are_apart(mark, mine):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _may_overwrite(word, warp, tables, known):  # type: ignore[no-untyped-def]
-    """Has a warp seen all readers of a word done?"""
-    if not _readers_are_done(word, warp, known, tables.read_when, tables.read_line):
-        return False
-    if tables.has_strong:
-        if not _readers_are_done(word, warp, known, tables.polled_when, tables.polled_line):
-            return False
-        if not _readers_are_done(word, warp, known, tables.changed_when, tables.changed_line):
-            return False
+def _operations_are_done(word, warp, read_done, read_by):  # type: ignore[no-untyped-def]
+    """Does a warp know that the operations have read a word?"""
     done = True
-    for k in range(tables.read_by.shape[0]):
-        by = tables.read_by[k, word]
-        done &= by < 0 or known.read_done[warp, by]
+    for k in range(read_by.shape[0]):
+        by = read_by[k, word]
+        done &= by < 0 or read_done[warp, by]
     return done
+
+
+@compiled
+def _no_strong(word, warp, seen, tables):  # type: ignore[no-untyped-def]
+    """Has a warp seen all that strong loads and strong writes did to a word?"""
+    polled = _readers_are_done(word, warp, seen, tables.polled_when, tables.polled_line)
+    return polled and _readers_are_done(word, warp, seen, tables.changed_when, tables.changed_line)
 
 
 @compiled
 def read(flat, count, threads, line, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
     """Threads read `count` words each, from the places `flat` (in bytes) on. False where a word is unwritten or not seen, and where an operation wrote it
     if that is to be told (`stops_at_operations`)."""
+    columns = known.seen.shape[1]
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
         mine = known.now[warp] << _LANE_BITS | (threads[n] & 31)
         for word in range(first, first + count):
             by = tables.who[word]
-            if tables.has_strong and not _readers_are_done(word, warp, known, tables.changed_when, tables.changed_line):
+            if tables.has_strong and not _readers_are_done(word, warp, known.seen, tables.changed_when, tables.changed_line):
                 return False
             if by == warp:
                 if _are_apart(tables.mark[word], mine):
@@ -105,7 +107,7 @@ def read(flat, count, threads, line, stops_at_operations, tables, known):  # typ
             if by >= _OPERATIONS:
                 if stops_at_operations or not known.done[warp, by - _OPERATIONS]:
                     return False
-            elif by == _NOBODY or (by >= 0 and known.seen[warp, by] < tables.when[word]):
+            elif by == _NOBODY or (by >= 0 and known.seen[warp, by - warp // columns * columns] < tables.when[word]):
                 return False
     warps = tables.read_when.shape[1]
     for n in range(len(flat)):
@@ -122,7 +124,9 @@ def read(flat, count, threads, line, stops_at_operations, tables, known):  # typ
 @compiled
 def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped-def]
     """Threads write so. 0 where something is suspicious; 2 where several threads have written one word, else 1."""
-    who, when = tables.who, tables.when
+    who, when, seen, read_done = tables.who, tables.when, known.seen, known.read_done
+    columns = seen.shape[1]
+    read_when, read_line, read_by = tables.read_when, tables.read_line, tables.read_by
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
         mine = known.now[warp] << _LANE_BITS | (threads[n] & 31)
@@ -133,9 +137,11 @@ def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped
             if by >= _OPERATIONS:
                 if not known.done[warp, by - _OPERATIONS]:
                     return 0
-            elif by >= 0 and by != warp and known.seen[warp, by] < when[word]:
+            elif by >= 0 and by != warp and seen[warp, by - warp // columns * columns] < when[word]:
                 return 0
-            if not _may_overwrite(word, warp, tables, known):
+            if not _readers_are_done(word, warp, seen, read_when, read_line) or not _operations_are_done(word, warp, read_done, read_by):
+                return 0
+            if tables.has_strong and not _no_strong(word, warp, seen, tables):
                 return 0
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
@@ -170,7 +176,7 @@ def is_shared_by_threads(flat, count, threads, marks):  # type: ignore[no-untype
 def operation_reads(words, first, warps, mine, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
     """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads words. False where one is unwritten, not seen, or not fenced, and as in `read`; else it is
     noted in a row of `read_by`."""
-    stream = known.stream[own]
+    stream, base = known.stream[own], first // known.seen.shape[1] * known.seen.shape[1]
     for n in range(len(words)):
         by = tables.who[words[n]]
         if by == _NOBODY:
@@ -190,9 +196,9 @@ def operation_reads(words, first, warps, mine, own, row, is_generic, stops_at_op
                 return False
             is_fenced = is_generic
             for warp in range(first, first + warps):
-                if known.seen[warp, by] < tables.when[words[n]]:
+                if known.seen[warp, by - base] < tables.when[words[n]]:
                     return False
-                is_fenced |= known.fenced[warp, by] >= tables.when[words[n]]
+                is_fenced |= known.fenced[warp, by - base] >= tables.when[words[n]]
             if not is_fenced:
                 return False
     for n in range(len(words)):
@@ -203,7 +209,7 @@ def operation_reads(words, first, warps, mine, own, row, is_generic, stops_at_op
 @compiled
 def operation_writes(words, warp, mine, own, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
     """Operation `own` of a warp, by a lane whose mark is `mine`, writes words. False where something is suspicious."""
-    stream = known.stream[own]
+    stream, base = known.stream[own], warp // known.seen.shape[1] * known.seen.shape[1]
     for n in range(len(words)):
         word = words[n]
         by, when = tables.who[word], tables.when[word]
@@ -214,11 +220,15 @@ def operation_writes(words, warp, mine, own, is_generic, line, tables, known):  
             if number != own and (stream == 0 or known.stream[number] != stream) and not known.done[warp, number]:
                 return False
         elif by >= 0:
-            if (by != warp and known.seen[warp, by] < when) or (by == warp and _are_apart(tables.mark[word], mine)):
+            if (by != warp and known.seen[warp, by - base] < when) or (by == warp and _are_apart(tables.mark[word], mine)):
                 return False
-            if not is_generic and known.fenced[warp, by] < when <= known.seen[warp, by]:
+            if not is_generic and known.fenced[warp, by - base] < when <= known.seen[warp, by - base]:
                 return False
-        if _are_apart(tables.read_mark[word], mine) or not _may_overwrite(word, warp, tables, known):
+        if _are_apart(tables.read_mark[word], mine) or not _readers_are_done(word, warp, known.seen, tables.read_when, tables.read_line):
+            return False
+        if not _operations_are_done(word, warp, known.read_done, tables.read_by) or (
+            tables.has_strong and not _no_strong(word, warp, known.seen, tables)
+        ):
             return False
     for n in range(len(words)):
         tables.who[words[n]], tables.line[words[n]], tables.strong[words[n]] = own + _OPERATIONS, line, False

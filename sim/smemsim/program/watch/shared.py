@@ -115,7 +115,7 @@ class SharedShadow:
         """Is an operation that now writes words not ordered behind those who read them, by the instruction of a line?"""
         order, first = self.order, int(op.warps[0])
         readers = first // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
-        if (self.read_when[at] > order.seen[first, readers]).any():
+        if (self.read_when[at] > order.has_seen(first, readers)).any():
             return True
         by = np.unique(self.read_by[:, at])
         return any(self.operations[n].instruction.line == line and not order.read_done[first, n] for n in by[by >= 0].tolist())
@@ -273,7 +273,7 @@ class SharedShadow:
         readers = warps // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
         far = readers // self.per_cta != warps // self.per_cta
         for when, line in ((changed, tables.changed_line), (polled, tables.polled_line))[: 1 + writes]:
-            late, formal = self.order.missing(lambda order, clocks=when[at].T: far & (order.seen[warps, readers] < clocks))  # type: ignore[misc]
+            late, formal = self.order.missing(lambda order, clocks=when[at].T: far & (order.has_seen(warps, readers) < clocks))  # type: ignore[misc]
             if late.any():
                 places = at[np.nonzero(late)[1]]
                 self.telling.find(
@@ -401,7 +401,9 @@ class SharedShadow:
     def _op_reads_of_warps(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation reads what warps have written."""
         w, when = op.warps, self.when[places]
-        unseen, formal = self._order_of(op).missing(lambda order: (order.seen[w][:, other] < when).any(axis=0), but=HANDED_ON)
+        unseen, formal = self._order_of(op).missing(
+            lambda order: (order.seen[w][:, other % order.columns] < when).any(axis=0), but=HANDED_ON
+        )
         if unseen.any():
             self._doubt(
                 op, "X008", places[unseen], f"{{i}} reads {{where}}, which {self.writer(places[unseen][0])}: nothing orders "
@@ -409,7 +411,9 @@ class SharedShadow:
             )  # fmt: skip
         if op.kind in GENERIC or (unseen.any() and not formal):
             return
-        unfenced, formal = self._order_of(op).missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen, but=HANDED_ON)
+        unfenced, formal = self._order_of(op).missing(
+            lambda order: (order.fenced[w][:, other % order.columns] < when).all(axis=0) & ~unseen, but=HANDED_ON
+        )
         if unfenced.any():
             place = places[unfenced][0]
             self._doubt(
@@ -488,7 +492,9 @@ class SharedShadow:
     def _op_overwrites(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation of the asynchronous proxy overwrites what warps have written."""
         first, when = op.warps[0], self.when[places]
-        unfenced, formal = self.order.missing(lambda order: (order.fenced[first, other] < when) & (order.seen[first, other] >= when))
+        unfenced, formal = self.order.missing(
+            lambda order: (order.fenced[first, other % order.columns] < when) & (order.has_seen(first, other) >= when)
+        )
         if unfenced.any():
             self.telling.find(
                 "X003", op.instruction, places[unfenced], f"{{i}} overwrites {{where}} through the asynchronous proxy, which "
@@ -535,7 +541,7 @@ class SharedShadow:
         by_warp = (who >= 0) & (who < OPERATIONS) & (who != warps)
         if by_warp.any():
             mine, other, when = warps[by_warp], who[by_warp], self.when[at[by_warp]]
-            unseen, formal = self._missing(lambda order: order.seen[mine, other] < when, values, by_warp, HANDED_ON)
+            unseen, formal = self._missing(lambda order: order.has_seen(mine, other) < when, values, by_warp, HANDED_ON)
             if unseen.any():
                 places = at[by_warp][unseen]
                 self.telling.find(
@@ -590,7 +596,7 @@ class SharedShadow:
         mine, when = warps[read], table[at[read]].T
         readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
         others = readers != mine
-        late, formal = self._missing(lambda order: (when > order.seen[mine, readers]) & others, values, read)
+        late, formal = self._missing(lambda order: (when > order.has_seen(mine, readers)) & others, values, read)
         if late.any():
             places = at[read[np.nonzero(late)[1]]]
             self.telling.find(

@@ -131,8 +131,8 @@ class Initialised:
         if made is None:
             return
         for warp in sorted(set(warps.tolist()) - made.seen_by):
-            if self.order.seen[warp, made.warp] >= made.when:
+            if self.order.has_seen(warp, made.warp) >= made.when:
                 made.seen_by.add(warp)
             else:
-                excuse = next((order.widens[-1] for order in self.order.might_be if order.seen[warp, made.warp] >= made.when), "")
+                excuse = next((order.widens[-1] for order in self.order.might_be if order.has_seen(warp, made.warp) >= made.when), "")
                 yield warp, made.warp, made.instruction, excuse

@@ -65,7 +65,13 @@ class Watch:
         x.launch.watched += 1
         formal, *might = (
             functools.partial(
-                Order, warps, per_cta=x.stride // WARP, cluster_size=x.launch.cluster_size, wave=x.launch.watched, places=places
+                Order,
+                warps,
+                per_cta=x.stride // WARP,
+                cluster_size=x.launch.cluster_size,
+                is_alone=x.launch.is_apart,
+                wave=x.launch.watched,
+                places=places,
             )
             for places in x.launch.released
         )

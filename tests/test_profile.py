@@ -1,0 +1,65 @@
+"""Where a launch's time goes, as `smemsim run --profile` says it."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from smemsim.cli import main
+
+KERNEL = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .pred %p<2>; .reg .b32 %r<5>; .reg .b64 %d<4>;
+.shared .align 4 .b8 tile[512];
+ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2;
+mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 4, %r2; mov.u32 %r3, 0;
+AGAIN:
+st.shared.u32 [%r2], %r3;
+bar.sync 0;
+ld.shared.u32 %r4, [%r2];
+bar.sync 0;
+add.u32 %r3, %r4, 1; setp.lt.u32 %p1, %r3, 80; @%p1 bra AGAIN;
+st.global.u32 [%d1], %r3; ret; }
+"""
+
+
+def _run(tmp_path, *options):
+    (tmp_path / "k.ptx").write_text(KERNEL)
+    command = ["run", str(tmp_path / "k.ptx"), "--grid", "4", "--block", "128", "--arg", "zeros:u32:128", *options]
+    return CliRunner().invoke(main, command)
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    return json.loads(_run(tmp_path_factory.mktemp("profile"), "--profile", "--json", "--no-watch-global").output)["profile"]
+
+
+def test_parts_are_the_whole_and_lines_a_part_of_it(profiled):
+    assert sum(profiled["parts"].values()) == pytest.approx(profiled["seconds"], abs=1e-4)
+    assert profiled["samples"] > 1
+    for line in profiled["lines"]:
+        assert sum(line["parts"].values()) == pytest.approx(line["seconds"], abs=1e-4)
+        assert KERNEL.count("\n") >= line["last_line"] >= line["line"] >= 5
+    assert sum(line["seconds"] for line in profiled["lines"]) <= profiled["seconds"] + 1e-4
+    seconds = [line["seconds"] for line in profiled["lines"]]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def test_the_loop_is_where_the_time_goes(profiled):
+    inside = [line for line in profiled["lines"] if 7 <= line["line"] <= 12]
+    assert inside
+    assert inside[0] == profiled["lines"][0]
+    assert profiled["parts"]["watch"] > 0
+
+
+def test_without_the_watch_no_time_goes_there_and_text_says_so(tmp_path):
+    text = _run(tmp_path, "--profile", "--no-sanitize").output
+    assert "profile: " in text
+    assert "execution: " in text
+    assert "watch: " not in text
+
+
+def test_a_profile_is_of_one_process(tmp_path):
+    done = _run(tmp_path, "--profile", "--workers", "2")
+    assert done.exit_code == 2
+    assert "--profile" in done.output
