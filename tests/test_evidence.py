@@ -10,6 +10,7 @@ import pytest
 
 from smemsim.evidence.format import load_suite
 from smemsim.evidence.launches import RecordedLaunches
+from smemsim.machine.memory import SharedMemory
 from smemsim.spec import touched as touched_module
 from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, assuming
 from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force
@@ -232,3 +233,14 @@ def test_alike_are_alternatives_that_no_program_refutes():
     known = {name for name, about in kill_matrix()["programs"].items() if about["witness"]}
     for name in ALIKE:
         assert not known & kill_matrix()["alternatives"][name]["refuted_by"].keys()
+
+
+def test_memories_of_a_pair_are_told_apart_by_which_they_are():
+    """Both look alike: what matters is whose each one is."""
+    one, other = (SharedMemory("sm_100a", size=1024) for _ in range(2))
+    with touched() as found:
+        assumed("cp.sources", (one, other))
+    assert found == {"tcgen05.cp=of_leader", "tcgen05.cp=exchanged"}
+    with touched() as found:
+        assumed("cp.sources", (one,))
+    assert found == set()
