@@ -8,8 +8,11 @@ import re
 import numpy as np
 import pytest
 
+from smemsim.evidence.format import load_suite
+from smemsim.evidence.launches import RecordedLaunches
+from smemsim.machine.memory import SharedMemory
 from smemsim.spec import touched as touched_module
-from smemsim.spec.alternatives import ALTERNATIVES, assuming
+from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, assuming
 from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force
 from smemsim.spec.calibration import CALIBRATION, calibration
 from smemsim.spec.evidence import RULES, Grade, kill_matrix
@@ -20,6 +23,7 @@ from tools.evidence.corpus import checkout_of, corpus
 from tools.evidence.matrix import merged, stale
 from tools.evidence.page import counts, page
 from tools.evidence.run import Runner, point_digest, point_digests
+from tools.witnesses import hopper
 
 
 def test_programs_are_references_that_can_be_followed():
@@ -205,3 +209,38 @@ def test_one_mma_tells_the_rule_of_sums_from_its_alternatives():
     assert not any(separate.AS_IT_IS in group and set(group) & set(found.told) for group in found.alike)
     for n in range(len(found.probes)):
         assert len({bits[n] for bits in found.results.values()}) > 1
+
+
+def test_a_launch_of_a_card_is_judged_by_its_own_check_and_by_the_bits():
+    """Where operands lie shows in numbers; how sums are rounded only in bits."""
+    suite = load_suite(hopper.SUITE)
+    recorded, case = RecordedLaunches(suite), suite.arrays["name"].tolist().index("gemm_bf16")
+    assert hopper.told(recorded, case) == ("right", "right")
+    assert hopper.told(recorded, case, CALIBRATION["operand.swizzle=128_and_64"]) == ("wrong", "wrong")
+    assert hopper.told(recorded, case, CALIBRATION["arithmetic.wgmma=23_bits"]) == ("right", "wrong")
+    assert in_force() == ""
+
+
+def test_of_runs_on_a_card_the_bits_refute_what_the_own_check_does_not():
+    for name, row in calibration()["alternatives"].items():
+        assert not row["refuted_by"].keys() & row.get("by_bits", {}).keys(), name
+        for program in row.get("by_bits", {}):
+            assert calibration()["programs"][program]["bits"]
+            assert calibration()["programs"][program]["silicon"]["gpu"].startswith("NVIDIA H")
+
+
+def test_alike_are_alternatives_that_no_program_refutes():
+    known = {name for name, about in kill_matrix()["programs"].items() if about["witness"]}
+    for name in ALIKE:
+        assert not known & kill_matrix()["alternatives"][name]["refuted_by"].keys()
+
+
+def test_memories_of_a_pair_are_told_apart_by_which_they_are():
+    """Both look alike: what matters is whose each one is."""
+    one, other = (SharedMemory("sm_100a", size=1024) for _ in range(2))
+    with touched() as found:
+        assumed("cp.sources", (one, other))
+    assert found == {"tcgen05.cp=of_leader", "tcgen05.cp=exchanged"}
+    with touched() as found:
+        assumed("cp.sources", (one,))
+    assert found == set()

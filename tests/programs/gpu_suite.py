@@ -395,3 +395,13 @@ class TestTorch:
         a, b, c = torch.randn(8, 16, device="cuda"), torch.randn(4, 16, device="cuda"), torch.empty(8, 4, device="cuda")
         triton._C.libtriton.nvidia.cublas.CublasLt(torch.empty(16, device="cuda")).matmul(a, b, c)
         torch.testing.assert_close(c, a @ b.T)
+
+    def test_products_of_8_bit_floats_with_a_power_of_two_to_32(self):
+        """torch._scaled_mm of MXFP8, scales in tiles of 128 rows by 4: those of row r are at 16 (r % 32) + 4 (r / 32)."""
+        a, b = (torch.randint(-3, 4, (128, 128)).to(torch.float8_e4m3fn).cuda() for _ in range(2))
+        scales = [torch.randint(125, 130, (128, 4), dtype=torch.uint8) for _ in range(2)]
+        tiles = [s.reshape(4, 32, 4).permute(1, 0, 2).contiguous().flatten().cuda().view(torch.float8_e8m0fnu) for s in scales]
+        got = torch._scaled_mm(a, b.t(), *tiles, out_dtype=torch.float32)
+        x, y = (v.float().cpu() * torch.exp2(s.float() - 127).repeat_interleave(32, 1) for v, s in zip((a, b), scales, strict=True))
+        assert got.is_cuda
+        torch.testing.assert_close(got.cpu(), x @ y.t(), rtol=0, atol=0)

@@ -54,6 +54,7 @@ def touched(alternatives: Mapping[str, Alternative] = ALTERNATIVES) -> Iterator[
 # Points where what passes says nothing without what it is used with.
 _HOW = {
     "operand.tables": "tables", "operand.words": "words", "arithmetic.row": "row", "arithmetic.tiles": "tiles", "wgmma.tables": "tables", "wgmma.words": "words",
+    "cp.sources": "memories",
 }  # fmt: skip
 
 
@@ -93,6 +94,11 @@ class _Look:
         if self.left[point] and self.is_new(point, value, about):
             before = _flat(value)
             self.try_all(point, lambda a: _flat(a.change(list(value) if isinstance(value, list) else value, *about)) != before)
+        return value
+
+    def memories(self, point: str, value: Any) -> Any:
+        """Memories of CTAs, which are known by which they are, not by what they hold."""
+        self.try_all(point, lambda a: [id(x) for x in a.change(tuple(value))] != [id(x) for x in value])
         return value
 
     def tables(self, point: str, tables: Any, k_major: bool) -> Any:

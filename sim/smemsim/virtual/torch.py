@@ -192,12 +192,13 @@ def _histc(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _scaled_mm(func: Any, args: Any, kwargs: Any) -> Any:
-    """`torch._scaled_mm`; of 4-bit floats with scales of blocks, which the CPU's lacks, in fp32."""
+    """`torch._scaled_mm`; with scales of blocks, which the CPU's lacks, in fp32."""
     import torch
 
-    if args[0].dtype is not getattr(torch, "float4_e2m1fn_x2", None):
-        return _call(func, args, kwargs)
     given = dict(zip(("a", "b", "scale_a", "scale_b", "bias", "scale_result", "out_dtype"), args, strict=False)) | kwargs
+    of_blocks = given["scale_a"].dtype is getattr(torch, "float8_e8m0fnu", None)
+    if args[0].dtype is not getattr(torch, "float4_e2m1fn_x2", None) and not of_blocks:
+        return _call(func, args, kwargs)
     block = NVFP4_BLOCK if given["scale_a"].dtype is torch.float8_e4m3fn else MX_BLOCK
     out = block_scaled(given["a"], given["b"].t(), given["scale_a"], given["scale_b"], block)
     if given.get("bias") is not None:
