@@ -642,17 +642,17 @@ def test_a_plan_can_be_pasted_back_and_shows_its_tile(arguments):
 @pytest.mark.parametrize("major", ["K", "MN"])
 @pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
 def test_every_word_of_a_plan_reads_its_tile_and_with_exchanged_strides_it_does_not(major, swizzle):
-    k = 64 if major == "K" else 32
-    made = plan(128, k, dtype="bf16", major=major, swizzle=swizzle, arch="sm_90a")
+    rows, k = (128, 64) if major == "K" else (256, 16)
+    made = plan(rows, k, dtype="bf16", major=major, swizzle=swizzle, arch="sm_90a")
     for word in made.words.ravel().tolist():
         d = SmemDescriptor.decode(word, arch="sm_90a")
-        found = fit(d, 128, k, dtype="bf16", major=major)
+        found = fit(d, rows, k, dtype="bf16", major=major)
         assert found.finding is None
         assert found.says.startswith("K step ")
     d = SmemDescriptor.decode(int(made.words[0, 0]), arch="sm_90a")
     lbo, sbo = d.leading_byte_offset, d.stride_byte_offset
     other = SmemDescriptor(arch="sm_90a", start_address=d.start_address, leading_byte_offset=sbo, stride_byte_offset=lbo, swizzle=swizzle)
-    wrong = fit(other, 128, k, dtype="bf16", major=major).finding
+    wrong = fit(other, rows, k, dtype="bf16", major=major).finding
     assert wrong is not None
     assert (wrong.code, f"{d.word:#018x}" in wrong.repair) == ("D309", True)
 
