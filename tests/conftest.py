@@ -47,6 +47,11 @@ def pytest_configure(config):
         config.option.dist = "worksteal"
 
 
+def pytest_collection_finish():
+    """What is there before the first test stays to the end: who looks for garbage need not go through it."""
+    gc.freeze()
+
+
 def files_of_checkout():
     """Every file but those of the tools that look at the code, and the texts that a person may write meanwhile."""
     found = set()

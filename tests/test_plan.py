@@ -10,15 +10,18 @@ import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import cute
 import smemsim
-from smemsim import IllegalPlan, InputError, InternalError, Severity, Unmodelled, operand_addresses, plan, plans
+from smemsim import IllegalPlan, InputError, InternalError, Severity, SmemDescriptor, Unmodelled, operand_addresses, plan, plans
 from smemsim.campaign.spaces import plans as sound
+from smemsim.cli import main
 from smemsim.layout.cute import byte_axes
 from smemsim.planning import LANGUAGES, Arrangement, make
+from smemsim.planning.fits import fit
 from smemsim.spec.swizzles import MODES
 from smemsim.words.tensor_map.text import find_calls
 from strategies import examples
@@ -634,3 +637,53 @@ def test_a_plan_can_be_pasted_back_and_shows_its_tile(arguments):
     assert again.text() == made.text()
     assert "<svg" in made._repr_html_()
     assert "\n" not in repr(made)
+
+
+@pytest.mark.parametrize("major", ["K", "MN"])
+@pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
+def test_every_word_of_a_plan_reads_its_tile_and_with_exchanged_strides_it_does_not(major, swizzle):
+    rows, k = (128, 64) if major == "K" else (256, 16)
+    made = plan(rows, k, dtype="bf16", major=major, swizzle=swizzle, arch="sm_90a")
+    for word in made.words.ravel().tolist():
+        d = SmemDescriptor.decode(word, arch="sm_90a")
+        found = fit(d, rows, k, dtype="bf16", major=major)
+        assert found.finding is None
+        assert found.says.startswith("K step ")
+    d = SmemDescriptor.decode(int(made.words[0, 0]), arch="sm_90a")
+    lbo, sbo = d.leading_byte_offset, d.stride_byte_offset
+    other = SmemDescriptor(arch="sm_90a", start_address=d.start_address, leading_byte_offset=sbo, stride_byte_offset=lbo, swizzle=swizzle)
+    wrong = fit(other, rows, k, dtype="bf16", major=major).finding
+    assert wrong is not None
+    assert (wrong.code, f"{d.word:#018x}" in wrong.repair) == ("D309", True)
+
+
+def test_a_word_that_no_instruction_of_the_tile_has():
+    d = SmemDescriptor(arch="sm_90a", start_address=0x430, leading_byte_offset=16, stride_byte_offset=1024, swizzle="128B")
+    wrong = fit(d, 64, 64, dtype="bf16", major="K").finding
+    assert wrong is not None
+    assert wrong.code == "R502"
+    d = SmemDescriptor(arch="sm_90a", start_address=0x400, leading_byte_offset=16, stride_byte_offset=2048, swizzle="128B")
+    wrong = fit(d, 64, 64, dtype="bf16", major="K").finding
+    assert wrong is not None
+    assert (wrong.code, wrong.repair) == ("D308", "0x4000004000010040")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("192x256x64 --dtype fp8 --cta-group 2", "M = 192 (nearest that works: 256): each CTA of the pair holds 96 x 64 of A"),
+        ("128x256x63 --dtype fp8 --cta-group 2", "nearest that works: k = 64"),
+        ("128x256x64 --dtype fp16 --cta-group 4", "--cta-group 4: needs 1, or 2 for a pair of CTAs"),
+        ("128x256x64 --dtype fp16 --code cpp --arch sm_90a", "smemsim plan 128x64 for A, 256x64 --side b for B"),
+    ],
+)
+def test_a_refused_tile_is_told_in_its_own_numbers(words, says):
+    result = CliRunner().invoke(main, ["plan", *words.split()])
+    assert result.exit_code in (1, 2)
+    assert says in result.stderr
+
+
+def test_a_type_with_scales_is_known_by_the_name_of_its_format():
+    result = CliRunner().invoke(main, ["plan", *["128x64x64", "--dtype", "nvfp4", "--arch", "sm_100a", "--major", "k"]])
+    assert result.exit_code == 0
+    assert "kind::mxf4nvf4.block_scale" in result.stdout

@@ -13,7 +13,16 @@ import click
 
 from smemsim.arguments import shown
 from smemsim.cli.layouts import DIVISIONS, decode_layout, layout_options
-from smemsim.cli.options import arch_option, check_options, instruction_options, json_option, operand_options, parse_word, strangers
+from smemsim.cli.options import (
+    arch_option,
+    check_options,
+    instruction_options,
+    json_option,
+    operand_options,
+    parse_extents,
+    parse_word,
+    strangers,
+)
 from smemsim.errors import InputError
 from smemsim.files import read_bytes
 from smemsim.finding import Finding, TensorMapError
@@ -22,6 +31,7 @@ from smemsim.spec.findings import CODES, Severity
 from smemsim.words.smem import SmemDescriptor
 
 if TYPE_CHECKING:
+    from smemsim.planning.fits import Fit
     from smemsim.words.tensor_map import TensorMap
     from smemsim.words.tensor_map.text import Pasted
 
@@ -242,6 +252,9 @@ _CODES = "\b\nCodes of findings, and how grave they usually are:\n" + "\n".join(
     help="Tensor map: the value of a name in the pasted text, such as a function's parameter.",
 )
 @click.option("--tile-bytes", type=int, help="Descriptor: size of the buffer from the start address on.")
+@click.option(
+    "--tile", metavar="ROWSxK", help="Descriptor: the whole tile in shared memory (with --dtype and --major): does the word read it?"
+)
 @instruction_options
 @layout_options
 @json_option
@@ -254,6 +267,7 @@ def decode(
     as_json: bool,
     kind: str | None,
     defined: tuple[str, ...],
+    tile: str | None,
     **context: Any,
 ) -> None:
     """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), the 128 bytes of a tensor map, or a CuTe layout.
@@ -269,6 +283,7 @@ def decode(
     smemsim decode 0x4000404000010040 --arch sm_100a
     smemsim decode 0x08200490 --kind f16 --cta-group 1
     smemsim decode 0x4000020000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
+    smemsim decode 0x4000020000400040 --arch sm_90a --dtype bf16 --major MN --tile 128x64
     smemsim decode 'S<3,4,3> o 0 o ((8,16),(64,2)):((64,512),(1,8192))' --dtype bf16 --zipped-divide 64,16
     xxd tensor_map.bin | smemsim decode -
     smemsim decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
@@ -279,13 +294,13 @@ def decode(
     check_options(words)
     changes = {name: context.pop(name) for name in DIVISIONS}
     if is_layout(text := " ".join(words)):
-        if foreign := strangers(ctx, ("arch", "kind", "defined", "major", "rows", "k", "packing", "tile_bytes", *_INSTRUCTION)):
+        if foreign := strangers(ctx, ("arch", "kind", "defined", "major", "rows", "k", "packing", "tile_bytes", "tile", *_INSTRUCTION)):
             raise InputError(f"{foreign}: not of a layout, which takes --dtype, --json and --{', --'.join(DIVISIONS).replace('_', '-')}")
         ctx.exit(decode_layout(text, dtype=context["dtype"], as_json=as_json, given=changes))
     if foreign := strangers(ctx, DIVISIONS):
         raise InputError(f"{foreign}: of a layout, as '((8,16),(64,2)):((64,512),(1,8192))'")
     read = read_input(words, arch, defined)
-    of_operand, of_instruction = ("dtype", "major", "rows", "k", "packing", "tile_bytes"), ("kind", *_INSTRUCTION)
+    of_operand, of_instruction = ("dtype", "major", "rows", "k", "packing", "tile_bytes", "tile"), ("kind", *_INSTRUCTION)
     if read.maps:
         if foreign := strangers(ctx, (*of_operand, *of_instruction)):
             raise InputError(f"{foreign}: of a descriptor's operand or instruction; a tensor map takes --arch and --json")
@@ -301,25 +316,43 @@ def decode(
     if foreign := strangers(ctx, _INSTRUCTION):
         raise InputError(f"{foreign}: of an instruction; say which with --kind")
     _hint(number)
-    shown = [SmemDescriptor.decode(number, arch=name) for name in ([arch] if arch else ["sm_90a", "sm_100a"])]
-    findings = [d.problems(**context) for d in shown]
+    ctx.exit(_decode_word(number, arch, tile, context, as_json))
+
+
+def _decode_word(number: int, arch: str | None, tile: str | None, context: dict[str, Any], as_json: bool) -> int:
+    """A shared-memory descriptor on one architecture or on both; the exit code says whether something is seriously wrong."""
+    from smemsim.picture.model import Line
+    from smemsim.picture.text import print_lines, terminal_width
+    from smemsim.show.words import descriptor_json, descriptor_view
+
+    told: list[dict[str, Any]] = []
+    serious = True  # without --arch the word is wrong when it is wrong in every reading
+    for name in [arch] if arch else ["sm_90a", "sm_100a"]:
+        d = SmemDescriptor.decode(number, arch=name)
+        fit = _fit(d, tile, context)
+        findings = d.problems(**context) + ([fit.finding] if fit is not None and fit.finding is not None else [])
+        serious &= any(f.severity in _SERIOUS for f in findings)
+        reads = "" if fit is None else fit.says
+        told.append(descriptor_json(d, findings, major=context["major"], reads=reads))
+        if not as_json:
+            known = tile is not None or all(context[name] for name in ("dtype", "major", "rows", "k"))
+            view = descriptor_view(d, findings, major=context["major"], context=known, reads=reads, width=terminal_width())
+            print_lines([Line(), *view] if len(told) > 1 else view)
     if as_json:
-        from smemsim.show.words import descriptor_json
+        click.echo(json.dumps(told[0] if arch else told, indent=1))
+    return int(serious)
 
-        described = [descriptor_json(d, problems, major=context["major"]) for d, problems in zip(shown, findings, strict=True)]
-        click.echo(json.dumps(described[0] if arch else described, indent=1))
-    else:
-        from smemsim.picture.model import Line
-        from smemsim.picture.text import print_lines, terminal_width
-        from smemsim.show.words import descriptor_view
 
-        known = context["dtype"] is not None and context["major"] is not None and context["rows"] and context["k"]
-        for i, (d, problems) in enumerate(zip(shown, findings, strict=True)):
-            view = descriptor_view(d, problems, major=context["major"], context=bool(known), width=terminal_width())
-            print_lines([Line(), *view] if i else view)
-    # Without --arch the word is wrong when it is wrong in every reading.
-    serious = all(any(f.severity in _SERIOUS for f in problems) for problems in findings)
-    ctx.exit(1 if serious else 0)
+def _fit(d: SmemDescriptor, tile: str | None, context: dict[str, Any]) -> Fit | None:
+    """Whether the word reads the tile; None where none is given."""
+    if tile is None:
+        return None
+    from smemsim.planning.fits import fit
+
+    given = {name: context[name] for name in ("dtype", "major")}
+    if missing := [f"--{name}" for name, value in given.items() if value is None]:
+        raise InputError(f"--tile {tile}: needs {' and '.join(missing)} of its elements too")
+    return fit(d, *parse_extents("--tile", tile), **given)
 
 
 def _hint(number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ __all__ = [
     "json_option",
     "operand_options",
     "parse_address",
+    "parse_extents",
     "parse_numbers",
     "parse_offsets",
     "parse_word",
@@ -112,6 +114,18 @@ assume_option = click.option(
     help="Replace a rule about Blackwell by one of its alternatives, as tcgen05.pair=b_interleaved; smemsim evidence --alternatives lists them.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def parse_extents(name: str, text: str) -> tuple[int, int]:
+    """ROWSxK.
+
+    >>> parse_extents("--tile", "128x64")
+    (128, 64)
+    """
+    match = re.fullmatch(r"\s*(\d{1,9})\s*[xX×,]\s*(\d{1,9})\s*", text)
+    if match is None:
+        raise InputError(f"{name} {shown(text)}: needs ROWSxK, as 128x64")
+    return int(match[1]), int(match[2])
 
 
 def operand_options(*, required: bool) -> Callable[[F], F]:

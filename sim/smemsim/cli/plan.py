@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from smemsim.arguments import shown
-from smemsim.cli.options import json_option, parse_address, parse_numbers, strangers
+from smemsim.cli.options import json_option, parse_address, parse_extents, parse_numbers, strangers
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
@@ -69,8 +68,8 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
     if _PRODUCT.fullmatch(tile):
         _plan_product(tile, swizzle, as_json, given)
         return
-    rows, k = _extents("the tile", tile)
-    given["matrix"] = None if matrix is None else _extents("--matrix", matrix)
+    rows, k = parse_extents("the tile", tile)
+    given["matrix"] = None if matrix is None else parse_extents("--matrix", matrix)
     given["at"] = parse_numbers("--at", at, "row and k of the tile's first element, as --at 128,0")
     _check_together(every=every, alone=bool(swizzle or given["stack"] or code or scenario), one_box=one_box and not scenario)
     try:
@@ -120,15 +119,21 @@ _ALIASES = {
     "bfloat": "bf16",
 }
 _OTHERS = {"fp8": "e5m2", "fp6": "e2m3"}
+_OF_KINDS = {"nvfp4": ("e2m1", "mxf4nvf4"), "mxfp4": ("e2m1", "mxf4"), "mxfp6": ("e3m2", "mxf8f6f4"), "mxfp8": ("e4m3", "mxf8f6f4")}
 
 
 def _assume(given: dict[str, Any]) -> None:
     """Fills in what people leave out and say in their own words, and tells it."""
     assumed = []
+    if (formats := _OF_KINDS.get(given["dtype"].lower())) is not None:
+        assumed.append(f"--dtype {formats[0]} --kind {given['kind'] or formats[1]} for {given['dtype']}")
+        given["dtype"], given["kind"] = formats[0], given["kind"] or formats[1]
     if (named := _ALIASES.get(given["dtype"].lower())) is not None:
         other = _OTHERS.get(given["dtype"].lower())
         assumed += [f"--dtype {named} for {given['dtype']}{f' (or {other})' if other else ''}"]
         given["dtype"] = named
+    if given["cta_group"] not in (1, 2):
+        raise InputError(f"--cta-group {given['cta_group']}: needs 1, or 2 for a pair of CTAs")
     if given["arch"] is None:
         if given["cta_group"] != 2:
             raise InputError(f"--arch is missing: needs one of {', '.join(ARCHITECTURES)}, as --arch sm_90a")
@@ -137,6 +142,7 @@ def _assume(given: dict[str, Any]) -> None:
     if given["major"] is None:
         given["major"] = "K"
         assumed.append("--major K (the other is MN)")
+    given["major"] = given["major"].upper()
     if assumed:
         click.echo(f"smemsim: assumed {', '.join(assumed)}", err=True)
 
@@ -150,7 +156,10 @@ def _plan_product(tile: str, swizzle: str | None, as_json: bool, given: dict[str
     foreign = ("side", "m", "n", "matrix", "pitch_bytes", "at", "other_major", "every", "scenario", "one_box", "code")
     if strange := strangers(context, foreign):
         strange = strange.replace("--pitch-bytes", "--pitch").replace("--every", "--all")
-        raise InputError(f"{strange}: of one operand; give its tile as ROWSxK")
+        m, n, k = re.findall(r"\d+", tile)
+        raise InputError(
+            f"{strange}: of one operand: smemsim plan {m}x{k} for A, {n}x{k} --side b for B (with --cta-group 2 half of the rows)"
+        )
     m, n, k = (int(x) for x in re.findall(r"\d+", tile))
     taken = {name: given[name] for name in ("arch", "dtype", "major", "kind", "cta_group", "stack", "base_address", "stages")}
     try:
@@ -162,10 +171,3 @@ def _plan_product(tile: str, swizzle: str | None, as_json: bool, given: dict[str
             click.echo(f"smemsim: {e}", err=True)
         context.exit(1)
     click.echo(json.dumps(made.as_dict(), indent=1) if as_json else made.text())
-
-
-def _extents(name: str, text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"\s*(\d{1,9})\s*[xX×,]\s*(\d{1,9})\s*", text)
-    if match is None:
-        raise InputError(f"{name} {shown(text)}: needs ROWSxK, as 128x64")
-    return int(match[1]), int(match[2])

@@ -105,8 +105,8 @@ def plan_product(m: int, n: int, k: int, *, cta_group: int = 1, base_address: in
             raise InputError(f"{name} = {extent}: a pair of CTAs holds half of it each; {name} must be even")
         shares.append(extent // cta_group)
     alike = {**given, "cta_group": cta_group, "stages": stages, "other_major": given["major"]}
-    of_m = plan(shares[0], k, side="a", base_address=base_address, **alike).arrangement.instruction.m
-    of_n = plan(shares[1], k, side="b", base_address=base_address, **alike | {"m": of_m}).arrangement.instruction.n
+    of_m = _share("A", "M", m, shares[0], k, side="a", base_address=base_address, **alike).arrangement.instruction.m
+    of_n = _share("B", "N", n, shares[1], k, side="b", base_address=base_address, **alike | {"m": of_m}).arrangement.instruction.n
     alike |= {"m": of_m, "n": of_n}
     a = plan(shares[0], k, side="a", base_address=base_address, **alike)
     period = max(a.wish.mode.period, 128)
@@ -114,16 +114,26 @@ def plan_product(m: int, n: int, k: int, *, cta_group: int = 1, base_address: in
     return ProductPlan(m, n, k, a, plan(shares[1], k, side="b", base_address=behind, **alike))
 
 
+def _share(name: str, axis: str, extent: int, rows: int, k: int, **given: Any) -> Plan:
+    """The plan of one operand in one CTA. Raises IllegalPlan in the words of the whole tile."""
+    try:
+        return plan(rows, k, **given)
+    except IllegalPlan as e:
+        group, nearest = given["cta_group"], (e.nearest or {}).get("rows") if "rows" in e.changed else None
+        works = "" if nearest is None else f" (nearest that works: {nearest * group})"
+        share = f"each CTA of the pair holds {rows} x {k} of {name}; " if group == 2 else ""
+        raise IllegalPlan(f"{axis} = {extent}{works}: {share}{e.reason}", e.nearest, e.changed) from None
+
+
 def widest_product(m: int, n: int, k: int, **given: Any) -> ProductPlan:
-    """`plan_product` with the widest swizzle that the tile can have. Raises IllegalPlan, that of the widest, where it can have none."""
-    refused: IllegalPlan | None = None
+    """`plan_product` with the widest swizzle that the tile can have. Raises IllegalPlan where it can have none: the one that needs the fewest changes."""
+    refused: list[IllegalPlan] = []
     for swizzle in ("128B", "64B", "32B", "none"):
         try:
             return plan_product(m, n, k, swizzle=swizzle, **given)
         except IllegalPlan as e:
-            refused = refused or e
-    assert refused is not None
-    raise refused
+            refused.append(e)
+    raise min(refused, key=lambda e: (len(e.changed) or 99, abs((e.nearest or {}).get("k", k) - k)))
 
 
 def _accumulator_lines(p: ProductPlan) -> Iterator[str]:

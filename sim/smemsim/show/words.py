@@ -116,26 +116,31 @@ def _fields(d: SmemDescriptor, major: str | None) -> list[Line]:
 LEGAL = "legal; whether it reads your tile needs smemsim check or smemsim plan"  # a word alone is never a clean bill
 
 
-def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None, context: bool, width: int) -> list[Line]:
+def descriptor_view(
+    d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None, context: bool, reads: str = "", width: int
+) -> list[Line]:
     """A shared-memory descriptor as lines of text: bits, fields and findings. `major` is given where it is known; `context` says whether the findings were
-    made with the operand known."""
+    made with the operand known, `reads` which part of which tile it reads."""
     arch = architecture(d.arch)
     head = [Line([(f"{d.word:#018x}", "bold"), (f"  {d.arch} ({arch.instruction})", "")]), Line([(repr(d), "dim")])]
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
     where = "against an H200" if d.arch == "sm_90a" else "nothing is measured on Blackwell"
     lines = [*head, Line(), *ruler_lines(d.table, d.word), Line(), *_fields(d, major), Line()]
-    lines += finding_lines(findings, width) if findings else [Line([(LEGAL, "")])]
+    lines += finding_lines(findings, width) if findings else [Line([(f"reads {reads}" if reads else LEGAL, "")])]
     lines.append(Line())
     if not context:
-        lines.append(Line([("more can be said with --dtype, --major, --rows and --k", "dim")]))
+        lines.append(
+            Line([("more can be said with --dtype, --major, --rows and --k of an instruction's operand, or --tile ROWSxK", "dim")])
+        )
     if rules:
         names = ", ".join(rule.name for rule in rules)
         lines.append(Line([(f"address rules: {weakest(rules, arch)} ({where}); {names}", "dim")]))
     return lines
 
 
-def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None = None) -> dict[str, Any]:
-    """A shared-memory descriptor as JSON: fields, findings and rules. `grade` is null where it is unknown what hardware reads."""
+def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None = None, reads: str = "") -> dict[str, Any]:
+    """A shared-memory descriptor as JSON: fields, findings and rules; `reads`, where it is known, is the part of a tile that it reads. `grade` is
+    null where it is unknown what hardware reads."""
     arch = architecture(d.arch)
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
     return {
@@ -159,6 +164,7 @@ def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: st
         },
         "grade": str(weakest(rules, arch)) if rules else None,
         "rules": [rule.name for rule in rules],
+        **({"reads": reads} if reads else {}),
         "findings": [f.as_dict() for f in findings],
     }
 
