@@ -8,9 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from smemsim.evidence.format import load_suite
+from smemsim import SharedMemory
+from smemsim.evidence import load_suite
 from smemsim.evidence.launches import RecordedLaunches
-from smemsim.machine.memory import SharedMemory
 from smemsim.spec import touched as touched_module
 from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, assuming
 from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force

@@ -20,8 +20,7 @@ from smemsim import IllegalPlan, InputError, InternalError, Severity, SmemDescri
 from smemsim.campaign.spaces import plans as sound
 from smemsim.cli import main
 from smemsim.layout.cute import byte_axes
-from smemsim.planning import LANGUAGES, Arrangement, make
-from smemsim.planning.fits import fit
+from smemsim.planning import LANGUAGES, Arrangement, fit, make
 from smemsim.spec.swizzles import MODES
 from smemsim.words.tensor_map.text import find_calls
 from strategies import examples

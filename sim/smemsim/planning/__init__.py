@@ -6,6 +6,7 @@ __getattr__ = door(
     __name__,
     {
         "arrangement": ("Arrangement", "GRAVE"),
+        "fits": ("Fit", "fit"),
         "make": ("LANGUAGES",),
     },
 )

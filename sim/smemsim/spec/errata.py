@@ -108,7 +108,7 @@ ERRATA: tuple[Erratum, ...] = (
             "calls its function with M, K and counts planes of 16 B in BLOCK_K",
             "that is the map of a K-major operand: with M contiguous it is K, M, as in the listing with rank 2 above it, and the planes follow one another along M"),
     Erratum("bits 48:46 of the tcgen05 shared-memory descriptor", "the blog post \"Blackwell MMA SMEM Descriptor\", CUTLASS mma_sm100_desc.hpp",
-            "a field version that programs choose", "PTX ISA 9.1 §9.7.16.4.1 has a constant there, 0b001, which smemsim calls `constant`: nothing else is known to work"),
+            "a field version that programs choose", "PTX ISA 9.1 §9.7.16.4.1 has a constant there, 0b001, which smemsim calls constant: nothing else is known to work"),
     Erratum("SBO of 128B_ATOM_32B MN-major", "PTX ISA 9.1 §9.7.16.4.1", "next 8 columns", "compilers step 4 columns of K"),
     Erratum("lane of tcgen05.ld and .st", "PTX ISA 9.1 §9.7.16.8.1", "a warp gives an address in its own 32 lanes",
             "only bits 4:0 of the lane count: DeepGEMM, FlashMLA and CuTe DSL give lane 0 in every warp, \"as the hardware will ignore the warp index bits\""),
