@@ -36,6 +36,14 @@ def setenv(self, name, value, *more):
 
 pytest.MonkeyPatch.setenv = setenv
 
+@pytest.fixture(autouse=True)
+def nothing_is_instrumented():
+    # tests about the setting itself leave it behind where they fail
+    from triton import knobs
+
+    os.environ.pop("TRITON_INSTRUMENTATION_MODE", None)
+    knobs.compilation.instrumentation_mode = ""
+
 @pytest.fixture
 def device():
     return "cuda"
