@@ -211,6 +211,20 @@ def test_a_batch_of_one_may_have_any_stride(sbo: int, codes: list[str]):
     assert found.judged.instructions == found.judged.of == 4
 
 
+def test_rows_that_the_tensor_does_not_have_may_be_anything():
+    """Two boxes of 64 k, with fewer rows than the instruction: behind those of the first it reads those of the second one, which are rows of no D.
+
+    DeepGEMM multiplies tiles of 64 rows by instructions of 128.
+    """
+    gpu, rows, part = Gpu("sm_90a"), ROWS // 2, TILE // 2
+    a, b = tensor(gpu, (rows, 2 * BOX), (BOX, rows)), tensor(gpu, (ROWS, 2 * BOX), (BOX, ROWS))
+    loads = [Load(0, 0, (0, 0), part), Load(0, part, (BOX, 0), part)]
+    loads += [Load(1, TILE, (0, 0)), Load(1, 2 * TILE, (BOX, 0))]
+    found = run(kernel(2, loads, [*steps(0, TILE), *steps(part, 2 * TILE)]), gpu, a, b)
+    assert found.findings == []
+    assert found.judged.instructions == found.judged.of == 8
+
+
 def test_an_axis_through_two_dimensions_is_checked_as_it_lies():
     two = {"dtype": "f16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}, "address": 1 << 20}
     walks = {"m": [[32, 128, 0, 32], [2, 128 * 128, 0, 2]]}

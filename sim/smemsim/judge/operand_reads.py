@@ -645,8 +645,10 @@ def _looked_at(shared: SharedMemory, places: _Places, known_loads: Mapping[int, 
         origins, counts = np.unique(np.stack([x[known] for x in by], axis=-1), axis=0, return_counts=True)
         best = int(counts.argmax())
         share = float(counts[best]) / pattern.size
-        # Most elements say where the operand begins; where they do not agree, the first one does, which the strides do not move.
-        begin = (int(origins[best][0]), int(origins[best][1])) if share >= SURE else begin
+        # Most elements say where the operand begins; where they do not agree, or as many say what the first one does, that one, which the strides do not
+        # move: of 128 rows of A, 64 may be those of the next box, which belong to no row of D that is stored.
+        is_first = counts[(origins == begin).all(axis=1)].max(initial=0) == counts[best]
+        begin = (int(origins[best][0]), int(origins[best][1])) if share >= SURE and not is_first else begin
     if share < 1 and len(dimensions) > 1 and _each_alone(pattern, same, by):
         return "operands whose rows come from several planes of a tensor"
     real = [load for load in loads if load is not None]
