@@ -22,13 +22,13 @@ from tools.speeds.peers import simulators
 from tools.speeds.race import Differs, LeftOut, Race, Row, Timer
 
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "golden" / "sm_90a" / "launches" / "kernels"
-ROWS, ELEMENTS = 4096, 1 << 20
+ROWS, ELEMENTS, PAIRS = 4096, 1 << 20, 1 << 17
 PEER_ROWS = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class Grown:
-    """A recorded launch on more data: its grid, shapes of arrays by name, and arguments by their place; `work` thread-instructions are not counted, `units` are."""
+    """A recorded launch on more data: its grid, shapes of arrays by name, and arguments by their place."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -51,13 +51,13 @@ GROWN = {
     "softmax of rows": Grown("triton_softmax", (ROWS, 1, 1), dict.fromkeys(("x", "out"), (ROWS, 704))),
     "layernorm of rows": Grown("triton_layernorm", (ROWS, 1, 1), dict.fromkeys(("x", "out"), (ROWS, 600))),
     "dropout by Philox": Grown("triton_dropout", (ELEMENTS // 512, 1, 1), dict.fromkeys(("x", "out"), (ELEMENTS,)), {2: ELEMENTS}),
-    "a bitonic sort of pairs in shared memory": Grown("bitonic_sort", (ELEMENTS // 256, 1, 1), dict.fromkeys(("keys", "values"), (ELEMENTS,))),
+    "a bitonic sort of pairs in shared memory": Grown("bitonic_sort", (PAIRS // 256, 1, 1), dict.fromkeys(("keys", "values"), (PAIRS,))),
     "mandelbrot": Grown("mandelbrot", (32, 32, 1), {"out": (256, 512)}, {1: 512, 4: 0.00625}),
     "SGEMM on CUDA cores, 512 x 512 x 512": Grown("matmul_simt", (16, 16, 1), dict.fromkeys("ABC", (512, 512)), dict.fromkeys((3, 4, 5), 512)),
 }  # fmt: skip
 WORK = {
     "an elementwise sum": (ELEMENTS, "elements"), "softmax of rows": (ROWS, "rows"), "layernorm of rows": (ROWS, "rows"),
-    "dropout by Philox": (ELEMENTS, "elements"), "a bitonic sort of pairs in shared memory": (ELEMENTS, "pairs"), "mandelbrot": (256 * 512, "points"),
+    "dropout by Philox": (ELEMENTS, "elements"), "a bitonic sort of pairs in shared memory": (PAIRS, "pairs"), "mandelbrot": (256 * 512, "points"),
     "SGEMM on CUDA cores, 512 x 512 x 512": (512**3, "MAC"),
 }  # fmt: skip
 
@@ -158,9 +158,9 @@ def _beside(name: str, peer: str) -> Callable[[], Race]:
 
 # fmt: off
 ROWS_OF_PROGRAMS = (
-    *(Row("run", f"{name}, {'watched' if watch else 'unwatched'}", "closures", *WORK[name], _tiers(grown, watch=watch), long=True)
+    *(Row("run", f"{name}, {'watched' if watch else 'unwatched'}", "closures", *WORK[name], _tiers(grown, watch=watch), rounds=2, long=True)
       for name, grown in GROWN.items() for watch in (False, True)),
-    *(Row("run", f"{name}, the watch on", "without the watch", *WORK[name], _watch(grown), long=True) for name, grown in GROWN.items()),
+    *(Row("run", f"{name}, the watch on", "without the watch", *WORK[name], _watch(grown), rounds=2, long=True) for name, grown in GROWN.items()),
     *(Row("run", f"Triton's {name}, the watch on", "TRITON_INTERPRET=1", *PEER_WORK[name], _beside(name, "triton"), peer=True, long=True) for name in ("add", "softmax", "layernorm", "matmul")),
     Row("run", "Triton's add, the watch on, beside numba", "numba's CUDA simulator", *PEER_WORK["few add"], _beside("few add", "numba"), rounds=1, peer=True, long=True),
 )
