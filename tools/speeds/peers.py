@@ -22,7 +22,7 @@ from tools.speeds.race import LeftOut, Race, Row, Timer, same, timed
 
 # PyTorch without CUDA, 2.13.0+cpu, is taken where pip knows one. mmasim compiles a part of itself when it is imported. pycute is part of nvidia-cutlass.
 WITH_NEEDS = ("mmasim==2.1.1", "torch==2.13.0", "numpy")
-ALONE = ("nvidia-cutlass==4.2.0.0", "triton==3.9.0", "tensor-layouts==0.3.2")
+ALONE = ("nvidia-cutlass==4.2.0.0", "triton==3.9.0", "tensor-layouts==0.3.2", "numba==0.61.2", "llvmlite==0.44.0")
 PLACE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "smemsim-bench"
 HERE = pathlib.Path(__file__).parent
 WORK, ODD_TILES, FASTER = 1 << 24, 64, 80  # multiply-adds of a batch; times mmasim called as it is documented, tile by tile
@@ -109,6 +109,12 @@ class Peer:
 def layouts() -> Peer:
     """pycute, tensor-layouts and Triton."""
     return Peer("peer_layouts.py")
+
+
+@functools.cache
+def simulators() -> Peer:
+    """TRITON_INTERPRET=1 and numba's CUDA simulator."""
+    return Peer("peer_simulators.py")
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from tools.speeds.addresses import ROWS_OF_ADDRESSES
 from tools.speeds.arithmetic import ROWS_OF_ARITHMETIC
 from tools.speeds.launches import ROWS_OF_LAUNCHES
 from tools.speeds.peers import ROWS_OF_PEERS
+from tools.speeds.programs import ROWS_OF_PROGRAMS
 from tools.speeds.questions import ROWS_OF_QUESTIONS
 from tools.speeds.race import Row
 from tools.speeds.sweeps import ROWS_OF_SWEEPS
@@ -22,6 +23,7 @@ EVERY = (
     *ROWS_OF_QUESTIONS,
     *ROWS_OF_SWEEPS,
     *ROWS_OF_LAUNCHES,
+    *ROWS_OF_PROGRAMS,
 )
 ROWS = tuple(sorted(EVERY, key=lambda row: GROUPS.index(row.group)))
 

@@ -348,11 +348,11 @@ class Reads:
         if isinstance(event, Load | Store):
             self.maps.setdefault((event.map_address, self._map_key(event.tensor_map), event.tensor_map.global_address), event)
         if isinstance(event, Load):
-            first = next(c for c in x.ctas if c.number == event.cta)
+            first = x.numbered(event.cta)
             for delivery in event.deliveries:
                 self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
         elif isinstance(event, Mma):
-            first = next(c for c in x.ctas if c.number == event.cta)
+            first = x.numbered(event.cta)
             self.ctas.add(event.cta)
             self.instructions += 1
             pair = [first] if event.cta_group == 1 else [x.ctas[first.index ^ n] for n in (0, 1)]

@@ -189,11 +189,7 @@ class SharedOperand:
 
     def read_words(self, shared: SharedMemory) -> np.ndarray:
         """Offsets in the window, in steps of 4 bytes, of what is read: not the padding behind 16 elements of 4 or 6 bits, nor what is past the end."""
-        chunks, fmt = self.chunks(shared), element_format(self.dtype)
-        inside = chunks[chunks < len(shared.bytes) // CHUNK]
-        held = fmt.elements_per_chunk(self.packing) * fmt.bits // 8
-        found: np.ndarray = (CHUNK * inside[:, None] + np.arange(0, held, 4)).ravel()
-        return found
+        return _read_words(self.chunks(shared).tobytes(), len(shared.bytes), self.dtype, self.packing)
 
     def addresses(self, arch: str) -> np.ndarray:
         """(rows, k) the address of every element; of a wrong word also outside of any window."""
@@ -220,6 +216,17 @@ class SharedOperand:
             writers=tuple(used_writers(part.writer, part.writers) for part in parts), grade=self._grade(memories[0].arch, is_past_end=is_past_end),
             unsure=np.broadcast_to(np.False_, shape), **joined,
         )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=256)
+def _read_words(chunks: bytes, size: int, dtype: str, packing: str) -> np.ndarray:
+    """`SharedOperand.read_words` of chunks (int64) in a window of so many bytes; nobody may write to it."""
+    every, fmt = np.frombuffer(chunks, np.int64), element_format(dtype)
+    inside = every[every < size // CHUNK]
+    held = fmt.elements_per_chunk(packing) * fmt.bits // 8
+    found: np.ndarray = (CHUNK * inside[:, None] + np.arange(0, held, 4)).ravel()
+    found.flags.writeable = False
+    return found
 
 
 _graded = functools.lru_cache(maxsize=512)(shared_grade)

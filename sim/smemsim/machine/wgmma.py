@@ -305,14 +305,20 @@ def _flat(n: int) -> np.ndarray:
     return np.ascontiguousarray((row * n + column).T)
 
 
+@functools.lru_cache(maxsize=64)
+def _held(n: int) -> np.ndarray:
+    """Place among (N / 2, 128) of every element of the row-major D: the way back of `_flat`."""
+    places: np.ndarray = np.argsort(_flat(n).reshape(-1))
+    return places
+
+
 def to_matrix(d: np.ndarray, n: int, d_type: str) -> np.ndarray:
     """The accumulators (groups, 64, N) of registers (R, groups, 128)."""
     if d_type == "f16":
         d = np.stack([d & np.uint32(0xFFFF), d >> np.uint32(16)], 1).reshape(n // 2, *d.shape[1:])
-    out = np.empty((d.shape[1], WGMMA_M * n), np.uint16 if d_type == "f16" else np.uint32)
-    for group in range(len(out)):
-        out[group, _flat(n)] = d[:, group]
-    return out.reshape(-1, WGMMA_M, n)
+    rows = np.ascontiguousarray(d.transpose(1, 0, 2), np.uint16 if d_type == "f16" else np.uint32).reshape(d.shape[1], -1)
+    out: np.ndarray = np.take(rows, _held(n), axis=1).reshape(-1, WGMMA_M, n)
+    return out
 
 
 def to_registers(d: np.ndarray, d_type: str) -> np.ndarray:

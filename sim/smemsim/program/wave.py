@@ -312,8 +312,15 @@ class Wave:
         self.ranks = index % size
         self.numbers, self.ctaids = self.launch.ctas_at(np.repeat(np.asarray(clusters, np.int64), size), self.ranks)
         self.ctas = Ctas(len(index), self._cta)
+        self._index_of: dict[int, int] | None = None
         self.rank_bits = self.alike("rank bits", lambda: np.repeat(self.ranks << RANK_SHIFT, self.stride))
         self.cluster_first = self.alike("first of cluster", lambda: np.repeat(index - self.ranks, self.stride))
+
+    def numbered(self, number: int) -> Cta:
+        """The CTA that has a number in the grid."""
+        if self._index_of is None:
+            self._index_of = {n: index for index, n in enumerate(self.numbers.tolist())}
+        return self.ctas[self._index_of[number]]
 
     def _cta(self, index: int) -> Cta:
         x, y, z = (int(along[index]) for along in self.ctaids)

@@ -110,6 +110,8 @@ e2m1 s8 u8 s16 u16 s32 u32 s64 u64 b1; did you mean 'bf16'?
     """
     if isinstance(dtype, ElementFormat):
         return dtype
+    if type(dtype) is str and (known := _ALIASES.get(dtype)) is not None:
+        return known
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
     if isinstance(name, str) and name.lower() in _ALIASES:
         return _ALIASES[name.lower()]

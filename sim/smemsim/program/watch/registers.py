@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -76,32 +77,41 @@ def _bits(i: Instruction) -> int:
 # ---- Registers of asynchronous instructions: not to be touched before these are waited for (PTX ISA 9.1 §9.7.15.7)
 
 
+@functools.lru_cache(maxsize=1024)
+def _mask(slots: frozenset[int]) -> int:
+    """Registers as a bit set."""
+    return sum(1 << slot for slot in slots)
+
+
 class RegistersInFlight:
     """Which registers wgmma still reads or writes, and which have a sum that nobody has read: `in_flight` and `of_sums`, by their bits."""
 
     def __init__(self, x: Wave, groups: CommitGroups) -> None:
         self.x, self.groups = x, groups
         self.in_flight = self.of_sums = 0
-        self._held: dict[int, dict[Operation, None]] = {}  # of a slot: the operations that have it, in their order
+        self._held: dict[
+            int, tuple[Operation, int]
+        ] = {}  # operations that have registers, by their bits, in the order in which they took them
+        self._takes = 0
         self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}  # the wgmma that left a sum there, by the first warp and registers
         self._filled: dict[int, set[int]] = {}  # of what only wgmma gives a value: what has one, by the warpgroup's first warp
         self._told: set[tuple[int, str]] = set()  # lines of operations whose registers were touched too early, and how, that have a finding
 
     def remembered(self) -> list[int]:
         """The operations that have registers, by their numbers."""
-        return [op.number for operations in self._held.values() for op in operations]
+        return [op.number for op, _ in self._held.values()]
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
 
-    def takes(self, op: Operation, slots: set[int], *, results: frozenset[int] = frozenset()) -> None:
+    def takes(self, op: Operation, slots: frozenset[int], *, results: frozenset[int] = frozenset()) -> None:
         """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""
         op.slots |= slots
         op.results |= results
         op.holds_registers = True
-        for slot in slots:
-            self._held.setdefault(slot, {})[op] = None
-            self.in_flight |= 1 << slot
+        self._takes += 1
+        self._held[self._takes] = op, _mask(slots)
+        self.in_flight |= _mask(slots)
 
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
         """A wgmma leaves a sum in these registers: X017 where it does not go on with the one that is there, and no instruction has named that since;
@@ -122,7 +132,7 @@ class RegistersInFlight:
                 "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.15.5.2",
             )  # fmt: skip
         if before is None:
-            self.of_sums |= sum(1 << slot for slot in slots)
+            self.of_sums |= _mask(slots)
         self._sums[key] = op.instruction
 
     @functools.cached_property
@@ -153,13 +163,9 @@ class RegistersInFlight:
         done = [op for op in operations if op.warps[0] == warp]
         for op in done:
             op.holds_registers = False
-        for slot in set().union(*(op.slots for op in done)):
-            held = self._held.get(slot, {})
-            for operation in done:
-                held.pop(operation, None)
-            if not held:
-                self._held.pop(slot, None)
-                self.in_flight &= ~(1 << slot)
+        if done:
+            self._held = {n: (op, bits) for n, (op, bits) in self._held.items() if op.holds_registers}
+            self.in_flight = functools.reduce(operator.or_, {bits for _, bits in self._held.values()}, 0)
 
     def named(self, block: Block) -> None:
         """The running threads execute a block. To name registers that are in flight is wrong, unless it moves them or is the next wgmma on the same accumulators.
@@ -180,7 +186,7 @@ class RegistersInFlight:
             for slot, op in holds.items():
                 if slot in op.copies and named[slot]:  # another value is there now
                     op.copies.discard(slot)
-                    self._held[slot].pop(op)
+                    self._held |= {n: (other, bits & ~(1 << slot)) for n, (other, bits) in self._held.items() if other is op}
                 elif i.op != "mov" or copied is None:
                     self._touched(i, slot, op, "written" if named[slot] else "read")
                     if slot in op.results | op.copies and not named[slot]:
@@ -190,11 +196,11 @@ class RegistersInFlight:
             if i.op == "mov" and copied is not None:  # its result is in flight as well
                 results = {slot for slot, is_result in named.items() if is_result} - copied.results
                 copied.copies |= results
-                self.takes(copied, results)
+                self.takes(copied, frozenset(results))
 
     def _holding(self, slot: int, warps: set[int]) -> Operation | None:
         """The first operation of these warps in flight that has a register."""
-        return next((op for op in self._held.get(slot, {}) if warps & set(op.warps.tolist())), None)
+        return next((op for op, bits in self._held.values() if bits >> slot & 1 and warps & set(op.warps.tolist())), None)
 
     def _waits_itself(self, op: Operation, warps: set[int]) -> None:
         """ptxas puts a wait for an operation here: for these warps its group is complete, and all in front of that."""

@@ -310,7 +310,7 @@ class Watch:
 
     # ---- registers
 
-    def op_registers(self, op: Operation, slots: set[int], *, results: frozenset[int] = frozenset()) -> None:
+    def op_registers(self, op: Operation, slots: frozenset[int], *, results: frozenset[int] = frozenset()) -> None:
         """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""
         self.registers.takes(op, slots, results=results)
 

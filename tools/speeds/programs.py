@@ -1,0 +1,167 @@
+"""Races of whole launches: machine code against closures, with the watch and without it, and against simulators that users would pick.
+
+The programs are recorded launches of golden/, which an H200 has run, on more data. Times are of the processor, in one process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import os
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from smemsim.evidence.launches import LaunchFile, load_launch_file
+from smemsim.judge.gpu import Gpu
+from smemsim.program.compiled.tier import TIERS
+from smemsim.program.launch import RunOptions
+from tools.speeds.peers import simulators
+from tools.speeds.race import Differs, LeftOut, Race, Row, Timer
+
+KERNELS = pathlib.Path(__file__).resolve().parents[2] / "golden" / "sm_90a" / "launches" / "kernels"
+ROWS, ELEMENTS, PAIRS = 4096, 1 << 20, 1 << 17
+PEER_ROWS = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Grown:
+    """A recorded launch on more data: its grid, shapes of arrays by name, and arguments by their place."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    shapes: dict[str, tuple[int, ...]]
+    values: dict[int, float] = dataclasses.field(default_factory=dict)
+
+    def file(self) -> LaunchFile:
+        """The launch."""
+        file = load_launch_file(KERNELS / self.kernel)
+        about: dict[str, Any] = copy.deepcopy(dict(file.about)) | {"grid": self.grid}
+        for array in about["arrays"]:
+            array["shape"] = list(self.shapes.get(array["name"], array["shape"]))
+        for place, value in self.values.items():
+            about["args"][place]["value"] = value
+        return dataclasses.replace(file, about=about)
+
+
+GROWN = {
+    "an elementwise sum": Grown("triton_add_f32", (ELEMENTS // 1024, 1, 1), dict.fromkeys(("x", "y", "out"), (ELEMENTS,)), {3: ELEMENTS}),
+    "softmax of rows": Grown("triton_softmax", (ROWS, 1, 1), dict.fromkeys(("x", "out"), (ROWS, 704))),
+    "layernorm of rows": Grown("triton_layernorm", (ROWS, 1, 1), dict.fromkeys(("x", "out"), (ROWS, 600))),
+    "dropout by Philox": Grown("triton_dropout", (ELEMENTS // 512, 1, 1), dict.fromkeys(("x", "out"), (ELEMENTS,)), {2: ELEMENTS}),
+    "a bitonic sort of pairs in shared memory": Grown("bitonic_sort", (PAIRS // 256, 1, 1), dict.fromkeys(("keys", "values"), (PAIRS,))),
+    "mandelbrot": Grown("mandelbrot", (32, 32, 1), {"out": (256, 512)}, {1: 512, 4: 0.00625}),
+    "SGEMM on CUDA cores, 512 x 512 x 512": Grown("matmul_simt", (16, 16, 1), dict.fromkeys("ABC", (512, 512)), dict.fromkeys((3, 4, 5), 512)),
+}  # fmt: skip
+WORK = {
+    "an elementwise sum": (ELEMENTS, "elements"), "softmax of rows": (ROWS, "rows"), "layernorm of rows": (ROWS, "rows"),
+    "dropout by Philox": (ELEMENTS, "elements"), "a bitonic sort of pairs in shared memory": (PAIRS, "pairs"), "mandelbrot": (256 * 512, "points"),
+    "SGEMM on CUDA cores, 512 x 512 x 512": (512**3, "MAC"),
+}  # fmt: skip
+
+
+def processor(call: Callable[[], object]) -> Timer:
+    """The timer of a call, of processor time."""
+
+    def seconds(count: int) -> float:
+        begin = time.process_time()
+        for _ in range(count):
+            call()
+        return time.process_time() - begin
+
+    return seconds
+
+
+@contextlib.contextmanager
+def _tier(mode: str | None) -> Iterator[None]:
+    """Programs that first run here run so."""
+    before = os.environ.pop(TIERS, None)
+    if mode is not None:
+        os.environ[TIERS] = mode
+    try:
+        yield
+    finally:
+        os.environ.pop(TIERS, None)
+        if before is not None:
+            os.environ[TIERS] = before
+
+
+def started(file: LaunchFile, *, watch: bool, mode: str | None = None) -> tuple[Callable[[], object], dict[str, Any]]:
+    """A launch that has run once, and finds nothing; its arrays."""
+    gpu = Gpu("sm_90a")
+    arrays, args = file.placed(gpu)
+    text = f"{file.ptx}\n// {mode or 'as it comes'}, {'watched' if watch else 'unwatched'}\n"  # programs of one text are one
+
+    def call() -> object:
+        with _tier(mode):
+            found = gpu.run(text, file.config(args), RunOptions(progress=False, workers=1, sanitize=watch)).findings
+        if found:
+            raise Differs(f"{file.name}: {found[0]}")
+        return found
+
+    call()
+    return call, arrays
+
+
+def _tiers(grown: Grown, *, watch: bool) -> Callable[[], Race]:
+    """Machine code against closures."""
+
+    def start() -> Race:
+        file = grown.file()
+        (ours, mine), (closures, theirs) = (started(file, watch=watch, mode=mode) for mode in (None, "closures"))
+        for name, array in mine.items():
+            if array.numpy().tobytes() != theirs[name].numpy().tobytes():
+                raise Differs(f"{file.name}: {name} is another one than that of closures")
+        return Race(processor(ours), processor(closures), "equal: all bytes")
+
+    return start
+
+
+def _watch(grown: Grown) -> Callable[[], Race]:
+    def start() -> Race:
+        ours, without = (started(grown.file(), watch=watch)[0] for watch in (True, False))
+        return Race(processor(ours), processor(without), "2.0x the time: the watch costs as much as the launch")
+
+    return start
+
+
+PEERED = {
+    "add": Grown("triton_add_f32", (256, 1, 1), dict.fromkeys(("x", "y", "out"), (1 << 18,)), {3: 1 << 18}),
+    "softmax": Grown("triton_softmax", (PEER_ROWS, 1, 1), dict.fromkeys(("x", "out"), (PEER_ROWS, 704))),
+    "layernorm": Grown("triton_layernorm", (PEER_ROWS, 1, 1), dict.fromkeys(("x", "out"), (PEER_ROWS, 600))),
+    "matmul": Grown("triton_matmul_512", (16, 1, 1), {}),
+}
+PEERED["few add"] = Grown("triton_add_f32", (16, 1, 1), dict.fromkeys(("x", "y", "out"), (1 << 14,)), {3: 1 << 14})
+PEER_WORK = {
+    "few add": (1 << 14, "elements"),
+    "add": (1 << 18, "elements"),
+    "softmax": (PEER_ROWS, "rows"),
+    "layernorm": (PEER_ROWS, "rows"),
+    "matmul": (512**3, "MAC"),
+}
+
+
+def _beside(name: str, peer: str) -> Callable[[], Race]:
+    """A Triton kernel as an H200 runs it, bit-exact and watched, against another simulator that runs its source."""
+
+    def start() -> Race:
+        other = simulators()
+        if f"{peer} {name}" not in other.said:
+            raise LeftOut(f"{peer} is not there")
+        ours, _ = started(PEERED[name].file(), watch=True)
+        return Race(processor(ours), other.timer(peer, name), other.said[f"{peer} {name}"])
+
+    return start
+
+
+# fmt: off
+ROWS_OF_PROGRAMS = (
+    *(Row("run", f"{name}, {'watched' if watch else 'unwatched'}", "closures", *WORK[name], _tiers(grown, watch=watch), rounds=2, long=True)
+      for name, grown in GROWN.items() for watch in (False, True)),
+    *(Row("run", f"{name}, the watch on", "without the watch", *WORK[name], _watch(grown), rounds=2, long=True) for name, grown in GROWN.items()),
+    *(Row("run", f"Triton's {name}, the watch on", "TRITON_INTERPRET=1", *PEER_WORK[name], _beside(name, "triton"), peer=True, long=True) for name in ("add", "softmax", "layernorm", "matmul")),
+    Row("run", "Triton's add, the watch on, beside numba", "numba's CUDA simulator", *PEER_WORK["few add"], _beside("few add", "numba"), rounds=1, peer=True, long=True),
+)
+# fmt: on
