@@ -44,7 +44,7 @@ def test_the_documentation_adds_up_what_replay_says_of_every_trace():
     suites = list(find_suites(GOLDEN))
     compiled = len(suites) - len(FOLDERS)
     assert len(lines) == len(suites)
-    assert f"{len(suites)} traces ({compiled} of them compiled, not silicon), {cases:,} cases, {values:,} values: no difference\n" in TOLD
+    assert f"{len(suites)} traces ({compiled} of them compiled, not hardware), {cases:,} cases, {values:,} values: no difference\n" in TOLD
 
 
 def test_the_description_of_the_format_has_every_kind_and_every_array():

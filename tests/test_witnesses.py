@@ -55,7 +55,7 @@ def test_every_compiled_word_addresses_the_compilers_layout(name):
     report = replay_suite(SUITES[name])
     assert report.same, report.text()
     assert report.compared > 10_000 * report.cases
-    assert f"{name} [sm_100a, compiled by triton 3.9.0, not silicon]" in report.text()
+    assert f"{name} [sm_100a, compiled by triton 3.9.0, not hardware]" in report.text()
     assert f"{report.text()}\n" in (ROOT / "docs" / "commands" / "replay.md").read_text()
 
 
@@ -499,4 +499,4 @@ def test_cute_dsls_words_address_its_layouts():
         "bf16_256x128x64_AK_SW128_BMN_SW128_cg2",
     ]
     told = regenerated(*names)
-    assert re.search(r"cute_dsl \[sm_100a, compiled by CuTe DSL .*, not silicon\]: 4 cases, .* no difference", told)
+    assert re.search(r"cute_dsl \[sm_100a, compiled by CuTe DSL .*, not hardware\]: 4 cases, .* no difference", told)

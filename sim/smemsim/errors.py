@@ -40,7 +40,7 @@ class Unmodelled(SmemsimError, NotImplementedError):
 
 
 class HardwareTrap(SmemsimError):
-    """Silicon would stop the kernel here.
+    """Hardware would stop the kernel here.
 
     `reason` says why; `cuda_error` is the code the driver reports (700 illegal address, 715 illegal instruction, 716 misaligned
     address, 719 a write that another CTA cannot take).

@@ -468,7 +468,7 @@ def in_word(
 ) -> Finding:  # fmt: skip
     """A finding at a field of a word, of the severity that its code has unless another is given.
 
-    >>> print(in_word("smem descriptor", "D310", "leading_byte_offset", "LBO = 64 B is never used"))
+    >>> print(in_word("shared-memory descriptor", "D310", "leading_byte_offset", "LBO = 64 B is never used"))
     D310 note leading_byte_offset: LBO = 64 B is never used
     """
     return Finding(code, severity or CODES[code].severity, InWord(word, Path.parse(field), against), message, repair, source)

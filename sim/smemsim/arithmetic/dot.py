@@ -7,7 +7,7 @@
     5. the sum is converted, once, to the result's format; zero is always +0
 
 Values are float64, which holds each of these numbers exactly: products have at most 24 bits, sums 48. Infinities and NaNs need no rules of their
-own: in float64 they come to what silicon makes of them.
+own: in float64 they come to what hardware makes of them.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class DotProduct:
         return "; ".join(self.steps())
 
 
-@np.errstate(all="ignore")  # infinities less infinities are NaNs, as they are in silicon
+@np.errstate(all="ignore")  # infinities less infinities are NaNs, as they are in hardware
 def explain(
     a: Sequence[int],
     b: Sequence[int],

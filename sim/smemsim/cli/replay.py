@@ -54,6 +54,6 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
     else:
         verdict = "no difference" if not differing else f"{differing:,} cases differ"
         compiled = sum(r.compiled for r in reports)
-        origin = f" ({compiled} of them compiled, not silicon)" if compiled else ""
+        origin = f" ({compiled} of them compiled, not hardware)" if compiled else ""
         click.echo(f"{len(reports)} traces{origin}, {cases:,} cases, {values:,} values: {verdict}")
     ctx.exit(1 if differing else 3 if unmodelled else 0)

@@ -1,4 +1,4 @@
-"""Evidence: traces of what silicon did, launch files, and their replay against the model."""
+"""Evidence: traces of what hardware did, launch files, and their replay against the model."""
 
 from smemsim.door import door
 

@@ -44,7 +44,7 @@ class SuiteReport:
 
     @property
     def compiled(self) -> bool:
-        """Do the cases come from a compiler, not from silicon?"""
+        """Do the cases come from a compiler, not from hardware?"""
         return "compiler" in self.suite.manifest["device"]
 
     @property
@@ -96,9 +96,9 @@ class SuiteReport:
 
 
 def _origin(device: dict[str, Any]) -> str:
-    """The origin of a trace: a card and its driver, or a compiler, which is not silicon."""
+    """The origin of a trace: a card and its driver, or a compiler, which is not hardware."""
     if "compiler" in device:
-        return f"compiled by {device['compiler']}, not silicon"
+        return f"compiled by {device['compiler']}, not hardware"
     return f"{device.get('gpu', 'unknown GPU')}, driver {device.get('driver', 'unknown')}"
 
 

@@ -1,4 +1,4 @@
-"""Bulk copies and reductions without a tensor map: which byte goes where, which mbarrier is credited, and where silicon traps."""
+"""Bulk copies and reductions without a tensor map: which byte goes where, which mbarrier is credited, and where hardware traps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The geometry of a tiled, im2col or scatter / gather transfer, and the transfers that silicon refuses.
+"""The geometry of a tiled, im2col or scatter / gather transfer, and the transfers that hardware refuses.
 
 What a map alone decides is in descriptors.tensor_map.traps; here it becomes a trap of a transfer, and the rest follows.
 
@@ -226,7 +226,7 @@ def _swizzle(tm: TensorMap, arch: str | None, mode: str, *, is_store: bool) -> S
     return mode_in_force
 
 
-# ---- Where silicon stops a tensor transfer: what is wrong with the map for this instruction, with the coordinates, with the addresses
+# ---- Where hardware stops a tensor transfer: what is wrong with the map for this instruction, with the coordinates, with the addresses
 
 
 def check_map(tm: TensorMap, g: Geometry, arch: str | None, *, is_store: bool) -> None:

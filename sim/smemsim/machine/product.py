@@ -331,7 +331,7 @@ class MmaResult:
         """What the bits of D rest on where they are not `certain`."""
         if self.certain.all():
             return (
-                "no element of D depends on how silicon rounds"
+                "no element of D depends on how hardware rounds"
                 if self.arithmetic.grade is not Grade.MEASURED
                 else "D is measured bit for bit"
             )
@@ -340,7 +340,7 @@ class MmaResult:
                 "D depends on " + ", ".join(f"{count} elements of {name}" for name, count in self.unwritten.items()) + " that nobody wrote"
             )
         return (
-            f"{int((~self.certain).sum())} elements depend on how silicon rounds, which is {self.arithmetic.grade} ({self.arithmetic.source}), "
+            f"{int((~self.certain).sum())} elements depend on how hardware rounds, which is {self.arithmetic.grade} ({self.arithmetic.source}), "
             "or on what an earlier instruction was not certain of"
         )
 

@@ -1,4 +1,4 @@
-"""Tensor transfers: which byte goes where, what the barrier is credited with, where silicon traps, and what becomes of the bytes."""
+"""Tensor transfers: which byte goes where, what the barrier is credited with, where hardware traps, and what becomes of the bytes."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def tma_load(
         pitch = bytes of an inner row, or the swizzle width; row = j1 + T1*(j2 + T2*...), or the pixel
         shared = swizzle(smem_address + row*pitch + byte)        on the absolute address
 
-    Elements outside the tensor are fill. Raises HardwareTrap where silicon does: a dimension above 2^31, a start
+    Elements outside the tensor are fill. Raises HardwareTrap where hardware does: a dimension above 2^31, a start
     off 16 B in dimension 0 or outside the im2col pixel box, another rank or mode than the map's (715), past the window (700), a shared
     address off 128 B or a global one off 16 B (716). Measured (H200): traces tma_loads,
     tma_im2col, tma_interleave, tma_im2col_interleave; tile::gather4, im2col::w, sub-byte types and the 128B atoms are documented only.

@@ -1,4 +1,4 @@
-"""Where documents and silicon disagree, or documents among themselves: what each says, and what smemsim does."""
+"""Where documents and hardware disagree, or documents among themselves: what each says, and what smemsim does."""
 
 from __future__ import annotations
 

@@ -872,7 +872,7 @@ def load_launch(
         if not step.is_store:
             try:
                 transfer = tma_load(tensor_map, step.at, smem_address=step.smem_address, im2col_offsets=step.im2col_offsets, arch=arch)
-            except HardwareTrap:  # silicon is to say so
+            except HardwareTrap:  # hardware is to say so
                 end = max(end, step.smem_address + 128)
                 continue
             expect, end = expect + transfer.transaction_bytes, max(end, transfer.shared_end)
