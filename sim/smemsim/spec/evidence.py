@@ -65,6 +65,7 @@ def kill_matrix() -> dict[str, Any]:
     return found
 
 
+@functools.cache
 def witnessed(arch: str = "sm_100a") -> frozenset[str]:
     """Rules each of whose alternatives a program refutes that is known right on that architecture."""
     matrix = kill_matrix()
