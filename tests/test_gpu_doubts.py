@@ -310,6 +310,16 @@ def test_what_ptxas_makes_right_is_a_remark_that_says_so(use, at, says):
         assert at in text.splitlines()[told[0].line - 1]
 
 
+def test_the_last_line_counts_remarks_and_says_which_strict_fails_for():
+    run = launched(in_flight("mov.b32 %r30, %r1;\n st.global.b32 [%rd3], %r30;"))
+    assert "no findings, " in run.summary()
+    assert "; --strict fails for X007)" in run.summary()
+    assert "2 findings (X007 by --strict)" in run.summary(strict=True)
+    assert (run.as_dict()["ok"], run.as_dict()["strictly_ok"]) == (True, False)
+    fine = launched(in_flight("mov.b32 %r30, 5;\n st.global.b32 [%rd3], %r30;"))
+    assert "strict" not in fine.summary() + fine.summary(strict=True)
+
+
 def test_a_copy_that_is_used_before_the_wait_is_told_where_it_is_used_too():
     run = launched(in_flight("mov.b32 %r30, %r1;\n st.global.b32 [%rd3], %r30;"))
     assert [f.message.split()[1] for f in run.remarks if f.code == "X007"] == ["copies", "uses"]

@@ -250,9 +250,11 @@ def test_processes_of_one_program_have_pages_and_records_of_their_own(gemm, tmp_
 
 def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(tmp_path_factory):
     program = built(tmp_path_factory, "runtime")
-    done = run([program, "printf"])
+    done = run(["sh", "-c", f"{program} printf; true"])
     assert done.stdout == "no device\n"
-    assert done.stderr.count("-cudart shared") == 1
+    assert done.stderr.count("link it with nvcc -cudart shared") == 1
+    assert "nothing was launched" in done.stderr
+    assert done.returncode == 2  # nothing of it was simulated, whatever the program says
 
 
 def test_code_without_ptx_is_told_which_option_keeps_it(tmp_path_factory):
@@ -265,6 +267,19 @@ def test_code_without_ptx_is_told_which_option_keeps_it(tmp_path_factory):
     assert "cudaErrorNoKernelImageForDevice" in done.stdout
     assert "machine code for sm_90" in done.stderr
     assert "code=compute_90a" in done.stderr
+    assert "not all of it was simulated" in done.stderr
+    assert done.returncode == 2
+
+
+def test_a_program_that_launches_nothing_is_told_and_fails_where_launches_are_required(tmp_path):
+    done = run(["true"])
+    assert done.returncode == 0
+    assert "nothing was launched, so that nothing was judged: the program did not use the driver" in done.stderr
+    done = run(["true"], "--require-launches", 1, "--json", tmp_path / "found.json")
+    assert done.returncode == 2
+    assert "--require-launches asks for 1" in done.stderr
+    assert json.loads((tmp_path / "found.json").read_text())["exit_code"] == 2
+    assert run(["false"], env={"SMEMSIM_REQUIRE_LAUNCHES": "1"}).returncode == 1
 
 
 BUILDS_ITSELF = """__global__ void fill(int *to) { *to = 41 + threadIdx.x; }

@@ -50,6 +50,7 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option("--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other.")
 @click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card; else those of the real one.")
 @click.option("--device-memory", metavar="BYTES", help="Memory of the card, as 16G; else that of the real one.")
+@click.option("--require-launches", type=click.IntRange(1), metavar="N", help="Exit code 2 where fewer launches were run; for CI.")
 @click.option("--quiet", is_flag=True, default=None, help="No line for each launch.")
 @click.pass_context
 def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | None, **o: Any) -> None:
@@ -58,7 +59,8 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     Every launch is executed, watched and judged; a line on stderr tells of it. Options have environment variables: SMEMSIM_ARCH, SMEMSIM_ON_FINDING,
     SMEMSIM_LIMIT_SECONDS and so on.
 
-    The exit code is the program's own; where that is 0, 1 for findings and launches that were not run, 3 for kernels that are not modelled.
+    The exit code is the program's own; where that is 0, 1 for findings and launches that were not run, 2 for code that cannot run here (no PTX, the
+    static runtime) and fewer launches than --require-launches, 3 for kernels that are not modelled.
 
     \b
     nvcc -gencode arch=compute_90a,code=compute_90a -cudart shared -lineinfo gemm.cu -o gemm

@@ -278,7 +278,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
         told = [_as_dict(x, compared.get(x.name), differs.get(x.name), explanations.get(x.name, "")) for x in outputs]
         click.echo(json.dumps({**done.as_dict(), "outputs": told}, indent=1))
     else:
-        _print(done, outputs, compared, explanations)
+        _print(done, outputs, compared, explanations, strict=o["strict"])
         hint(f.code for f in done.findings)
     is_ok = done.is_strictly_ok if o["strict"] else done.ok
     ctx.exit(130 if done.interrupted else 1 if not is_ok or any(differs.values()) else 2 if done.out_of_time else 0)
@@ -501,12 +501,12 @@ def _write(done: Run, launch: LaunchFile, outputs: list[Output], told: list[tupl
         write_whole(o["trace"], done.scenario().toml())
 
 
-def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], explanations: dict[str, str]) -> None:
+def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], explanations: dict[str, str], *, strict: bool) -> None:
     if done.output:
         click.echo(done.output, nl=not done.output.endswith("\n"))
     for line, _ in _told(outputs, compared, explanations):
         click.echo(line)
-    click.echo(done.text())
+    click.echo(done.text(strict=strict))
 
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:

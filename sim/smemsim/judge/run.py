@@ -352,7 +352,12 @@ class Run:
     @property
     def is_strictly_ok(self) -> bool:
         """Is nothing wrong, not even what is told as a remark because nobody can act on it: a rule that the PTX breaks, and compilers break everywhere?"""
-        return self.ok and not any(CODES[f.code].severity in (Severity.TRAP, Severity.WRONG) for f in self.remarks)
+        return self.ok and not self.broken
+
+    @property
+    def broken(self) -> list[Finding]:
+        """The remarks on rules that the PTX breaks, where compilers make up for it: `--strict` counts them as findings."""
+        return [f for f in self.remarks if CODES[f.code].severity in (Severity.TRAP, Severity.WRONG)]
 
     @property
     def out_of_time(self) -> bool:
@@ -445,12 +450,12 @@ class Run:
         """How far an output of an element type may be from what somebody else computes, because the kernel sums in another order or another type."""
         return rounding_of(self.launch, dtype)
 
-    def text(self) -> str:
-        """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts.
+    def text(self, *, strict: bool = False) -> str:
+        """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts, as `summary` does.
 
         What is said of several instructions, as of a loop that the compiler unrolled, is one entry that names the other lines.
         """
-        return "\n".join(filter(None, (self.details(), self.summary())))
+        return "\n".join(filter(None, (self.details(), self.summary(strict=strict))))
 
     def details(self) -> str:
         """`text` without its last line."""
@@ -464,8 +469,8 @@ class Run:
         profile = [] if self.profile is None else [self.profile.text()]
         return "\n".join([*lines, *self.evidence, *profile])
 
-    def summary(self) -> str:
-        """One line that counts CTAs, seconds and findings, and says how much was judged."""
+    def summary(self, *, strict: bool = False) -> str:
+        """One line that counts CTAs, seconds, findings and remarks, and says how much was judged; `strict` counts `broken` among the findings."""
         of = self.launch.ctas
         ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs"
         ended = (
@@ -476,15 +481,31 @@ class Run:
             else ""
         )
         counts = (
-            f"{shorter_name(self.launch.program.name)}: {ctas} in {self.seconds:.1f} s{ended}, {_counted(self.findings)}",
+            f"{shorter_name(self.launch.program.name)}: {ctas} in {self.seconds:.1f} s{ended}, {self._verdict(strict)}",
             str(self.judged),
         )
         return "; ".join(filter(None, counts))
 
+    def _verdict(self, strict: bool) -> str:
+        """Findings and remarks, counted; the codes that `--strict` fails for are named, whether it does or not."""
+        broken = self.broken
+        fails = ", ".join(dict.fromkeys(f.code for f in broken))
+        counted = _counted([*self.findings, *broken] if strict else self.findings)
+        if strict:
+            counted += f" ({fails} by --strict)" if broken else ""
+            others = [f for f in self.remarks if f not in broken]
+        else:
+            others = self.remarks
+        if not others:
+            return counted
+        codes = ", ".join(dict.fromkeys(f.code for f in others))
+        hint = f"; --strict fails for {fails}" if broken and not strict else ""
+        return f"{counted}, {len(others)} remark{'s' * (len(others) > 1)} ({codes}{hint})"
+
     def as_dict(self) -> dict[str, Any]:
         """The run as a dictionary for JSON."""
         return {
-            "ok": self.ok, "entry": self.launch.program.name, "name": demangled(self.launch.program.name), "arch": self.launch.arch, "findings": [f.as_dict() for f in self.findings],
+            "ok": self.ok, "strictly_ok": self.is_strictly_ok, "entry": self.launch.program.name, "name": demangled(self.launch.program.name), "arch": self.launch.arch, "findings": [f.as_dict() for f in self.findings],
             "remarks": [f.as_dict() for f in self.remarks], "approximate": list(self.approximate),
             "unsure": list(self.unsure), "evidence": list(self.evidence),
             "judged": dataclasses.asdict(self.judged), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,

@@ -456,8 +456,8 @@ def _quiet(wave: Wave) -> str:
     if wave.steps - wave.quiet <= most:
         return ""
     return (
-        f"has executed {most:,} blocks of instructions in loops without a store or an arrival of anybody: it is endless, or needs a limit "
-        f"above {QUIET * most:,}"
+        f"has executed {most:,} blocks of instructions in loops without a store or an arrival of anybody: it is endless, or needs a higher "
+        f"limit (a loop without a store is ended after limit / {QUIET}, at the least {LEAST_QUIET:,}; limit = {2 * QUIET * most} allows twice as many)"
     )
 
 

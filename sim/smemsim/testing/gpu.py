@@ -31,7 +31,7 @@ def begin(config: pytest.Config) -> None:
         report = pathlib.Path(report).absolute()
         options.smemsim_report = report
     try:
-        policy = Policy.of(on_finding="collect", quiet=True, report=report and report / worker)
+        policy = Policy.of(on_finding="collect", quiet=True, strict=options.smemsim_strict or None, report=report and report / worker)
         os.environ["SMEMSIM_ARCH"] = process.choose(options.smemsim_gpu, policy=policy)
     except InputError as e:
         raise pytest.UsageError(f"--smemsim-gpu: {e}") from None
@@ -41,6 +41,8 @@ def begin(config: pytest.Config) -> None:
         clear(policy)
     os.environ["SMEMSIM_ON_FINDING"] = options.smemsim_on_finding
     os.environ["SMEMSIM_QUIET"] = "1"
+    if options.smemsim_strict:
+        os.environ["SMEMSIM_STRICT"] = "1"
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (SITE, os.environ.get("PYTHONPATH"))))
     process.open_on_import()
     config.pluginmanager.register(Session(options.smemsim_on_finding, report, worker), "smemsim-gpu")

@@ -61,6 +61,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--smemsim-on-finding", choices=["raise", "warn", "collect"], default="raise",
         help="findings in kernels fail the test (raise, the default), are shown with it (warn), or told at the end (collect)",
     )  # fmt: skip
+    group.addoption(
+        "--smemsim-strict", action="store_true", help="with --smemsim-gpu: remarks on rules that the PTX breaks count as findings"
+    )
     group.addoption("--smemsim-report", metavar="DIR", type=pathlib.Path, help="write a page of all launches of the session")
     parser.addini(
         "smemsim_golden",

@@ -336,6 +336,7 @@ class VirtualDevice:
         self.error = 0
         self.label = ""  # before the numbers of its launches in names of files: which of a program's processes this is
         self.launches: list[Launched] = []
+        self._remarked: set[str] = set()  # remarks on broken rules that were told
         self.limits = dict(DEVICE_LIMITS)
         self.modules: list[Module] = []
         self.hooks = hooks_of(self.policy.hooks)
@@ -345,6 +346,8 @@ class VirtualDevice:
         self._is_over = ""
         self.mappings = Mappings(self.memory, self._bind, self._unbind)
         self.ended: Callable[[Launched], None] = lambda about: None  # is told of each launch when it is over
+        self.refused: list[str] = []  # why code of the program is not simulated
+        self.refuses: Callable[[str], None] = lambda why: None  # is told of each of these
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
 
     @functools.cached_property
@@ -701,20 +704,30 @@ class VirtualDevice:
         try:
             image, why = fatbin.chosen(fatbin.images(code.encode() if isinstance(code, str) else code), self.arch)
         except fatbin.NoCode as e:
-            self.tell(f"no code for {self.arch}: {e}")
+            self.refuse(f"no code for {self.arch}: {e}")
             raise CudaError(INVALID_PTX if _is_text(code) else NO_BINARY, str(e)) from None
         except (InputError, ValueError, IndexError) as e:
-            self.tell(str(e))
+            self.refuse(str(e))
             raise CudaError(INVALID_IMAGE, str(e)) from None
         try:
             module = Module(self, image.ptx, why, managed)
         except SmemsimError as e:
             if isinstance(e, CudaError):
                 raise
-            self.tell(f"this PTX cannot be read: {e}")
+            self.refuse(f"this PTX cannot be read: {e}")
             raise CudaError(INVALID_PTX, str(e)) from None
         self.modules.append(module)
         return module
+
+    def refuse(self, why: str) -> None:
+        """Say that code of the program cannot run here, so that its kernels are not simulated; the exit code of `smemsim exec` tells of it."""
+        self.tell(why)
+        self.note_refused(why)
+
+    def note_refused(self, why: str) -> None:
+        """Keep for the end that something was not simulated, without a line of its own."""
+        self.refused.append(why)
+        self.refuses(why)
 
     def function_attribute(self, f: Function, number: int) -> int:
         """An attribute of a kernel by its number in CUfunction_attribute. What ptxas would decide is told as directives leave it."""
@@ -1026,13 +1039,18 @@ class VirtualDevice:
     def _done(self, about: Launched, run: Run | None, instead: str) -> Run | None:
         """Tell of a launch on stderr, as the policy has it."""
         shape = f"{math.prod(about.grid)} CTA{'s' * (math.prod(about.grid) != 1)}"
-        about.told = f"{about.number} {run.summary() if run is not None else f'{about.name}: {shape} in {about.seconds:.1f} s, {instead}'}"
+        about.told = f"{about.number} {run.summary(strict=self.policy.strict) if run is not None else f'{about.name}: {shape} in {about.seconds:.1f} s, {instead}'}"
         is_told = run is not None and not about.is_fine and self.policy.on_finding != "collect"
         if not self.policy.quiet or is_told:
             left = self._seconds_left()
             self.tell(about.told if left is None else f"{about.told}; {left:.0f} s left of {self.policy.total_seconds:g}")
         if run is not None and is_told:
             self.tell("\n".join((run.details(), *about.named)))
+        elif run is not None and about.is_fine:
+            new = {str(f): f for f in run.broken if str(f) not in self._remarked}
+            self._remarked.update(new)
+            for text, f in new.items():
+                self.tell("\n".join((text, *(f"      {line}" for line in f.excerpt()))))
         return run
 
     def _named_in(self, run: Run) -> list[str]:

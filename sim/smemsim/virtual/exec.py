@@ -24,6 +24,7 @@ from typing import Any
 
 from smemsim.errors import InputError
 from smemsim.virtual import build
+from smemsim.virtual.policy import REFUSED
 from smemsim.virtual.process import SOCKET_ENDING
 
 __all__ = ["run_program"]
@@ -45,12 +46,13 @@ PARTS = (
 # For every nvcc that the program starts: the last value counts. It keeps the PTX in machine code, and links the runtime that we can be.
 NVCC_FLAGS = "-lineinfo -cudart shared"
 PATIENCE = 5.0  # seconds that sessions have for their last words, once the program has ended
+NOT_SUPPORTED = 801  # the CUDA error of a launch that is not modelled
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, Any]) -> int:
-    """Run a command with the virtual GPU; the exit code: the program's own, or 1 for findings and launches that were not run, and 3 for kernels that are not modelled."""
+    """Run a command with the virtual GPU; the exit code is that of `_exit_code`."""
     if policy.hooks is not None:
         from smemsim.virtual.policy import hooks_of
 
@@ -74,12 +76,13 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
     except OSError as e:
         raise InputError(f"{command[0]}: cannot be started: {e.strerror or e}") from None
     try:
-        launches = _Sessions(listener, ended, arch, policy, card).until_end(program)
+        sessions = _Sessions(listener, ended, arch, policy, card)
+        sessions.until_end(program)
     finally:
         listener.close()
         ended.close()
         signal.signal(signal.SIGINT, before)
-    return _told(program.returncode, launches, policy, command, arch)
+    return _told(program.returncode, sessions, policy, command, arch)
 
 
 def _environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, Any]) -> dict[str, str]:
@@ -118,9 +121,10 @@ class _Sessions:
         self.processes: list[int] = []
         self.parts = list(PARTS)
         self.launches: list[dict[str, Any]] = []
+        self.refused: list[str] = []  # why code of the program was not simulated
 
-    def until_end(self, program: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
-        """What was launched, once the program and its devices have ended."""
+    def until_end(self, program: subprocess.Popen[bytes]) -> None:
+        """Hear what is launched, until the program and its devices have ended."""
         ended = os.pidfd_open(program.pid)
         self.select.register(ended, selectors.EVENT_READ)
         is_running = True
@@ -149,7 +153,6 @@ class _Sessions:
                 os.kill(process, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(process, 0)
-        return self.launches
 
     def _load(self, most: int = 1) -> None:
         """Load the next parts of what sessions need; all sessions have in common what is loaded before they begin."""
@@ -196,7 +199,11 @@ class _Sessions:
         with contextlib.suppress(ConnectionError):
             if part := channel.recv(1 << 20):
                 *lines, self.told[channel] = (self.told[channel] + part).split(b"\n")
-                self.launches += map(json.loads, lines)
+                for said in map(json.loads, lines):
+                    if REFUSED in said:
+                        self.refused.append(said[REFUSED])
+                    else:
+                        self.launches.append(said)
                 return
         self.select.unregister(channel)
         del self.told[channel]
@@ -212,11 +219,12 @@ def _title(command: Sequence[str], arch: str) -> str:
     return f"{told if len(told) <= LONGEST_COMMAND else f'{told[: LONGEST_COMMAND - 1]}…'} on {arch}"
 
 
-def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Sequence[str], arch: str) -> int:
+def _told(code: int, sessions: _Sessions, policy: Any, command: Sequence[str], arch: str) -> int:
     """Tell the end, write what was asked for, and find the exit code."""
     from smemsim.virtual.policy import Launched, summary_of, write_json
 
-    found = [Launched(**{**x, "number": n}) for n, x in enumerate(launches, 1)]
+    found = [Launched(**{**x, "number": n}) for n, x in enumerate(sessions.launches, 1)]
+    ends = _exit_code(code, found, sessions.refused, policy.require_launches)
     if policy.on_finding == "collect":
         for x in found:
             if not x.is_fine:
@@ -228,11 +236,33 @@ def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Seque
 
         write_index(policy.report, _title(command, arch), found)
     if policy.json is not None:
-        write_json(policy.json, found)
-    is_wrong = any(not x.is_fine or x.refused for x in found)
-    if not policy.quiet or is_wrong:
+        write_json(policy.json, found, list(dict.fromkeys(sessions.refused)), ends)
+    if not policy.quiet or ends != code:
         ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-        print(f"smemsim: {summary_of(found)}; the program: {ended}", file=sys.stderr)
+        own = f"; exit code {ends} of smemsim exec" if ends != code and code >= 0 else ""
+        print(f"smemsim: {summary_of(found)}{_unseen(found, sessions, policy)}; the program: {ended}{own}", file=sys.stderr)
+    return ends
+
+
+def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None) -> int:
+    """The program's own, unless it says that all is well: then 3 for kernels that are not modelled, 1 for findings and launches that were not run, 2 for
+    code that cannot run here and for fewer launches than are required."""
     if code:
         return 128 - code if code < 0 else code
-    return 3 if any(x.error == 801 and x.refused for x in found) else int(is_wrong)
+    if any(x.error == NOT_SUPPORTED and x.refused for x in found):
+        return 3
+    if any(not x.is_fine or x.refused for x in found):
+        return 1
+    return 2 if refused or sum(not x.refused for x in found) < (required or 0) else 0
+
+
+def _unseen(found: list[Any], sessions: _Sessions, policy: Any) -> str:
+    """What of the program was not simulated, for the last line; "" where all was."""
+    if sessions.refused:
+        return "; code of the program cannot run here (above), so that not all of it was simulated"
+    ran = sum(not x.refused for x in found)
+    if ran < (policy.require_launches or 0):
+        return f", where --require-launches asks for {policy.require_launches}"
+    if not found:
+        return ", so that nothing was judged" + ("" if sessions.processes else ": the program did not use the driver or the shared runtime")
+    return ""

@@ -23,6 +23,7 @@ from smemsim.budget import amount
 from smemsim.errors import InputError, SmemsimError
 from smemsim.files import write_whole
 from smemsim.program.schedule import checked_schedule
+from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.traps import TIMEOUT
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = [
     "hook_failed",
     "hooks_of",
     "line_of",
+    "line_of_refused",
     "numbers_of",
 ]
 
@@ -50,6 +52,7 @@ ON_FINDING = {
 PREFIX = "SMEMSIM_"
 MOST_CTAS = 1 << 22
 MOST_RAISED = 3  # findings in the text of an exception
+REFUSED = "not_simulated"  # the key of a line that tells `smemsim exec` why code of the program is not simulated
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
@@ -87,6 +90,7 @@ class Policy:
     `record` is a folder for every launch as a launch file, `report` one for pages, `json` a file for what was found. `hooks` is a Python file with
     functions marked by `hook`. `workers` are processes for independent CTAs. `schedule` is a seed for the order in which things
     happen, earliest, latest, or all:N, as `Gpu.launch` takes it. `assume` names an alternative of a rule about Blackwell. `quiet` leaves the line for each launch out.
+    `require_launches` is how many launches must run, at the least, for the exit code 0.
     """
 
     on_finding: str = "warn"
@@ -108,6 +112,7 @@ class Policy:
     schedule: str | None = None
     assume: str | None = None
     quiet: bool = False
+    require_launches: int | None = None
 
     def __post_init__(self) -> None:
         if self.on_finding not in ON_FINDING:
@@ -334,7 +339,24 @@ def summary_of(launches: list[Launched]) -> str:
     cut = sum(x.error == TIMEOUT and not x.refused for x in launches)
     counts = f"{len(launches)} launch{'es' * (len(launches) != 1)} of {kernels} kernel{'s' * (kernels != 1)} in {sum(x.seconds for x in launches):.1f} s"
     findings = f"findings in {len(bad)} ({', '.join(dict.fromkeys(x.name for x in bad))})" if bad else "no findings"
+    findings += _remarks_of(launches)
     return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "") + (f", {cut} ended before it was over" if cut else "")
+
+
+def _remarks_of(launches: list[Launched]) -> str:
+    """How many launches have remarks, their codes, and those of them that `--strict` would fail for; "" for none."""
+    told = [(x.is_fine and not x.run["strictly_ok"], f["code"]) for x in launches if x.run for f in x.run["remarks"]]
+    if not told:
+        return ""
+    fails = dict.fromkeys(code for is_passed, code in told if is_passed and CODES[code].severity in (Severity.TRAP, Severity.WRONG))
+    hint = f"; --strict fails for {', '.join(fails)}" if fails else ""
+    count = sum(bool(x.run and x.run["remarks"]) for x in launches)
+    return f", remarks in {count} ({', '.join(dict.fromkeys(code for _, code in told))}{hint})"
+
+
+def line_of_refused(why: str) -> bytes:
+    """The same for code of a program that is not simulated: why."""
+    return json.dumps({REFUSED: why}).encode() + b"\n"
 
 
 def line_of(launched: Launched) -> bytes:
@@ -342,6 +364,12 @@ def line_of(launched: Launched) -> bytes:
     return json.dumps(vars(launched), default=str).encode() + b"\n"
 
 
-def write_json(path: pathlib.Path, launches: list[Launched]) -> None:
-    """What was launched and found, as JSON."""
-    write_whole(path, json.dumps({"schema": "smemsim.exec/1", "launches": [dataclasses.asdict(x) for x in launches]}, indent=1))
+def write_json(path: pathlib.Path, launches: list[Launched], refused: list[str], exit_code: int) -> None:
+    """What was launched and found, why code was not simulated, and the exit code of `smemsim exec`, as JSON."""
+    write_whole(
+        path,
+        json.dumps(
+            {"schema": "smemsim.exec/1", "exit_code": exit_code, REFUSED: refused, "launches": [dataclasses.asdict(x) for x in launches]},
+            indent=1,
+        ),
+    )

@@ -89,7 +89,8 @@ def device() -> VirtualDevice:
     made.label = "" if first == own else f"{own}-"
     name = os.environ.get("SMEMSIM_SOCKET")
     if name:
-        made.ended = _Teller(name).tell
+        teller = _Teller(name)
+        made.ended, made.refuses = teller.tell, teller.refuse
     elif not made.label and not os.environ.get("PYTEST_XDIST_WORKER") and (made.policy.record or made.policy.report):
         from smemsim.virtual.record import clear
 
@@ -115,11 +116,20 @@ class _Teller:
         """Tell of a launch that is over."""
         from smemsim.virtual.policy import line_of
 
+        self._send(line_of(launched))
+
+    def refuse(self, why: str) -> None:
+        """Tell of code that is not simulated."""
+        from smemsim.virtual.policy import line_of_refused
+
+        self._send(line_of_refused(why))
+
+    def _send(self, line: bytes) -> None:
         with contextlib.suppress(OSError):
             if self._channel is None:
                 self._channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 self._channel.connect(f"\0{self.name}{SOCKET_ENDING}")
-            self._channel.sendall(line_of(launched))
+            self._channel.sendall(line)
 
 
 # ---- Doors that open when a library is imported

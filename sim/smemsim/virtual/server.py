@@ -46,7 +46,7 @@ from smemsim.virtual.device import (
     VirtualDevice,
 )
 from smemsim.virtual.memory import RANGE_BYTES
-from smemsim.virtual.policy import FindingsError, Launched, Policy, line_of
+from smemsim.virtual.policy import FindingsError, Launched, Policy, line_of, line_of_refused
 
 __all__ = ["Session", "serve"]
 
@@ -250,7 +250,7 @@ class Session:
             try:
                 fatbin.chosen(found, self.device.arch)
             except fatbin.NoCode as e:
-                self.device.tell(f"no code for {self.device.arch}: {e}")
+                self.device.refuse(f"no code for {self.device.arch}: {e}")
                 raise CudaError(NO_BINARY, str(e)) from None
         return self.device.load(fatbin.linked(texts), managed=managed)
 
@@ -298,7 +298,7 @@ class Session:
         try:
             self._of(state, list).append(fatbin.chosen(fatbin.images(data), self.device.arch)[0].ptx)
         except fatbin.NoCode as e:
-            self.device.tell(f"{name or 'linker input'}: {e}")
+            self.device.refuse(f"{name or 'linker input'}: {e}")
             raise CudaError(NO_BINARY, str(e)) from None
 
     def link_complete(self, state: int) -> int:
@@ -310,6 +310,10 @@ class Session:
         return str(self._of(state, list)[0]).encode() + b"\0"
 
     # Launches
+
+    def foreign_runtime(self) -> None:
+        """The program holds NVIDIA's own runtime, as it has said on stderr: its kernels are not simulated."""
+        self.device.note_refused("the program has NVIDIA's own CUDA runtime in it: link it with nvcc -cudart shared")
 
     def launch(self, function: int, *given: Any) -> None:
         gx, gy, gz, bx, by, bz, cx, cy, cz, shared, stream, cooperative, bank = given
@@ -720,6 +724,10 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
         with telling, contextlib.suppress(OSError):
             report.sendall(line_of(launched))
 
+    def refuse(why: str) -> None:
+        with telling, contextlib.suppress(OSError):
+            report.sendall(line_of_refused(why))
+
     def finish() -> None:
         telling.acquire()
         os._exit(0)
@@ -740,7 +748,7 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         session = Session(channel, arch, policy, **card)
-        session.device.label, session.device.ended = label, tell
+        session.device.label, session.device.ended, session.device.refuses = label, tell, refuse
         threading.Thread(target=watch, daemon=True).start()
         session.run()
     except (InputError, SmemsimError) as e:

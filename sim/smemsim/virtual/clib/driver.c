@@ -864,8 +864,10 @@ API R cuGetExportTable(const void **table, const void *id) {
     (void)id;
     if (table) *table = 0;
     smemsim_caller(__builtin_return_address(0), caller, sizeof caller);
-    if (!strstr(caller, "libnvrtc") && !strstr(caller, "libnvJitLink") && !is_told++) /* these ask too, and do without an answer */
+    if (!strstr(caller, "libnvrtc") && !strstr(caller, "libnvJitLink") && !is_told++) { /* these ask too, and do without an answer */
         smemsim_tell("this program has NVIDIA's own CUDA runtime in it, which works with NVIDIA's driver alone: link it with nvcc -cudart shared, or use the driver API (docs/virtual.md says why)");
+        (void)CALL("foreign_runtime", "");
+    }
     return NOT_FOUND;
 }
 API R cuProfilerStart(void) { return 0; }
