@@ -283,7 +283,7 @@ def test_a_program_that_launches_nothing_is_told_and_fails_where_launches_are_re
 
 
 BUILDS_ITSELF = """__global__ void fill(int *to) { *to = 41 + threadIdx.x; }
-int main() { int *to, is = 0; cudaMalloc(&to, 4); fill<<<1, 1>>>(to); cudaMemcpy(&is, to, 4, cudaMemcpyDeviceToHost); return is; }
+int main() { int *to, is = 0; cudaMalloc(&to, 4); fill<<<1, 2048>>>(to); fill<<<1, 1>>>(to); cudaMemcpy(&is, to, 4, cudaMemcpyDeviceToHost); return is; }
 """
 
 
@@ -296,6 +296,7 @@ def test_what_a_program_compiles_with_nvcc_has_its_ptx_and_the_shared_runtime(tm
     done = run(["sh", "-c", build])
     assert done.returncode == 41, done.stderr
     assert "1 launch of 1 kernel" in done.stderr
+    assert done.stderr.count("launch refused: block = (2048, 1, 1): at most (1024, 1024, 64)") == 1
 
 
 def test_a_kernel_of_nvrtc_has_its_ptx_and_the_array_behind_which_it_reads_is_named(tmp_path_factory):

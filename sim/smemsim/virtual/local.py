@@ -85,13 +85,7 @@ class LocalSession(Session):
         torch = sys.modules.get("smemsim.virtual.torch")
         if torch is not None:
             torch.tensors.show()
-        before = len(self.device.launches)
-        try:
-            super().launch(function, *given)
-        except CudaError as e:
-            if e.reason and len(self.device.launches) == before:  # else its line is told already
-                self.device.tell(f"launch refused: {e.reason}")
-            raise
+        super().launch(function, *given)
 
     def pointer(self, address: int) -> tuple[int, int, int, int]:
         """See `Session`; what torch calls the card's memory is."""

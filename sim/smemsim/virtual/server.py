@@ -319,11 +319,16 @@ class Session:
         gx, gy, gz, bx, by, bz, cx, cy, cz, shared, stream, cooperative, bank = given
         f = self._of(function, Function)
         self.is_running = True
+        before = len(self.device.launches)
         try:
             self.device.launch(
                 f, (gx, gy, gz), (bx, by, bz), bank, cluster=(cx, cy, cz), shared_bytes=shared, stream=self._stream(stream),
                 cooperative=bool(cooperative),
             )  # fmt: skip
+        except CudaError as e:
+            if e.reason and len(self.device.launches) == before:  # else its line is told already
+                self.device.tell(f"launch refused: {e.reason}")
+            raise
         finally:
             self.is_running = False
 
