@@ -22,7 +22,7 @@ from tools.evidence.branches import CODES, REFUTES, assume, branch
 from tools.evidence.corpus import checkout_of, corpus
 from tools.evidence.matrix import merged, stale
 from tools.evidence.page import counts, page
-from tools.evidence.run import Runner, point_digest, point_digests
+from tools.evidence.run import Runner, done_by, point_digest, point_digests
 from tools.witnesses import hopper
 
 
@@ -244,3 +244,8 @@ def test_memories_of_a_pair_are_told_apart_by_which_they_are():
     with touched() as found:
         assumed("cp.sources", (one,))
     assert found == set()
+
+
+def test_what_a_source_says_of_itself_makes_no_run_stale():
+    one, other = 'def f(x):\n    "Twice."\n    return 2 * x  # as said\n', "def f(x):\n    return 2*x\n"
+    assert done_by(one) == done_by(other) != done_by(other.replace("2", "3"))
