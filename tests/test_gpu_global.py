@@ -331,3 +331,14 @@ def test_a_launch_that_nobody_watches_may_have_written_everything():
         gpu.launch(kernel(2, COPIED.format("st.global.u32 [%d2], %r1;")), "k", block=32, args=[blank, out], sanitize=False).findings == []
     )
     assert gpu.launch(kernel(2, COPIED.format(f"{LOAD} {STORE}")), "k", block=64, args=[blank, out], progress=False).findings == []
+
+
+@pytest.mark.parametrize("block", [32, 128])
+@pytest.mark.parametrize("bar", ["", "bar.sync 0;"])
+def test_an_update_that_is_lost_is_found_although_both_leave_the_same_value(block, bar):
+    """Every warp loads, as compilers have it of one element, and one thread stores: the readers that are kept of a cell need not be those that store."""
+    for operation, codes in (("add.u32 %r2, %r2, 64;", {"X008"}), ("max.u32 %r2, %r2, 64;", set())):
+        text = kernel(1, f"mov.u32 %r2, 0; ld.global.u32 %r2, [%d20]; {operation} {bar} @%p9 st.global.u32 [%d20], %r2;")
+        gpu = Gpu("sm_90a")
+        run = gpu.launch(text, grid=8, block=block, args=[gpu.zeros(1, np.uint32)])
+        assert {f.code for f in run.findings if "one update is lost" in f.message} == codes

@@ -7,7 +7,7 @@ Both are asked by the watch over global memory, and both err to the safe side: w
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from smemsim.program.linking.fused import ARITHMETIC
@@ -15,7 +15,7 @@ from smemsim.program.linking.inline import mentions, slots_in
 from smemsim.program.linking.program import Program
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 
-__all__ = ["Root", "same_place", "stores_of", "updates", "written"]
+__all__ = ["Root", "accumulations", "same_place", "stores_of", "updates", "written"]
 
 
 class Root(NamedTuple):
@@ -38,8 +38,11 @@ _SAME = {"cvt", "cvta", "mov", "selp", "slct"}  # what leaves an address as it i
 _SYSTEM = {"vprintf", "__assertfail"}  # functions that write to no array of the kernel
 _PASSES_ON = ARITHMETIC | {"bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "match", "mul24", "popc", "redux", "rem", "sad", "shf", "shfl", "slct", "vote"}  # fmt: skip
 
+_IDEMPOTENT = frozenset({"and", "cvt", "max", "min", "mov", "or", "selp", "slct"})  # done once more they change nothing
+
 _written: weakref.WeakKeyDictionary[Program, Roots] = weakref.WeakKeyDictionary()
 _updates: weakref.WeakKeyDictionary[Program, dict[int, Instruction]] = weakref.WeakKeyDictionary()
+_accumulations: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
 _stores: weakref.WeakKeyDictionary[Program, dict[int, frozenset[int] | None]] = weakref.WeakKeyDictionary()
 
 
@@ -191,51 +194,82 @@ def _uses(body: Iterable[Instruction], load: Instruction) -> frozenset[int] | No
     return frozenset(stores)
 
 
+class _Uses:
+    """Of each register the instructions that give it a value, and those that read it."""
+
+    def __init__(self, program: Program) -> None:
+        self.givers: dict[int, list[Instruction]] = {}
+        self.readers: dict[int, list[Instruction]] = {}
+        for i in program.inlined.body:
+            for slot, gives in set(mentions(i)):
+                (self.givers if gives else self.readers).setdefault(slot, []).append(i)
+
+    def made_of(self, load: Instruction, by: Collection[str]) -> set[int]:
+        """The registers that hold nothing but what these operations make of what a load brings, and constants from before it."""
+        mixed = set[int]()
+        while True:
+            values = {slot for slot, gives in mentions(load) if gives} - mixed
+            pending = list(values)
+            while pending:
+                for i in self.readers.get(pending.pop(), ()):
+                    new = {slot for slot, gives in mentions(i) if gives} - mixed - values if i.op in by else set()
+                    values |= new
+                    pending += new
+            others = {slot for slot in values if not all(i is load or _stays(i, values, by) for i in self.givers[slot])}
+            if not others:
+                return values
+            mixed |= others
+
+
 def updates(program: Program) -> dict[int, Instruction]:
     """The stores (their `id`) of what arithmetic makes of a value that was loaded from the same address, register and offset, each with that load.
 
     Of addresses in registers that one instruction alone gives a value, so that both mean the same place.
     """
     if program not in _updates:
-        body = program.inlined.body
-        given: dict[int, int] = {}
-        for i in body:
-            for slot in {slot for slot, gives in mentions(i) if gives}:
-                given[slot] = given.get(slot, 0) + 1
-        places = {_place(i, given): i for i in body if i.op == "st"}
-        loads = [i for i in body if i.op == "ld" and _place(i, given) in places and _place(i, given) is not None]
-        found: dict[int, Instruction] = {}
-        for load in loads:
-            values = _computed(body, load, given)
-            place = _place(load, given)
-            for i in body:
-                if i.op == "st" and _place(i, given) == place and not values.isdisjoint(slots_in(i.operands[1])):
-                    found[id(i)] = load
-        _updates[program] = found
+        _updates[program] = {id(store): load for store, load in _stored_again(program, _PASSES_ON)}
     return _updates[program]
 
 
-def _place(i: Instruction, given: dict[int, int]) -> tuple[int, int] | None:
+def accumulations(program: Program) -> frozenset[int]:
+    """The `updates` whose value has passed an operation that gives something else each time that it is done, as add and not as max."""
+    if program not in _accumulations:
+        _accumulations[program] = frozenset(updates(program)) - {id(store) for store, _ in _stored_again(program, _IDEMPOTENT)}
+    return _accumulations[program]
+
+
+def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instruction, Instruction]]:
+    """(store, load) of what these operations make of a value at its own place."""
+    body, uses = program.inlined.body, _Uses(program)
+    stores: dict[tuple[int, int], list[Instruction]] = {}
+    for i in body:
+        if i.op == "st" and (place := _place(i, uses)) is not None:
+            stores.setdefault(place, []).append(i)
+    for load in body:
+        if load.op != "ld" or (place := _place(load, uses)) is None or place not in stores:
+            continue
+        values = uses.made_of(load, by)
+        for store in stores[place]:
+            if not values.isdisjoint(slots_in(store.operands[1])):
+                yield store, load
+
+
+def _place(i: Instruction, uses: _Uses) -> tuple[int, int] | None:
     """The register and the offset of an address of global memory, as they stay for a thread."""
     if i.op not in ("ld", "st") or not {"shared", "shared::cta", "shared::cluster", "local", "const", "param"}.isdisjoint(i.modifiers):
         return None
     address: Any = i.operands[i.op == "ld"]
     base = address.base if isinstance(address, Address) else address
-    if not isinstance(base, Register) or given.get(base.slot) != 1:
+    if not isinstance(base, Register) or len(uses.givers.get(base.slot, ())) != 1:
         return None
     return base.slot, address.offset if isinstance(address, Address) else 0
 
 
-def _computed(body: Iterable[Instruction], load: Instruction, given: dict[int, int]) -> set[int]:
-    """The registers of one value each that arithmetic makes of what a load brings."""
-    values = {slot for slot, gives in mentions(load) if gives and given[slot] == 1}
-    count = 0
-    while count < len(values):
-        count = len(values)
-        for i in body:
-            if i.op in _PASSES_ON and any(slot in values for slot, gives in mentions(i) if not gives):
-                values |= {slot for slot, gives in mentions(i) if gives and given[slot] == 1}
-    return values
+def _stays(i: Instruction, values: set[int], by: Collection[str]) -> bool:
+    """Does an instruction give its register such a value, or a constant?"""
+    if i.op == "mov" and isinstance(i.operands[1], Immediate):
+        return True
+    return i.op in by and any(slot in values for slot, gives in mentions(i) if not gives)
 
 
 def same_place(program: Program, load: Instruction, operations: frozenset[str]) -> bool:

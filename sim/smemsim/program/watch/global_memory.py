@@ -17,7 +17,7 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.finding import TensorMapError
-from smemsim.program.linking.flows import Root, same_place, stores_of, updates, written
+from smemsim.program.linking.flows import Root, accumulations, same_place, stores_of, updates, written
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten, uses
@@ -290,7 +290,7 @@ class GlobalShadow:
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
         self._fences: list[tuple[Operation, np.ndarray]] = []  # fence.proxy.async.global: what its warp had seen
-        self._updates = updates(x.launch.program)
+        self._updates, self._accumulations = updates(x.launch.program), accumulations(x.launch.program)
         self._open: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
 
     def remembered(self) -> list[int]:
@@ -514,12 +514,23 @@ class GlobalShadow:
         suspects = self.history.suspects[:found].copy()
         warps = threads[suspects[:, 0]] >> 5
         late = ~self._heard_of(warps, suspects[:, 2])
+        lost = late & self._are_lost(i, suspects)
+        if lost.any():  # two that leave the same value have both read before either wrote: one of them is lost
+            self._tell(i, array, suspects[lost], warps[lost], "updates")
         if values is not None and late.any():
             late &= self._changes(self.history.index(i), array, at, threads, suspects, values)
         suspects, warps = suspects[late], warps[late]
         if len(suspects):
             self._tell(i, array, suspects, warps, does)
         return bool(len(suspects))
+
+    def _are_lost(self, i: Instruction, suspects: np.ndarray) -> np.ndarray:
+        """Which suspicious accesses are, as this one, stores of what was added to a value loaded there?"""
+        if id(i) not in self._accumulations:
+            return np.zeros(len(suspects), bool)
+        others = [id(self.history.instructions[n]) in self._accumulations for n in (suspects[:, 2] & loops.INDEX).tolist()]
+        lost: np.ndarray = (suspects[:, 3] == loops.WRITER) & np.array(others, bool)
+        return lost
 
     def _heard_of(self, warps: np.ndarray, epochs: np.ndarray) -> np.ndarray:
         """Which accesses of other waves have these warps seen?"""
