@@ -86,6 +86,13 @@ def test_the_windows_of_generic_addresses_lie_where_no_memory_of_a_process_is():
     assert max(SHARED_WINDOW, LOCAL_WINDOW) + (1 << 32) < lowest - (1 << 45)
 
 
+def test_registered_memory_stays_as_it_is_when_it_is_the_hosts_alone_again(device):
+    held = np.ones(20_000, np.uint8)
+    device.register(held.ctypes.data, held.nbytes)
+    device.unbind(held.ctypes.data)
+    assert held.all()
+
+
 def test_an_allocation_is_aligned_and_holds_what_is_copied(device):
     data = np.arange(100, dtype=np.uint8)
     a, back = device.allocate(100), np.zeros(100, np.uint8)

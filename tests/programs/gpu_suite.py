@@ -149,6 +149,37 @@ def summed(pointers, out, count, block: tl.constexpr):
     tl.store(out + at, total)
 
 
+@triton.jit
+def copied_from(address, out, block: tl.constexpr):
+    at = tl.arange(0, block)
+    tl.store(out + at, tl.load(address.to(tl.pointer_type(tl.float32)) + at))
+
+
+def taken(size):
+    """A tensor as compiled code takes it of torch: no function of Python's sees it made."""
+    with torch._C.DisableTorchFunction():
+        return torch.empty(size).uniform_()
+
+
+def test_memory_that_compiled_code_takes_of_torch():
+    out = torch.zeros(64, device="cuda")
+    for size in (64, 80, 1 << 20):
+        made = taken(size)
+        copied_from[(1,)](made.data_ptr() + (size - 64) * 4, out, block=64)
+        assert out.tolist() == made[-64:].tolist()
+
+
+@pytest.mark.parametrize("where", ["behind", "freed", "host"])
+def test_past_what_compiled_code_takes_of_torch(where):
+    out = torch.zeros(64, device="cuda")
+    made = torch.ones(1 << 24) if where == "host" else taken(63 if where == "behind" else 1 << 24)
+    address = made.data_ptr()
+    if where == "freed":
+        copied_from[(1,)](address, out, block=64)
+        del made
+    copied_from[(1,)](address, out, block=64)
+
+
 @pytest.mark.parametrize("place", ["cpu", "pinned", "cuda"])
 def test_where_a_pointer_may_point(place):
     x = torch.rand(64, device=place if place != "pinned" else "cpu", pin_memory=place == "pinned")

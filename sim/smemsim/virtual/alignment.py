@@ -1,7 +1,9 @@
-"""PyTorch's CPU memory on boundaries of 512 bytes, as that of its CUDA allocator is (c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize).
+"""PyTorch's CPU memory on boundaries of 512 bytes, as that of its CUDA allocator is (c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize), and what
+it holds of it.
 
 PyTorch asks the C library's `posix_memalign` for memory on 64 bytes, and nothing says otherwise. So the word with that function's address in
-libc10's table of foreign functions (System V ABI, global offset table) becomes that of a function which asks for 512.
+libc10's table of foreign functions (System V ABI, global offset table) becomes that of a function which asks for 512, and notes address and size
+(`notes.py`). `free` takes the note away before the memory can be handed out again.
 """
 
 from __future__ import annotations
@@ -10,14 +12,12 @@ import ctypes
 import functools
 import struct
 from collections.abc import Iterator
-from typing import Any
 
-__all__ = ["ALIGNMENT", "align"]
+__all__ = ["align", "holding", "size_at"]
 
 
-ALIGNMENT = 512  # bytes
-LIBRARY, NAME = "libc10.so", "posix_memalign"
-_DYNAMIC, _JMPREL, _PLTRELSZ, _SYMTAB, _STRTAB, _PLTREL, _RELA = 2, 23, 2, 6, 5, 20, 7  # elf.h: PT_DYNAMIC, DT_...
+LIBRARY, ALLOCATE, FREE = "libc10.so", "posix_memalign", "free"
+_DYNAMIC, _JMPREL, _PLTRELSZ, _SYMTAB, _STRTAB, _PLTREL, _RELA, _RELASZ = 2, 23, 2, 6, 5, 20, 7, 8  # elf.h: PT_DYNAMIC, DT_...
 _PAGE = 4096
 
 
@@ -25,28 +25,35 @@ _PAGE = 4096
 def align() -> bool:
     """Let PyTorch's memory lie on 512 bytes from now on; False where its library is not as expected, and nothing was changed."""
     try:
-        found = [base + offset for base in _bases() for offset in _slots(base)]
-        if not found:
+        found = {name: [base + offset for base in _bases() for offset in _slots(base, name)] for name in (FREE, ALLOCATE)}
+        if not all(found.values()):
             return False
-        for address in found:
-            _write(address, _aligned().address)
+        from smemsim.virtual import notes
+
+        notes.map_notes()
+        for name, function in ((FREE, notes.freed), (ALLOCATE, notes.aligned)):  # `free` passes on what it has no note of
+            for address in found[name]:
+                _write(address, function.address)
     except (OSError, ValueError, struct.error):
         return False
     return True
 
 
-@functools.cache
-def _aligned() -> Any:
-    """`posix_memalign` on 512 bytes at least, compiled."""
-    from numba import cfunc, types
+def size_at(address: int) -> int:
+    """Bytes of the memory that PyTorch holds from this very address on; 0 where it holds none, or nothing is known."""
+    from smemsim.virtual import notes
 
-    words = types.int32(types.uintp, types.uintp, types.uintp)
-    allocate = types.ExternalFunction(NAME, words)
+    return notes.size_at(address) if align() else 0
 
-    def aligned(where: int, alignment: int, size: int) -> Any:
-        return allocate(where, max(alignment, ALIGNMENT), size)
 
-    return cfunc(words, cache=True)(aligned)
+def holding(address: int) -> tuple[int, int] | None:
+    """(first address, bytes) of the memory of PyTorch's that holds an address; None where there is none, or nothing is known."""
+    from smemsim.virtual import notes
+
+    return notes.holding(address) if align() else None
+
+
+# ---- The library's table
 
 
 def _bases() -> Iterator[int]:
@@ -58,8 +65,8 @@ def _bases() -> Iterator[int]:
                 yield int(fields[0].partition("-")[0], 16)
 
 
-def _slots(base: int) -> Iterator[int]:
-    """Offsets of the words that hold the function's address."""
+def _slots(base: int, wanted: str) -> Iterator[int]:
+    """Offsets of the words that hold a function's address."""
 
     def words(form: str, address: int) -> tuple[int, ...]:
         return struct.unpack(form, ctypes.string_at(address, struct.calcsize(form)))
@@ -72,12 +79,14 @@ def _slots(base: int) -> Iterator[int]:
         dynamic += 16
     if tags.get(_PLTREL) != _RELA:
         return
-    table, symbols, names = (tags[tag] if tags[tag] >= base else base + tags[tag] for tag in (_JMPREL, _SYMTAB, _STRTAB))
-    for at in range(table, table + tags[_PLTRELSZ], 24):
-        offset, about, _ = words("<QQq", at)
-        name = words("<I", symbols + 24 * (about >> 32))[0]
-        if ctypes.string_at(names + name) == NAME.encode():
-            yield offset
+    symbols, names, *tables = (tags[tag] if tags[tag] >= base else base + tags[tag] for tag in (_SYMTAB, _STRTAB, _JMPREL, _RELA))
+    for table, size_tag in zip(tables, (_PLTRELSZ, _RELASZ), strict=True):
+        for at in range(table, table + tags[size_tag], 24):
+            offset, about, addend = words("<QQq", at)
+            if not addend and about >> 32:
+                name = words("<I", symbols + 24 * (about >> 32))[0]
+                if ctypes.string_at(names + name) == wanted.encode():
+                    yield offset
 
 
 def _write(address: int, value: int) -> None:

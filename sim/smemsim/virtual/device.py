@@ -29,6 +29,7 @@ import hashlib
 import itertools
 import math
 import re
+import struct
 import sys
 import time
 import traceback
@@ -66,6 +67,7 @@ LAUNCH_FAILED, COOPERATIVE_TOO_LARGE, NOT_SUPPORTED, INVALID_CLUSTER = 719, 720,
 CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_UNMATCHED, CAPTURE_UNJOINED, CAPTURED_EVENT = 900, 901, 903, 904, 907
 PORTABLE_CLUSTER = 8  # CTAs of a cluster, where the kernel does not allow more (CUDA programming guide, thread block clusters)
 DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute
+FIRST_POINTER, END_OF_POINTERS = 1 << 20, 1 << 47  # between which the host's memory lies (x86-64 and AArch64 Linux)
 LAST_PAGES = 3  # launches of a kernel without findings that get a page
 
 
@@ -346,6 +348,9 @@ class VirtualDevice:
         self._is_over = ""
         self.mappings = Mappings(self.memory, self._bind, self._unbind)
         self.ended: Callable[[Launched], None] = lambda about: None  # is told of each launch when it is over
+        self.ask_host: Callable[[int], None] | None = (
+            None  # binds the host's memory that holds an address, where that is the card's for the host
+        )
         self.refused: list[str] = []  # why code of the program is not simulated
         self.refuses: Callable[[str], None] = lambda why: None  # is told of each of these
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
@@ -518,6 +523,14 @@ class VirtualDevice:
         """The allocation that holds an address; None for memory that is the host's alone."""
         return self.memory.at(address)
 
+    def _asked_for(self, address: int) -> Allocation | None:
+        """The allocation that holds an address of the card's memory, as the program says; the host is asked where it is not known."""
+        found = self.memory.at(address)
+        if found is None and self.ask_host is not None and FIRST_POINTER <= address < END_OF_POINTERS:
+            self.ask_host(address)
+            found = self.memory.at(address)
+        return found
+
     def map(self, what: str, *given: Any) -> Any:
         """A method of `Mappings`, for virtual memory management: "create", "reserve", "map" ... CudaError 1 where it refuses, 2 without room."""
         self.check()
@@ -679,7 +692,7 @@ class VirtualDevice:
         )
 
     def _check_place(self, address: int, size: int, on_device: bool, what: str) -> None:
-        found = self.memory.at(address)
+        found = self._asked_for(address) if on_device else self.memory.at(address)
         if found is None:
             if on_device or self.memory.is_ours(address) or not address:
                 raise CudaError(INVALID_VALUE, f"{what} {address:#x}: no allocation is there")
@@ -926,6 +939,7 @@ class VirtualDevice:
     def _execute(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], about: Launched) -> Run | None:
         self.host.settle()
         self._mirror(to_device=True)
+        self._look_up(arguments)
         begin = time.perf_counter()
         from smemsim.program.launch import LIMIT
 
@@ -969,6 +983,13 @@ class VirtualDevice:
         if self.host.shares_memory:
             raise FindingsError(run)
         return run
+
+    def _look_up(self, arguments: tuple[bytes, ...]) -> None:
+        """Ask for what lies where a word of the arguments points: a pointer, a member of a structure, the first word of a tensor map."""
+        if self.ask_host is not None:
+            for raw in arguments:
+                for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8]):
+                    self._asked_for(word)
 
     def _recorder(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> Recorder | None:
         if self.policy.record is None:

@@ -211,11 +211,11 @@ class DeviceMemory:
         )
 
     def free(self, allocation: Allocation) -> None:
-        """Give an allocation back, and its pages to the machine."""
+        """Give an allocation back, and its pages to the machine. Registered memory is the host's, which may have freed it: it stays as it is."""
         self.take(allocation)
         if allocation.kind in ("device", "managed"):
             self.used -= allocation.size
-        if allocation.place == allocation.address and allocation.owner is None:
+        if allocation.place == allocation.address and allocation.kind != "registered":
             first, last = -(-allocation.address // PAGE) * PAGE, allocation.end // PAGE * PAGE
             if last > first:
                 _discard(first, last - first)

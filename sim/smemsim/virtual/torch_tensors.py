@@ -11,7 +11,7 @@ from typing import Any
 
 from smemsim.errors import InputError
 from smemsim.program.arrays import TORCH
-from smemsim.virtual import process
+from smemsim.virtual import alignment, process
 from smemsim.virtual.device import CudaError
 
 __all__ = ["CPU", "CUDA", "MARK", "PINNED", "Tensors", "out_of_memory", "tensors"]
@@ -38,6 +38,10 @@ class Tensors:
     def __init__(self) -> None:
         self.live: dict[int, _Place] = {}  # by address
         self._new: dict[int, _Place] = {}  # not known to the device yet
+        self._on_host: weakref.WeakValueDictionary[int, _Place] = (
+            weakref.WeakValueDictionary()
+        )  # by address: what Python knows to be the host's
+        self._others: dict[int, int] = {}  # what compiled code took of torch and kernels were given: bytes by address
         self.bytes = self.most_bytes = 0
 
     def mark(self, tensor: Any, place: str, made_by: str = "") -> None:
@@ -53,8 +57,13 @@ class Tensors:
             setattr(storage, MARK, known)
             if place != CPU:
                 known.watch = weakref.ref(storage, functools.partial(self._forget, known))
-        if known.place != CPU and tensor.device.type == "cpu":
+        if tensor.device.type != "cpu":
+            return
+        if known.place != CPU:
             self._follow(known, storage)
+        elif known.address != (address := storage.data_ptr()):
+            known.address = address
+            self._on_host[address] = known
 
     def place(self, tensor: Any) -> str:
         """ "cuda", "cpu" or "pinned". Unmarked ones are the host's, but for what autograd makes while backward runs."""
@@ -79,9 +88,11 @@ class Tensors:
 
     def show(self) -> None:
         """Make the memory of all tensors known to the device: before a launch."""
+        self._forget_others()
         if not self._new:
             return
         device = process.device()
+        device.ask_host = self.find
         for address, place in self._new.items():
             try:
                 device.bind_address(address, place.size, name=place.name, elements=place.elements)
@@ -89,6 +100,33 @@ class Tensors:
                 continue
             place.is_bound = True
         self._new.clear()
+
+    def find(self, address: int) -> None:
+        """Make known to the device what compiled code has taken of torch by itself, if an address lies there.
+
+        Which device such code had in mind nobody knows: what a kernel is given is the card's, unless Python has a tensor of the host's there.
+        """
+        found = alignment.holding(address)
+        if found is None or found[0] in self.live or self._is_on_host(found[0]):
+            return
+        first, size = found
+        with contextlib.suppress(InputError):  # a part of it is registered
+            process.device().bind_address(
+                first, size, name=f"a place in compiled code (torch allocation of {size} bytes)", elements=("u8", (size,))
+            )
+            self._others[first] = size
+
+    def _is_on_host(self, address: int) -> bool:
+        known = self._on_host.get(address)
+        return known is not None and known.address == address
+
+    def _forget_others(self) -> None:
+        """Memory that `find` found and that was freed, or is a tensor's by now."""
+        for address, size in list(self._others.items()):
+            if alignment.size_at(address) != size or address in self._new or self._is_on_host(address):
+                del self._others[address]
+                with contextlib.suppress(CudaError):
+                    process.device().unbind(address)
 
     def _follow(self, place: _Place, storage: Any) -> None:
         """Note where a storage is now."""
