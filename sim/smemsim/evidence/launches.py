@@ -538,8 +538,13 @@ def _files(about: Mapping[str, Any], *, named_ptx: bool) -> Iterator[tuple[str, 
 
 def read_text(path: pathlib.Path, most: int = MOST_PTX) -> str:
     """A text file's contents, of at most `most` bytes. InputError names it."""
+    data = read_bytes(path, most)
+    if data.startswith(b"\x7fELF"):
+        raise InputError(
+            f"{path}: a program or a cubin, and needs to be PTX: `smemsim exec -- {path}` runs a program, `cuobjdump -ptx` takes PTX out of it, `nvcc -ptx` writes it"
+        )
     try:
-        return read_bytes(path, most).decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         hint = "; a cubin? smemsim reads PTX, which `nvcc -ptx` writes" if path.suffix in (".cubin", ".o", ".fatbin", ".ptx") else ""
         raise InputError(f"{path}: byte {e.start} is not UTF-8{hint}") from None

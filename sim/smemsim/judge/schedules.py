@@ -11,6 +11,7 @@ import numpy as np
 from smemsim.finding import Finding, at_instruction
 from smemsim.program.schedule import EXTREMES
 from smemsim.program.traps import region_name
+from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ class Appeared:
         return f"{f.code} at line {f.line} with {_listed(self.schedules)}: {f.message}"
 
 
+def _is_global(i: Instruction) -> bool:
+    """May an instruction write to global memory?"""
+    return "global" in i.modifiers or not any(m.startswith(("shared", "local")) for m in i.modifiers)
+
+
 @dataclasses.dataclass(frozen=True)
 class Schedules:
     """What a kernel does under the schedules `tried` besides the usual one. `unfinished` are those whose time was over."""
@@ -75,6 +81,9 @@ class Schedules:
     appeared: tuple[Appeared, ...] = ()
     unfinished: tuple[int | str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Schedules: {self.text().partition(chr(10))[0]}>"
+
     def only(self, names: Iterable[str]) -> Schedules:
         """With the arrays of these names alone."""
         kept = set(names)
@@ -84,7 +93,7 @@ class Schedules:
     def findings(self) -> list[Finding]:
         """X030 for arrays that differ, and what appears."""
         found = [dataclasses.replace(one.finding, message=f"with {_listed(one.schedules)}: {one.finding.message}") for one in self.appeared]
-        writer = next((i for i in self.launch.program.inlined.body if i.op in WRITES), None)
+        writer = next((i for i in self.launch.program.inlined.body if i.op in WRITES and _is_global(i)), None)
         if not self.differing or writer is None:
             return found
         summed = any(one.summed for one in self.differing)

@@ -113,7 +113,7 @@ def _fields(d: SmemDescriptor, major: str | None) -> list[Line]:
     return field_lines(d.table, d.word, "bytes", number, lambda name: _smem_meaning(d, name, major))
 
 
-LEGAL = "legal; whether it reads your tile needs smemsim check or smemsim plan"  # a word alone is never a clean bill
+LEGAL = "legal; whether it reads your tile needs --tile ROWSxK, smemsim check or smemsim plan"  # a word alone is never a clean bill
 
 
 def descriptor_view(
@@ -126,7 +126,9 @@ def descriptor_view(
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
     where = "against an H200" if d.arch == "sm_90a" else "nothing is measured on Blackwell"
     lines = [*head, Line(), *ruler_lines(d.table, d.word), Line(), *_fields(d, major), Line()]
-    lines += finding_lines(findings, width) if findings else [Line([(f"reads {reads}" if reads else LEGAL, "")])]
+    if reads:
+        lines.append(Line([(f"reads {reads}", "")]))
+    lines += finding_lines(findings, width) if findings else [] if reads else [Line([(LEGAL, "")])]
     lines.append(Line())
     if not context:
         lines.append(

@@ -29,7 +29,7 @@ _NO_BITS = 8  # a section without bytes in the file
 MOST_BYTES = 1 << 30  # of an entry, unpacked
 _ENTRY = struct.Struct("<HHIQIIHHIQQQQ")
 _TARGET = re.compile(r"^\s*\.target\s+(?:\w+\s*,\s*)*?((?:sm|compute)_\d+[af]?)", re.MULTILINE)
-_ADD = "compile with -gencode arch=compute_{0},code=compute_{0} (or -arch={1}, which keeps PTX), with -lineinfo, or hand PTX over"
+_ADD = "compile with -gencode arch=compute_{0},code=compute_{0}, with -lineinfo, or hand PTX over"
 
 
 class NoCode(InputError):
@@ -108,7 +108,7 @@ def linked(texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]
     if not texts:
-        raise NoCode(f"there is nothing to link; {_ADD.format('90a', 'sm_90a')}")
+        raise NoCode(f"there is nothing to link; {_ADD.format('90a')}")
     heads = "".join(found[0] for found in itertools.islice(_HEAD.finditer(texts[0]), 3))
     bodies = [_HEAD.sub("", text) for text in texts]
     variables = {name[1]: found[0] for body in bodies for found in _VISIBLE.finditer(body) if (name := _DECLARED.search(found[0]))}
@@ -130,7 +130,7 @@ def _runs(target: str, arch: str) -> bool:
 
 
 def _why_not(found: Sequence[Image], arch: str) -> str:
-    add = _ADD.format(arch.removeprefix("sm_"), arch)
+    add = _ADD.format(arch.removeprefix("sm_"))
     with_ptx = [image.target for image in found if image.ptx]
     if with_ptx:
         return f"there is PTX for {', '.join(with_ptx)}, which {arch} does not run; {add}"
