@@ -136,7 +136,7 @@ class Session:
         except FindingsError:
             return LAUNCH_FAILED, ()
         except Unmodelled as e:
-            self.device.tell(f"not modelled: {e}")
+            self.device.refuse(f"not modelled: {e}")
             return NOT_SUPPORTED, ()
         except SmemsimError as e:
             self.device.tell(str(e))
@@ -328,6 +328,8 @@ class Session:
         except CudaError as e:
             if e.reason and len(self.device.launches) == before:  # else its line is told already
                 self.device.tell(f"launch refused: {e.reason}")
+                if self.device.policy.strict:  # else as on a card: programs try what fits
+                    self.device.note_refused(f"launch refused: {e.reason}")
             raise
         finally:
             self.is_running = False
