@@ -36,7 +36,7 @@ def test_decode_takes_a_printed_map_and_says_what_is_short_in_another():
 def test_a_legal_word_is_no_clean_bill():
     code, said = called("decode", WORD, "--arch", "sm_90a")
     assert code == 0
-    assert "whether it reads your tile needs smemsim check or smemsim plan" in said
+    assert "whether it reads your tile needs --tile ROWSxK, smemsim check or smemsim plan" in said
 
 
 @pytest.mark.parametrize("swizzle", ["none", "128B"])

@@ -274,7 +274,8 @@ def test_shards_put_together_are_the_launch(trap, cuts):
         merge.add(result)
         if not result.finished:
             break
-    assert (parts.numpy() == out.numpy()).all()
+    certain = CTAS if trap == NEVER else trap + 1  # how far CTAs behind one that traps have come is not determined
+    assert (parts.numpy() == out.numpy())[: certain * BLOCK].all()
     same_launch(whole, parted)
     if trap == NEVER:
         assert (out.numpy() == 3 * np.arange(CTAS * BLOCK) + np.repeat(np.arange(CTAS), BLOCK)).all()

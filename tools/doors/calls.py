@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pathlib
 import random
+import tempfile
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,6 +39,17 @@ COMPILED = SimpleNamespace(  # what triton.compile returns, as far as launch_tri
     ),
     src=SimpleNamespace(signature={"a": "*fp32", "n": "i32", "B": "constexpr"}),
 )
+
+
+@functools.cache
+def _launch_folder() -> pathlib.Path:
+    """A folder with a launch file and its kernel."""
+    folder = pathlib.Path(tempfile.mkdtemp())
+    (folder / "kernel.ptx").write_text(PTX.replace(PTX[PTX.index("(.param") : PTX.index("{ ret")], "(.param .u64 a) "))
+    (folder / "launch.toml").write_text(
+        """grid = 1\nblock = 32\nargs = [{array = "a"}]\n[arrays]\na = {dtype = "f32", shape = [4], distribution = "zeros"}\n"""
+    )
+    return folder
 
 
 def good_calls() -> dict[str, dict[str, Any]]:
@@ -82,6 +95,7 @@ def good_calls() -> dict[str, dict[str, Any]]:
         "explain_product": {"d": np.zeros((64, 64), np.uint32), "a": square, "b": square, "c": None, "arch": "sm_90a", "a_type": "bf16", "a_swizzle": "128B", "m": 64, "n": 64},
         "find_descriptors": {"places": 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(16), "arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 64, "k": 16},
         "from_float64": {"values": [1.0, -2.5], "dtype": "bf16"},
+        "launch_file": {"path": _launch_folder(), "sanitize": True, "limit": 1 << 20},
         "launch_triton": {"kernel": COMPILED, "grid": 1, "gpu": None, "a": np.zeros(4, np.float32), "n": 4, "sanitize": True, "progress": False},
         "mapa": {"smem_address": 1024, "cta_rank": 1},
         "mma": {"a": one, "b": one, "c": np.zeros((8, 8), np.uint32), **types, "scale_a": None, "block": None, "scale_input_d": 0},

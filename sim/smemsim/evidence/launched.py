@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from smemsim.arguments import suggestion
+from smemsim.arguments import shown, suggestion
 from smemsim.budget import ask
 from smemsim.errors import InputError
 from smemsim.evidence.launches import KERNEL, LaunchFile, read_launch_file
@@ -50,8 +50,10 @@ def launch_file(
             raise InputError(
                 f"{name}: there is no such option{suggestion(name, known)}; there are {', '.join(known)}, and what is launched stands in the file"
             )
-    folders = [pathlib.Path(folder) for folder in allowed]
-    launch = read_launch_file(pathlib.Path(path), None if ptx is None else pathlib.Path(ptx), allowed=folders)
+    if not isinstance(allowed, (list, tuple)):
+        raise InputError(f"allowed = {shown(allowed)}: needs a list of folders")
+    folders = [_path("allowed", folder) for folder in allowed]
+    launch = read_launch_file(_path("path", path), None if ptx is None else _path("ptx", ptx), allowed=folders)
     name = str(launch.folder / launch.about.get("ptx", KERNEL) if ptx is None else ptx)
     module = module_of(launch.ptx, name)
     parameters = module.functions[entry_of(module, launch.about["entry"] or None)].parameters
@@ -63,6 +65,12 @@ def launch_file(
     sources = list(source_folders([pathlib.Path(name).parent, launch.folder], folders))
     run = gpu.run(module, launch.config(args), RunOptions(**{"name": name, "sources": sources, **launch.options, **options}))
     return run, arrays
+
+
+def _path(name: str, given: Any) -> pathlib.Path:
+    if not isinstance(given, (str, os.PathLike)) or "\0" in os.fsdecode(given):
+        raise InputError(f"{name} = {shown(given)}: needs a path")
+    return pathlib.Path(os.fsdecode(given))
 
 
 def arch_of(launch: LaunchFile, module: Module, name: str) -> str:
