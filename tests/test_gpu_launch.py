@@ -679,6 +679,35 @@ def test_a_finding_shows_its_lines(tmp_path):
     assert finding.excerpt() == [f"{finding.line} | ld.global.u32 %r1, [%d1+4096]"]
 
 
+UNROLLED = """.shared .align 16 .b8 tile[512];
+mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r2, %r2, %r3;
+.loc 1 3 0
+st.shared.u32 [%r2], %r1;
+{barrier}
+.loc 1 5 0
+setp.lt.u32 %p1, %r1, 64; setp.lt.u32 %p2, %r1, 16;
+@%p1 ld.shared.u32 %r4, [%r2+{first}];
+@%p1 st.shared.u32 [%r2], %r4;
+@%p2 ld.shared.u32 %r4, [%r2+64];
+@%p2 st.shared.u32 [%r2], %r4;"""
+
+
+@pytest.mark.parametrize(
+    ("first", "barrier", "repair"),
+    [(256, "bar.sync 0;", "__syncwarp"), (128, "bar.sync 0;", "__syncthreads"), (256, "", "__syncthreads")],
+)
+def test_a_race_between_warps_is_told_before_one_between_lanes_of_the_same_line(first, barrier, repair, tmp_path):
+    """A reduction without barriers, its steps unrolled: a barrier for all warps orders the lanes too, and __syncwarp does not order warps."""
+    text = kernel("", UNROLLED.format(first=first, barrier=barrier)) + f'\n.file 1 "{tmp_path}/reduce.cu"\n'
+    found = [f for f in smemsim.Gpu().launch(text, block=128, name="k.ptx").findings if f.code == "X008"]
+    assert repair in found[0].repair
+    halves = [(f, f.as_dict()["other"]) for f in found if f.as_dict()["other"]]  # the two are of one line else
+    assert len({f.repair for f, other in halves if other["location"].endswith(":5")}) == 1  # in the loop, one repair
+    for f, other in halves:
+        assert f"line {other['line']} is {other['location']}" in str(f)
+        assert f"{other['line']} | {other['instruction']}" in f.excerpt()
+
+
 # What Triton's compiler returns, as far as a launch looks at it.
 ADD = kernel(
     ".param .u64 x, .param .u32 n, .param .f32 s, .param .u64 scratch, .param .u64 profile",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from smemsim.errors import SmemsimError
@@ -186,7 +186,8 @@ class InLaunch:
     `place` is the line of the source that a kernel author knows the instruction by, which is another one than its own where a function only wraps
     the instruction. `touched` are the bytes of shared memory that it is about, and of which CTA: what else is found of them may follow from it.
     `operation` tells findings of one code at one line apart: the kind of operation they are about. `arrays` are addresses of global memory,
-    one in each array that it is about.
+    one in each array that it is about. `other` is the other half of a race, with its own place in the source; the race is between lanes of one warp
+    (`within_warp`), which bar.warp.sync orders, or between warps.
     """
 
     instruction: Instruction | None
@@ -195,6 +196,9 @@ class InLaunch:
     touched: tuple[Touched, ...] = ()
     operation: str = ""
     arrays: tuple[int, ...] = ()
+    other: Instruction | None = None
+    other_place: Location | None = None
+    within_warp: bool = False
 
     def __str__(self) -> str:
         if self.instruction is None:
@@ -378,6 +382,24 @@ class Finding:
         return self.at.arrays if isinstance(self.at, InLaunch) else ()
 
     @property
+    def other(self) -> Instruction | None:
+        """The other half of a race, where that is another line."""
+        other = self.at.other if isinstance(self.at, InLaunch) else None
+        return None if other is None or other.line == self.line else other
+
+    @property
+    def other_place(self) -> Location | None:
+        """The line of the source of the other half of a race."""
+        if not isinstance(self.at, InLaunch) or self.other is None:
+            return None
+        return self.at.other_place or self.other.location
+
+    @property
+    def is_within_warp(self) -> bool:
+        """Is it a race between lanes of one warp?"""
+        return isinstance(self.at, InLaunch) and self.at.within_warp
+
+    @property
     def count(self) -> int:
         """Of how many instructions it is said."""
         return 1 + len(self.alike)
@@ -393,18 +415,24 @@ class Finding:
         return tuple(dict.fromkeys(place for place in (self.place, *(other.place for other in self.alike)) if place is not None))
 
     def excerpt(self) -> list[str]:
-        """The line of the PTX, and those of the source which it comes from where their files can be read, that of `place` first."""
-        from smemsim.files import source_line  # findings of words need no files
-
+        """The line of the PTX, and those of the source which it comes from where their files can be read, that of `place` first; then the other half of a
+        race."""
         if not self.line:
             return []
-        lines = [f"{self.line} | {shortened(self.instruction)}"]
-        chain = self.location.chain if self.location is not None else ()
         first = self.place if self.place is not None else self.location
+        lines = [f"{self.line} | {shortened(self.instruction)}", *self._source_of(self.location, first)]
+        if self.other is not None:
+            lines += [f"{self.other.line} | {shortened(self.other.text)}", *self._source_of(self.other.location, self.other_place)]
+        return list(dict.fromkeys(lines))
+
+    def _source_of(self, location: Location | None, first: Location | None) -> Iterator[str]:
+        """The lines of the source of an instruction that can be read, that of the place `first` before those that were inlined there."""
+        from smemsim.files import source_line  # findings of words need no files
+
+        chain = location.chain if location is not None else ()
         for place in sorted(chain, key=lambda place: place is not first):
             if source := source_line(place.file, place.line, self.folders):
-                lines.append(f"{place} | {_cut(source)}")
-        return lines
+                yield f"{place} | {_cut(source)}"
 
     def others(self) -> str:
         """The other instructions of which the same is said, in words; "" where there are none."""
@@ -435,7 +463,8 @@ class Finding:
             case InLaunch():
                 repair = f"; repair: {told(self.repair)}" if self.repair else ""
                 because = f" [{self.because}]" if self.because else ""
-                return f"{self.code}  {self.where}: {told(self.message)}{repair}{because}"
+                other = f"; line {self.other.line} is {self.other_place.path}" if self.other is not None and self.other_place is not None else ""
+                return f"{self.code}  {self.where}: {told(self.message)}{other}{repair}{because}"
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it: what every finding has, and what those of its place have besides."""
@@ -454,9 +483,16 @@ class Finding:
                 return said | {
                     "line": self.line, "location": str(self.place) if self.place else None,
                     "chain": [str(place) for place in self.location.chain] if self.location else [], "count": self.count, "lines": list(self.lines),
-                    "locations": [place.path for place in self.places], "instruction": self.instruction, "message": self.message,
+                    "locations": [place.path for place in self.places], "instruction": self.instruction, "other": self._other(), "message": self.message,
                     "repair": self.repair, "because": self.because, "check": self.check.as_dict() if self.check else None,
                 }  # fmt: skip
+
+    def _other(self) -> dict[str, Any] | None:
+        """The other half of a race, as JSON has it."""
+        if self.other is None:
+            return None
+        place = self.other_place
+        return {"line": self.other.line, "location": str(place) if place is not None else None, "instruction": self.other.text}
 
 
 def _changed(path: str | None, old: Value, new: Value) -> dict[str, Value]:
@@ -476,12 +512,11 @@ def in_word(
 
 def at_instruction(
     code: str, i: Instruction, message: str, repair: str = "", *, because: str = "", milder: Severity | None = None,
-    touched: tuple[Touched, ...] = (), operation: str = "", arrays: tuple[int, ...] = (),
+    touched: tuple[Touched, ...] = (), operation: str = "", arrays: tuple[int, ...] = (), other: Instruction | None = None, within_warp: bool = False,
 ) -> Finding:  # fmt: skip
     """A finding at an instruction: `because` is the source of the rule, `milder` another severity than its code's; the rest as `InLaunch` has it."""
-    return Finding(
-        code, milder or CODES[code].severity, InLaunch(i, touched=touched, operation=operation, arrays=arrays), message, repair, because
-    )  # fmt: skip
+    at = InLaunch(i, touched=touched, operation=operation, arrays=arrays, other=other, within_warp=within_warp)
+    return Finding(code, milder or CODES[code].severity, at, message, repair, because)
 
 
 class TensorMapError(SmemsimError, ValueError):

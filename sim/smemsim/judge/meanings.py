@@ -14,7 +14,7 @@ from smemsim.finding import Finding
 from smemsim.judge.check import check
 from smemsim.judge.operand_reads import Issued, Mode, OperandRead, Product, Reads
 from smemsim.judge.report import Report
-from smemsim.judge.scenario import Buffer, MapArguments, Meant, MmaStep, Operand, ScenarioTables, Step, Tensor, TmaLoad
+from smemsim.judge.scenario import AnyOperand, Buffer, MapArguments, Meant, MmaStep, Operand, ScenarioTables, Step, Tensor, TmaLoad
 from smemsim.program.events import Load, Mma
 from smemsim.program.launch import Launch
 from smemsim.spec.architectures import architecture
@@ -66,8 +66,13 @@ class Written:
         return names
 
     def arrays(self, f: Finding) -> tuple[int, ...]:
-        """Where the maps and tensors lie in global memory that a finding about the scenario leads into, or that are to be changed."""
+        """Where the maps and tensors lie in global memory that a finding about the scenario leads into, or that are to be changed; of an operand the
+        tensor that it was meant to be of."""
         found: list[object] = []
+        step = None if f.path.step is None else self.scenario.steps[f.path.step]
+        operand = getattr(step, f.path.side, None) if f.path.side else None
+        if isinstance(operand, AnyOperand) and operand.meant is not None:
+            found.append(self.scenario.tensors[operand.meant.tensor].address)
         for path in (f.path, f.about, *(change.path for change in f.changes)):
             if path.table == "map" and path.name in self.scenario.maps:
                 found.append(self.scenario.maps[path.name].global_address)

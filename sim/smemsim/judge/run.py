@@ -101,17 +101,34 @@ def _placed(f: Finding, sources: Sources) -> Finding:
     """A finding with its place in the source."""
     if not isinstance(f.at, InLaunch) or f.location is None:
         return f
-    return dataclasses.replace(f, at=dataclasses.replace(f.at, place=sources.place(f.location)))
+    other = f.at.other.location if f.at.other is not None else None
+    at = dataclasses.replace(f.at, place=sources.place(f.location), other_place=sources.place(other) if other is not None else None)
+    return dataclasses.replace(f, at=at)
 
 
 def _grouped(findings: list[Finding]) -> list[Finding]:
-    """Findings that say the same as one, the first of them, with the places of the others."""
+    """Findings that say the same as one, the first of them, with the places of the others.
+
+    Of a race between warps those are also races between lanes of one warp at the same lines: a barrier for all warps orders the lanes too.
+    """
     alike: dict[tuple[object, ...], list[Finding]] = {}
+    of_warps = {_halves(f): _gist(f) for f in reversed(findings) if f.code == "X008" and not f.is_within_warp and f.severity is Severity.WRONG}
     for f in findings:
-        alike.setdefault(_gist(f), []).append(f)
+        gist = of_warps.get(_halves(f)) if f.is_within_warp else None
+        alike.setdefault(gist or _gist(f), []).append(f)
     return [
         dataclasses.replace(first, alike=tuple(f.at for f in others if isinstance(f.at, InLaunch))) for first, *others in alike.values()
     ]
+
+
+def _halves(f: Finding) -> frozenset[str]:
+    """The lines of the source of both halves of a race; without .loc the shapes of the two instructions."""
+    at = f.at
+    if not isinstance(at, InLaunch) or at.other is None:
+        return frozenset()
+    if f.place is not None and at.other_place is not None:
+        return frozenset((str(f.place), str(at.other_place)))
+    return frozenset((_shape(f.instruction), _shape(at.other.text)))
 
 
 def _gist(f: Finding) -> tuple[object, ...]:

@@ -469,13 +469,18 @@ class Launch:
         touched: tuple[Touched, ...] = (),
         operation: str = "",
         arrays: tuple[int, ...] = (),
+        other: Instruction | None = None,
+        within_warp: bool = False,
     ) -> None:
         """Note a finding at an instruction; the same code at the same line is noted once for each `operation`, the most severe one.
 
         `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
         """
         self.keep(
-            at_instruction(code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation, arrays=arrays)
+            at_instruction(
+                code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation, arrays=arrays, other=other,
+                within_warp=within_warp,
+            )  # fmt: skip
         )
 
     def found(self, code: str, line: int, operation: str = "") -> Finding | None:
@@ -484,14 +489,19 @@ class Launch:
         return first if first is None or first.operation == operation else self.findings.get((code, line, operation))
 
     def keep(self, finding: Finding) -> None:
-        """Keep a finding, unless there is one of its code at its line that is not milder."""
+        """Keep a finding, unless there is one of its code at its line that is not milder. A race between warps goes before one between lanes."""
         key: tuple[str | int, ...] = finding.code, finding.line
         first = self.findings.get(key)
         if first is not None and first.operation != finding.operation:
             key = *key, finding.operation
         before = self.findings.get(key)
-        if before is None or (before.is_milder and not finding.is_milder):
+        if before is None or self.is_lesser(before, finding.is_milder, within_warp=finding.is_within_warp):
             self.findings[key] = finding
+
+    @staticmethod
+    def is_lesser(before: Finding, is_milder: bool, *, within_warp: bool) -> bool:
+        """Says another finding of this code at this line more than the one before?"""
+        return not is_milder and (before.is_milder or (before.is_within_warp and not within_warp))
 
     def exited(self, wave: Wave, threads: np.ndarray) -> None:
         """Threads are done: barriers no longer wait for them."""

@@ -21,7 +21,7 @@ from smemsim.program.linking.flows import Root, accumulations, same_place, store
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten, uses
-from smemsim.program.watch.telling import Telling
+from smemsim.program.watch.telling import BARRIER, Telling
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
@@ -394,6 +394,7 @@ class GlobalShadow:
         self.x.launch.find(
             "R507", i, f"{i.name} reads {where}, which nobody has written{uses(user)}",
             "write it first, in this kernel or before it (Gpu.zeros, a memset)", because="CUDA C++ Programming Guide: allocated memory is not initialised",
+            arrays=(array.region.begin,),
         )  # fmt: skip
 
     def _is_update(self, i: Instruction, array: _Array, at: np.ndarray, size: int) -> None:
@@ -612,27 +613,28 @@ class GlobalShadow:
         is_async = bool(self.history.asynchronous[epoch & loops.INDEX]) and not is_read
         did = "may still read" if is_read else "writes"
         theirs = f"which {they} {did} at line {other.line} ({other.name})"
-        operation = f"global memory, line {other.line}"
+        operation, arrays = f"global memory, line {other.line}", (array.region.begin,)
+        tell = functools.partial(self.telling.tell, cause=operation, other=other, arrays=arrays)
         if code == "X003":
-            self.telling.tell(
+            tell(
                 "X003", i, f"{i.name} of {me} {does} {where} through the asynchronous proxy, {theirs}, without fence.proxy.async between",
-                f"put fence.proxy.async (or fence.proxy.async.global) behind line {other.line}, before what orders the two", BECAUSE, cause=operation,
+                f"put fence.proxy.async (or fence.proxy.async.global) behind line {other.line}, before what orders the two", BECAUSE,
             )  # fmt: skip
             return
         if does == "updates":
             load = self._updates[id(i)]
-            self.telling.tell(
+            tell(
                 "X008", i, f"{i.name} of {me} writes to {where} what it makes of the value that line {load.line} has read there, as {they} does at line "
                 f"{other.line}, and nothing orders the two: where both read before either writes, one update is lost",
                 "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both", BECAUSE,
-                cause=operation, formal=formal,
+                formal=formal,
             )  # fmt: skip
             return
         if is_async:
-            self.telling.tell(
+            tell(
                 "X004" if does == "reads" else "X008", i, f"{i.name} of {me} {does} {where}, {theirs}: the operation need not be complete, or nothing "
                 "orders the two", "cp.async.bulk.commit_group and cp.async.bulk.wait_group 0 (without .read) in the thread that issues it, then "
-                f"{self._order(near)}", BECAUSE, cause=operation, formal=formal,
+                f"{self._order(near)}", BECAUSE, formal=formal,
             )  # fmt: skip
             return
         scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
@@ -642,10 +644,10 @@ class GlobalShadow:
         if any(weak.op == "ld" and not scope and self._looks_again(weak, atom) for weak, scope, atom in ways):
             self.x.launch.find(
                 "X008", i, f"{message}; the atomic operation looks at the value again, and it has held", repair, because=BECAUSE,
-                milder=Severity.NOTE, operation=operation,
+                milder=Severity.NOTE, operation=operation, other=other, arrays=arrays,
             )  # fmt: skip
             return
-        self.telling.tell("X008", i, message, repair, BECAUSE, cause=operation, formal=formal)
+        tell("X008", i, message, repair, BECAUSE, formal=formal)
 
     def _looks_again(self, load: Instruction, atom: Instruction) -> bool:
         """Is a plain load only the look in front of an atomic operation: a loop of cas, or a maximum that need not be written where it is large enough?"""
@@ -668,7 +670,7 @@ class GlobalShadow:
                 f"make line {weak.line} .relaxed.gpu or .volatile (where it polls, .acquire.gpu), or {self._order(near)}",
             )
         if near:
-            return "nothing orders the two", "put a barrier between them (bar.sync)"
+            return "nothing orders the two", f"put {BARRIER} between them"
         both_write = does == "writes" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads of several CTAs add to it: atom or red"
         return "nothing orders the two", f"{change}; else {self._order(near)}"
@@ -676,7 +678,7 @@ class GlobalShadow:
     @staticmethod
     def _order(near: bool) -> str:
         if near:
-            return "a barrier (bar.sync) before the other"
+            return f"{BARRIER} before the other"
         return (
             "order them: fence.acq_rel.gpu (__threadfence) and an atomic or st.relaxed.gpu behind the first (or st.release.gpu), ld.acquire.gpu (or an "
             "atomic and fence.acq_rel.gpu) before the second"

@@ -19,7 +19,7 @@ from smemsim.program.watch.bytes import Parts
 from smemsim.program.watch.clocks import GENERIC, GROUP, NOBODY, OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.lanes import LANE_BITS, MANY, SEVERAL, Lanes
-from smemsim.program.watch.telling import WORD, Telling
+from smemsim.program.watch.telling import BARRIER, WORD, Telling
 from smemsim.program.wave import ALL, WARP
 from smemsim.ptx.module import Instruction
 
@@ -278,7 +278,7 @@ class SharedShadow:
                 places = at[np.nonzero(late)[1]]
                 self.telling.find(
                     "X008", i, places, f"{{i}} touches {{where}}, which line {line[places[0]]} of another CTA touches too: the scope .cta of one of them "
-                    "does not include the other, and nothing orders the two", ".cluster in place of .cta in both", formal=formal,
+                    "does not include the other, and nothing orders the two", ".cluster in place of .cta in both", formal=formal, other=int(line[places[0]]),
                 )  # fmt: skip
 
     def _lanes_of(self, size: int) -> np.ndarray:
@@ -307,6 +307,7 @@ class SharedShadow:
             self.telling.find(
                 "X008", i, at[late], f"{{where}} is {done} by {{i}} of lane {int(lanes[first])} of warp {self.telling.warp(int(warps[first]))}, and written by "
                 f"{who} at line {int(self.line[at[first]])}: the lanes do not meet between the two", "bar.warp.sync (__syncwarp) between them",
+                other=int(self.line[at[first]]), within_warp=True,
             )  # fmt: skip
 
     def _lanes_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, lanes: np.ndarray, values: Values | None) -> None:
@@ -319,7 +320,7 @@ class SharedShadow:
             self.telling.find(
                 "X008", i, at[late], f"{{i}} of lane {int(lanes[first])} of warp {self.telling.warp(int(warps[first]))} overwrites {{where}}, which another lane "
                 f"of the same warp reads at line {int(self.read_line[at[first]])}: the lanes do not meet between the two",
-                "bar.warp.sync (__syncwarp) between them",
+                "bar.warp.sync (__syncwarp) between them", other=int(self.read_line[at[first]]), within_warp=True,
             )  # fmt: skip
 
     def initialised(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
@@ -407,7 +408,7 @@ class SharedShadow:
         if unseen.any():
             self._doubt(
                 op, "X008", places[unseen], f"{{i}} reads {{where}}, which {self.writer(places[unseen][0])}: nothing orders "
-                "the two", "put fence.proxy.async and a barrier between them", formal=formal,
+                "the two", "put fence.proxy.async and a barrier between them", formal=formal, line=int(self.line[places[unseen][0]]),
             )  # fmt: skip
         if op.kind in GENERIC or (unseen.any() and not formal):
             return
@@ -419,7 +420,7 @@ class SharedShadow:
             self._doubt(
                 op, "X003", places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
                 f"{self.writer(place)}, without fence.proxy.async between",
-                f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier", formal=formal,
+                f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier", formal=formal, line=int(self.line[place]),
             )  # fmt: skip
 
     def _op_reads_of_others(self, op: Operation, places: np.ndarray, number: np.ndarray) -> None:
@@ -447,11 +448,12 @@ class SharedShadow:
                 "put fence.proxy.async.shared::cta behind the wait for it (cp.async.wait_group or its mbarrier), before the barrier", formal=formal,
             )  # fmt: skip
 
-    def _doubt(self, op: Operation, code: str, places: np.ndarray, sentence: str, repair: str, *, formal: Formal, cause: str = "") -> None:
-        """Something is wrong with words that an operation reads."""
-        op.doubt(
-            code, places, functools.partial(self.telling.find, code, op.instruction, places, sentence, repair, formal=formal, cause=cause)
-        )
+    def _doubt(
+        self, op: Operation, code: str, places: np.ndarray, sentence: str, repair: str, *, formal: Formal, cause: str = "", line: int = 0
+    ) -> None:
+        """Something is wrong with words that an operation reads; `line` is that of who wrote them."""
+        tell = functools.partial(self.telling.find, code, op.instruction, places, sentence, repair, formal=formal, cause=cause, other=line)
+        op.doubt(code, places, tell)
 
     def is_written_by(self, op: Operation, at: np.ndarray) -> bool:
         """An operation writes words. False, and nothing is noted, where a closer look is needed (`written_by_operation`)."""
@@ -500,6 +502,7 @@ class SharedShadow:
                 "X003", op.instruction, places[unfenced], f"{{i}} overwrites {{where}} through the asynchronous proxy, which "
                 f"{self.writer(places[unfenced][0])}, without fence.proxy.async between",
                 "put fence.proxy.async.shared::cta behind the ordinary stores, before the barrier", formal=formal,
+                other=int(self.line[places[unfenced][0]]),
             )  # fmt: skip
 
     # ---- inside
@@ -522,7 +525,7 @@ class SharedShadow:
             mine, other = (self.telling.warp(w[lost][0]) for w in (warps, last))
             self.telling.find(
                 "X008", i, at[lost], f"{{i}} of warp {mine} and of warp {other} write different values to {{where}}: nothing orders the two",
-                "let one warp write, or put a barrier between them (bar.sync, mbarrier)",
+                "let one warp write, or put a barrier between them (__syncthreads, bar.sync; mbarrier)",
             )  # fmt: skip
 
     def _missing(
@@ -546,7 +549,7 @@ class SharedShadow:
                 places = at[by_warp][unseen]
                 self.telling.find(
                     "X008", i, places, f"{{i}} of warp {self.telling.warp(mine[unseen][0])} touches {{where}}, which {self.writer(places[0])}: "
-                    "nothing orders the two", "put a barrier between them (bar.sync, mbarrier)", formal=formal,
+                    "nothing orders the two", f"put {BARRIER}, or an mbarrier, between them", formal=formal, other=int(self.line[places[0]]),
                 )  # fmt: skip
         by_op = who >= OPERATIONS
         if by_op.any():
@@ -601,7 +604,7 @@ class SharedShadow:
             places = at[read[np.nonzero(late)[1]]]
             self.telling.find(
                 "X008", i, places, sentence.replace("{line}", str(lines[places[0]])),
-                "put a barrier between them (bar.sync, mbarrier)", formal=formal,
+                f"put {BARRIER}, or an mbarrier, between them", formal=formal, other=int(lines[places[0]]),
             )  # fmt: skip
 
     def _threads_have_changed(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:

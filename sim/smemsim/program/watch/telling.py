@@ -18,10 +18,11 @@ from smemsim.spec.findings import Severity
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["WORD", "Telling", "Waited"]
+__all__ = ["BARRIER", "WORD", "Telling", "Waited"]
 
 
 WORD = 4
+BARRIER = "a barrier of all threads (bar.sync: __syncthreads, tl.debug_barrier)"
 MOST_RUNS = 64  # of bytes, that a finding keeps apart
 MOST_BROUGHT = 4  # copies of a phase that are listed
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]  # an mbarrier, the line of the wait, and what its last phase brought
@@ -60,11 +61,17 @@ class Telling:
     # ---- findings
 
     def find(
-        self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: Formal = "", cause: str = ""
-    ) -> None:
-        """A finding about words of shared memory, by their places; `{i}` and `{where}` in the sentence are the instruction and the words."""
+        self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: Formal = "", cause: str = "",
+        other: int = 0, within_warp: bool = False,
+    ) -> None:  # fmt: skip
+        """A finding about words of shared memory, by their places; `{i}` and `{where}` in the sentence are the instruction and the words.
+
+        `other` is the line of the other half of a race, which is one between lanes of a warp or not.
+        """
         before = self.x.launch.found(code, i.line, cause)
-        if (before is not None and (formal or not before.is_milder)) or (formal and self._is_told(code, formal)):
+        if before is not None and not self.x.launch.is_lesser(before, bool(formal), within_warp=within_warp):
+            return
+        if formal and self._is_told(code, formal):
             return
         per_cta = self.x.pitch // WORD
         cta = self.x.ctas[int(places[0]) // per_cta]
@@ -76,7 +83,10 @@ class Telling:
         if len(runs) > MOST_RUNS:
             runs = [offsets]
         touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
-        self.tell(code, i, message, repair, "PTX ISA 9.1 §8 (memory consistency), 9.7.13", touched, formal=formal, cause=cause)
+        self.tell(
+            code, i, message, repair, "PTX ISA 9.1 §8 (memory consistency), 9.7.13", touched, formal=formal, cause=cause, other=self.lines.get(other),
+            within_warp=within_warp,
+        )  # fmt: skip
 
     def _is_told(self, code: str, formal: Formal) -> bool:
         """Is a remark of the code told of the last instruction of its kind? What else rests on that needs the same change."""
@@ -84,12 +94,14 @@ class Telling:
 
     def tell(
         self, code: str, i: Instruction, message: str, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: Formal = "",
-        cause: str = "",
+        cause: str = "", other: Instruction | None = None, within_warp: bool = False, arrays: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         """A finding; `formal`: nothing but this one of EXCUSES is wrong, which compilers and libraries emit."""
         excuse = self.excuses.get(formal)
         if excuse is None:
-            self.x.launch.find(code, i, message, repair, because=because, touched=touched, operation=cause)
+            self.x.launch.find(
+                code, i, message, repair, because=because, touched=touched, operation=cause, other=other, within_warp=within_warp, arrays=arrays,
+            )  # fmt: skip
             return
         if self._is_told(code, formal):
             return
@@ -97,7 +109,8 @@ class Telling:
         why, change = _EXCUSED[formal]
         self.x.launch.find(
             code, i, f"{message} but {excuse.name} of line {excuse.line}, {why}; compilers and libraries write it like this, and no failure is known",
-            f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause,
+            f"{change} in line {excuse.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=other,
+            arrays=arrays,
         )  # fmt: skip
 
     def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
