@@ -372,3 +372,25 @@ def test_a_d_that_an_epilogue_has_converted_is_told_all_the_same(to):
         assert [one.operand for one in found.faults] == (["A"] if terms is read else [])
     with pytest.raises(smemsim.InputError, match="raw bits of f32 have 32"):
         smemsim.explain_product(smemsim.from_float64(numbers @ other.T, "bf16"), a, b, arch="sm_90a", a_type="bf16")
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (lambda a, b: (a[:, :-32], b[:, :-32]), "k 96 to 127 were missing from the sum (the last 32 of 128: a loop over K that ends too early"),
+        (lambda a, b: (np.hstack([a, a[:, 32:64]]), np.hstack([b, b[:, 32:64]])), "k 32 to 63 were added twice"),
+        (lambda a, b: (a.ravel()[np.arange(64)[:, None] * 64 + np.arange(128)], b), "A were read with rows 64 elements apart instead of 128: they overlap"),
+        (lambda a, b: (a, b.T.ravel()[np.arange(128) * 60 + np.arange(64)[:, None]]), "B were read with k 60 elements apart instead of 64 (where rows are contig"),
+        (lambda a, b: (a[:, np.arange(128) // 32 * 16 + np.arange(128) % 32], b), "A were read with blocks of 32 k 16 apart: they overlap"),
+        (lambda a, b: (a, b[np.arange(64) // 32 * 16 + np.arange(64) % 32]), "B were read with tiles of 32 rows 16 apart: they overlap"),
+    ],
+)  # fmt: skip
+def test_what_loops_and_pointers_get_wrong_is_named(read, said):
+    rng = np.random.default_rng(5)
+    a, b = (to_float64(from_float64(rng.standard_normal((64, 128)), "bf16"), "bf16") for _ in "ab")
+    mine, other = read(a, b)
+    assert (
+        explain_product((mine @ other.T).astype(np.float32), a, b, arch="sm_90a", a_type="bf16")
+        .because[0]
+        .startswith(f"D is what it would be if {said}")
+    )

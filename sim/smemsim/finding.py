@@ -463,7 +463,11 @@ class Finding:
             case InLaunch():
                 repair = f"; repair: {told(self.repair)}" if self.repair else ""
                 because = f" [{self.because}]" if self.because else ""
-                other = f"; line {self.other.line} is {self.other_place.path}" if self.other is not None and self.other_place is not None else ""
+                other = (
+                    f"; line {self.other.line} is {self.other_place.path}"
+                    if self.other is not None and self.other_place is not None
+                    else ""
+                )
                 return f"{self.code}  {self.where}: {told(self.message)}{other}{repair}{because}"
 
     def as_dict(self) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from smemsim.arguments import choice, shown, whole
 from smemsim.arithmetic.multiply import row_of
 from smemsim.arithmetic.values import from_float64, raw_bits, to_float64
 from smemsim.errors import InputError, Unmodelled
-from smemsim.judge.difference import Compared, LooksLike, Product, Side, diagnose
+from smemsim.judge.difference import Compared, LooksLike, Product, Side, Tests, diagnose
 from smemsim.judge.find import FoundDescriptor, Shape, inverted, read_addresses, solutions
 from smemsim.judge.numbers import PERIODS, numbers_told
+from smemsim.judge.pointers import pointer_faults, sums
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK, LINE
@@ -593,6 +594,14 @@ def candidates_of(tiles: list[Tile]) -> Iterator[Candidate]:
             yield Candidate("A and B", fault.field, fault.text, (fault.source, other[fault.text].source))
 
 
+def pointers_of(tiles: list[Tile]) -> Iterator[Candidate]:
+    """The faults of pointers into global memory, of A and of B; what both blocks of K get wrong alike is another sum (`sums`)."""
+    sizes = (tiles[0].extent[0], tiles[1].extent[0], tiles[0].extent[1])
+    for name, tile in zip("AB", tiles, strict=True):
+        for field, text, source in pointer_faults(tile.extent, sizes):
+            yield Candidate(name, field, text, (source, None) if name == "A" else (None, source))
+
+
 @functools.lru_cache(maxsize=4)
 def _different(shape: Shape, mode: SwizzleMode) -> list[Fault]:
     """The faults of a tile that change what is read, without those that do what an earlier one of the same field does."""
@@ -910,13 +919,16 @@ def _explained(product: Product, tiles: list[Tile], hardware: np.ndarray, *, mea
         return ProductExplanation("the same", (), pattern(c.wrong), 0, c.wrong.size, (), measured)
     certain: dict[bool, list[ProductFault]] = {}
     solved = functools.cache(lambda i: recovered(c, tiles[i], "AB"[i]))
-    candidates = list(candidates_of(tiles))
+    candidates = [*candidates_of(tiles), *pointers_of(tiles)]
 
     def faults(own: Compared) -> list[str]:
         certain[own.exact] = found = those(own, candidates) or solved_for(own, tiles, solved)
         return [str(fault) for fault in found]
 
-    said = diagnose(product, hardware, (("a wrong layout", transposed), ("a wrong layout", faults)), extra)
+    layouts: Tests = (("a wrong layout", transposed), ("a wrong layout", faults))
+    if sums(own := dataclasses.replace(c, exact=not c.beyond.any())):  # half a box that is not there is one of these too
+        layouts = (("a wrong layout", faults), ("a wrong layout", sums)) if those(own, candidates) else (("another option", sums),)
+    said = diagnose(product, hardware, layouts, extra)
     found = next((certain[exact] for exact in (True, False) if certain.get(exact)), [])
     because, looks_like = said.because, said.looks_like
     if looks_like == "unknown" and not found:

@@ -112,7 +112,9 @@ def _grouped(findings: list[Finding]) -> list[Finding]:
     Of a race between warps those are also races between lanes of one warp at the same lines: a barrier for all warps orders the lanes too.
     """
     alike: dict[tuple[object, ...], list[Finding]] = {}
-    of_warps = {_halves(f): _gist(f) for f in reversed(findings) if f.code == "X008" and not f.is_within_warp and f.severity is Severity.WRONG}
+    of_warps = {
+        _halves(f): _gist(f) for f in reversed(findings) if f.code == "X008" and not f.is_within_warp and f.severity is Severity.WRONG
+    }
     for f in findings:
         gist = of_warps.get(_halves(f)) if f.is_within_warp else None
         alike.setdefault(gist or _gist(f), []).append(f)

@@ -478,7 +478,16 @@ class Launch:
         """
         self.keep(
             at_instruction(
-                code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation, arrays=arrays, other=other,
+                code,
+                i,
+                message,
+                repair,
+                because=because,
+                milder=milder,
+                touched=touched,
+                operation=operation,
+                arrays=arrays,
+                other=other,
                 within_warp=within_warp,
             )  # fmt: skip
         )
