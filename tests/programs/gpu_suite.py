@@ -123,6 +123,19 @@ def test_strides_of_a_descriptor(tmp_path):
         module["rows_of"][(1,)](TensorDescriptor(x, [64, 64], strides, [64, 64]), out, n=64)
 
 
+@triton.jit
+def made_here(source, to, rows, stride, at, n: tl.constexpr):
+    made = tl.make_tensor_descriptor(source, shape=[rows, n], strides=[stride, 1], block_shape=[n, n])
+    tl.store(to + tl.arange(0, n)[:, None] * n + tl.arange(0, n)[None, :], made.load([at, 0]))
+
+
+@pytest.mark.parametrize(("rows", "stride", "at"), [(64, 32, 0), (128, 64, 64)])
+def test_descriptors_of_a_kernel(rows, stride, at):
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+    x, out = torch.rand(64, 64, device="cuda"), torch.empty(64, 64, device="cuda")
+    made_here[(1,)](x, out, rows, stride, at, n=64)
+
+
 def test_past_the_end():
     x, out = torch.rand(256, device="cuda"), torch.empty(250, device="cuda")
     add[(1,)](x, x, out, 256, block=256)

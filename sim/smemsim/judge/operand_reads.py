@@ -21,9 +21,9 @@ from smemsim.machine.memory import SharedMemory
 from smemsim.machine.product import SharedOperand
 from smemsim.machine.region import GlobalMemory
 from smemsim.machine.tma import Transfer
-from smemsim.program.arrays import HostMap
 from smemsim.program.events import Copy, Event, Load, Mma, Store
 from smemsim.program.launch import Launch
+from smemsim.program.maps import described
 from smemsim.program.traps import region_name
 from smemsim.ptx.module import Address, Instruction, Operand, Register, Vector
 from smemsim.spec.formats import element_format
@@ -1199,7 +1199,7 @@ def of_maps(reads: Reads, launch: Launch, known_wrong: Collection[int] = ()) -> 
 
     `known_wrong` are lines of loads whose coordinates are known to be wrong already.
     """
-    outside = (f for f in _outside(reads) if f.line not in known_wrong)
+    outside = (f for f in _outside(reads, launch) if f.line not in known_wrong)
     return [*_misfits(reads, launch), *_pitches(reads, launch.arch), *_widths(reads), *outside]
 
 
@@ -1217,10 +1217,13 @@ def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
         is_elements = size > 1 and stride == tm.global_dim[0] and room >= rows * row
         if stride >= row or not (is_elements or (tm.rank == 2 and rows > 1 and room == rows * row)):
             continue
-        made, begins = _descriptor_of(launch, event), f"row 1 begins in the middle of row 0, and {_behind(launch, tm)} holds {rows} rows of"
+        made, begins = (
+            described(launch, event.map_address, tm),
+            f"row 1 begins in the middle of row 0, and {_behind(launch, tm)} holds {rows} rows of",
+        )
         if made is not None:
             k, wide = tm.rank - 2, tm.global_dim[0]
-            message = f"strides[{k}] of the descriptor {made.name} is {made.strides[k]} elements: {begins} {wide} elements"
+            message = f"strides[{k}] of {made} is {made.strides[k]} elements: {begins} {wide} elements"
             repair = f"strides[{k}] = {wide} (elements, not bytes)"
             findings.append(at_instruction("T207", event.instruction, message, repair, arrays=(tm.global_address,)))
             continue
@@ -1235,15 +1238,6 @@ def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
             )
         )
     return findings
-
-
-def _descriptor_of(launch: Launch, event: Load | Store) -> HostMap | None:
-    """The descriptor that a library of the host made an argument's map of; None where the host gave the map itself."""
-    places, at = launch.program.places, event.map_address - launch.parameter_address
-    for parameter, value in zip(places.parameters, launch.config.args, strict=False):
-        if isinstance(value, HostMap) and places.of(parameter.name).offset == at and len(value.strides) == event.tensor_map.rank:
-            return value
-    return None
 
 
 def _behind(launch: Launch, tm: TensorMap) -> str:
@@ -1261,23 +1255,29 @@ def _room(memory: GlobalMemory, tm: TensorMap) -> int:
     return begin + len(held) - tm.global_address
 
 
-def _outside(reads: Reads) -> list[Finding]:
+def _outside(reads: Reads, launch: Launch) -> list[Finding]:
     """T209 for loads past the last k of one operand's tensor, where the other operand's tile is still inside of its own."""
     findings: dict[int, Finding] = {}
     for side, load, axis in reads.outside.values():
         i, tm = load.event.instruction, load.transfer.tensor_map
         at, extent = load.event.coordinates[axis], tm.global_dim[axis]
-        other = "B" if side == "a" else "A"
-        findings.setdefault(
-            i.line,
-            at_instruction(
-                "T209",
-                i,
-                f"the tile of {side.upper()} at coordinates {list(load.event.coordinates)} is nothing but out-of-bounds fill: coordinate {at} of dimension "
-                f"{axis} is outside of the map's extent {extent}, and the tile of {other} that it is multiplied with lies inside of its tensor",
-                f"coordinates and global_dim count elements, dimension 0 first: check coordinate {axis} of the load, and global_dim = {list(tm.global_dim)}",
-            ),
-        )
+        other, coordinates = "B" if side == "a" else "A", list(load.event.coordinates)
+        end = f"and the tile of {other} that it is multiplied with lies inside of its tensor"
+        made = described(launch, load.event.map_address, tm)
+        if made is not None:
+            k = tm.rank - 1 - axis
+            message = (
+                f"the block of {side.upper()} at {coordinates[::-1]} is nothing but out-of-bounds fill: index {at} of dimension {k} is outside of shape "
+                f"{list(made.shape)} of {made} (strides {list(made.strides)} elements), {end}"
+            )
+            repair = f"check index {k} of the load, and shape[{k}] = {made.shape[k]}"
+        else:
+            message = (
+                f"the tile of {side.upper()} at coordinates {coordinates} is nothing but out-of-bounds fill: coordinate {at} of dimension {axis} is outside of "
+                f"the map's extent {extent}, {end}"
+            )
+            repair = f"coordinates and global_dim count elements, dimension 0 first: check coordinate {axis} of the load, and global_dim = {list(tm.global_dim)}"
+        findings.setdefault(i.line, at_instruction("T209", i, message, repair, arrays=(tm.global_address,)))
     return list(findings.values())
 
 

@@ -73,7 +73,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
         entry=entry, grid=(x * ctas, y, z), block=None if required else WARP_SIZE * int(about("num_warps", 4)), cluster=(ctas, 1, 1),
         shared_bytes=int(about("shared", 0)), args=[*passed, *scratch], cancel=chosen.pop("cancel", LaunchConfig.cancel),
     )  # fmt: skip
-    linked = gpu.kernel(module, entry).called(parameter_names(signature, bool(about("tensordesc_meta", None))))
+    linked = gpu.kernel(module, entry).called(parameter_names(signature, bool(about("tensordesc_meta", None))), counts_elements=True)
     run = gpu.run(linked, config, RunOptions(**{"sources": _source_folders(kernel), "name": entry, **chosen}))
     host.bring_back()
     for address in (*host.addresses, *(array.address for array in scratch if array is not None)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -14,6 +14,7 @@ from smemsim.machine.cluster import ClusterAddress
 from smemsim.machine.cluster_memory import Cluster
 from smemsim.program.barriers.mbarrier import Delivery, current, mbarrier_of
 from smemsim.program.late import Hidden, lands
+from smemsim.program.maps import beyond_array
 from smemsim.program.registry import unmodelled
 from smemsim.program.traps import warp_name
 from smemsim.program.wave import RANK_SHIFT, WARP
@@ -182,15 +183,20 @@ def record(x: Wave, event: Event) -> None:
     judge(x, event)
 
 
-def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int) -> NoReturn:
+def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int, arrays: tuple[int, ...] = ()) -> NoReturn:
     """A finding that ends the kernel."""
-    x.launch.find(code, i, f"traps (CUDA error {cuda_error}): {message}", repair)
+    x.launch.find(code, i, f"traps (CUDA error {cuda_error}): {message}", repair, arrays=arrays)
     raise HardwareTrap(message, cuda_error=cuda_error)
 
 
 @contextlib.contextmanager
-def stops(x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, str]], tm: TensorMap | None = None) -> Iterator[None]:
-    """Give traps of the machine a finding: its code and repair; transfers of memory that nobody allocated, by map `tm`, become such a trap."""
+def stops(
+    x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, str]], by: tuple[TensorMap, int, Sequence[int]] | None = None
+) -> Iterator[None]:
+    """Give traps of the machine a finding: its code and repair; transfers of memory that nobody allocated become such a trap.
+
+    `by` has the map of a tensor transfer, the map's address and the coordinates.
+    """
     try:
         yield
     except HardwareTrap as trap:
@@ -198,8 +204,12 @@ def stops(x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, 
         x.launch.find(code, i, f"traps (CUDA error {trap.cuda_error}): {trap.reason}", repair)
         raise
     except OutsideError as problem:
-        message, repair = str(problem), "check the address, and the extents and strides of the tensor map"
-        if tm is not None and not x.launch.memory.holds(tm.global_address):
-            message += f"; the map's global_address {tm.global_address:#x} lies in no array of this GPU"
+        message, repair = str(problem), "check the address"
+        arrays: tuple[int, ...] = ()
+        if by is not None and not x.launch.memory.holds(by[0].global_address):
+            message += f"; the map's global_address {by[0].global_address:#x} lies in no array of this GPU"
             repair = "build the map with global_address=array.address, of an array of this GPU"
-        stop(x, i, "X001", message, repair, ILLEGAL_ADDRESS)
+        elif by is not None:
+            why, repair = beyond_array(x.launch, by[1], by[0], by[2])
+            message, arrays = f"{message}; {why}", (by[0].global_address,)
+        stop(x, i, "X001", message, repair, ILLEGAL_ADDRESS, arrays)

@@ -212,10 +212,11 @@ class LinkedKernel(LoadedKernel):
     text: str
     addresses: Mapping[str, int]
     parameter_names: tuple[str, ...] = ()  # of the source, where the PTX has others
+    counts_elements: bool = False  # the source has tensor descriptors in elements, the slowest dimension first
 
-    def called(self, names: Sequence[str]) -> LinkedKernel:
+    def called(self, names: Sequence[str], *, counts_elements: bool = False) -> LinkedKernel:
         """The same kernel, whose parameters findings call by other names than those of the PTX."""
-        return dataclasses.replace(self, parameter_names=tuple(names))
+        return dataclasses.replace(self, parameter_names=tuple(names), counts_elements=counts_elements)
 
     def parameter_name(self, n: int) -> str:
         """What the source calls a parameter, else the PTX."""
@@ -478,19 +479,10 @@ class Launch:
         """
         self.keep(
             at_instruction(
-                code,
-                i,
-                message,
-                repair,
-                because=because,
-                milder=milder,
-                touched=touched,
-                operation=operation,
-                arrays=arrays,
-                other=other,
+                code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation, arrays=arrays, other=other,
                 within_warp=within_warp,
-            )  # fmt: skip
-        )
+            )
+        )  # fmt: skip
 
     def found(self, code: str, line: int, operation: str = "") -> Finding | None:
         """What was found at a line, of the same operation if several were."""

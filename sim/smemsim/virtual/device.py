@@ -213,11 +213,12 @@ class Function:
         self.carveout, self.allows_large_clusters, self.policy_preference = -1, False, 0
         self.cluster_set = (0, 0, 0)
         self.parameter_names: tuple[str, ...] = ()  # of the source, where the host knows them
+        self.counts_elements = False  # in tensor descriptors of the source
 
     @property
     def linked(self) -> LinkedKernel:
         """What can run. Raises InputError and Unmodelled as `Gpu.run` does."""
-        return self.module.kernel(self.name).called(self.parameter_names)
+        return self.module.kernel(self.name).called(self.parameter_names, counts_elements=self.counts_elements)
 
     @property
     def readable(self) -> str:

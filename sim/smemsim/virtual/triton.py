@@ -98,7 +98,7 @@ class Utils:
         with _errors():
             module = process.device().load(self.loading or cubin)
             function = module.function(name)
-            function.parameter_names = self.names
+            function.parameter_names, function.counts_elements = self.names, True
             if shared > DEFAULT_SHARED:
                 most = process.card().named("max_shared_memory_per_block_optin") - function.static_shared
                 process.device().set_function_attribute(function, DYNAMIC_SHARED, most)

@@ -227,7 +227,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
                 own_address(i, cta, dst)
             hidden = None if x.late is None else Hidden(x, cta)
             given: dict[str, Any] = {"smem_address": dst, "mbar": barrier, "source": x.launch.memory, "im2col_offsets": moved, "mode": mode}
-            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), (tm, address, where)):  # noqa: B023 (called at once)
                 deliveries = cluster.tma_load(tm, where, cta_rank=cta.rank, cta_mask=values[3] if mask else None, cta_group=group, **given)
             _deliver(x, i, cta, thread, deliveries, hidden)
             record(x, Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries))
@@ -285,7 +285,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
             tm, where, shared = map_at(x, i, address), tuple(values), cta.shared
             check_ranks(x, i, src)
             place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
-            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), tm):  # noqa: B023 (called at once)
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), (tm, address, where)):  # noqa: B023 (called at once)
                 make: Any = (
                     functools.partial(shared.tma_reduce, operation, tm, where, **place)
                     if operation
@@ -327,7 +327,7 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
         for _, (address, *values) in each(x, [at, *coordinates, *offsets]):
             tm = map_at(x, i, address)
             where, moved = values[: len(coordinates)], values[len(coordinates) :]
-            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), (tm, address, where)):  # noqa: B023 (called at once)
                 tma_prefetch(tm, where, im2col_offsets=moved, mode=mode, arch=x.launch.arch)
 
     return run
