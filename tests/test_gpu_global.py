@@ -115,10 +115,11 @@ WARP_STORES = """mov.u32 %r5, sm; mad.lo.u32 %r4, %r1, 16, %r5; st.shared.v4.u32
 {} cp.async.bulk.global.shared::cta.bulk_group [%d20], [%r5], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
 
 
+@pytest.mark.parametrize("block", [32, 96])
 @pytest.mark.parametrize(("source", "codes"), [("", set()), ("mov.u32 %r5, %r4;", {"X008"})])
-def test_lanes_that_issue_one_bulk_store_write_equal_bytes(source, codes):
-    """CUTLASS and the CuTe DSL let a whole warp issue their stores."""
-    assert set(found(WARP_STORES.format(source), np.zeros(4, np.uint32), block=32)) == codes
+def test_threads_that_issue_one_bulk_store_write_equal_bytes(source, codes, block):
+    """CUTLASS and the CuTe DSL let a whole warp issue their stores, a test of CUTLASS four."""
+    assert set(found(WARP_STORES.format(source), np.zeros(4, np.uint32), block=block)) == codes
 
 
 LOADED = f"""{OWN_WORD} @%p9 mbarrier.init.shared.b64 [bar], 1; st.global.u32 [%d1], %r1; {{}} bar.sync 0; @!%p9 bra WAIT;

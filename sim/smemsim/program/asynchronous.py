@@ -58,10 +58,10 @@ def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
 
 
 def each_store(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int], bool]]:
-    """The same, and whether a lane in front of it in its warp issues the very same: a copy that leaves the bytes that lie there (rule order.same_value)."""
+    """The same, and whether a thread of its CTA issues the very same with it: a copy that leaves the bytes that lie there (rule order.same_value)."""
     issued = set()
     for (cta, thread), values in each(x, reads):
-        key = (thread // WARP, *values)
+        key = (cta.index, *values)
         yield (cta, thread), values, key in issued
         issued.add(key)
 
