@@ -1,6 +1,6 @@
 """Settings of every property: the same examples on every machine, and no clock. And little looking for garbage. No test writes into the checkout.
 
-`pytest tests --hypothesis-profile=nightly` draws other examples every time, twice as many (`--hypothesis-seed=N`: those of a seed). What it finds
+`pytest tests --hypothesis-profile=nightly` draws other examples every time, four times as many (`--hypothesis-seed=N`: those of a seed). What it finds
 becomes an `@example` of the test that failed, together with the repair, so that the examples which never change hold it from then on.
 """
 
@@ -16,7 +16,7 @@ from hypothesis import Phase, settings
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Nobody reads why an example that a test looks for fails: that phase runs it again and again, traced.
-settings.register_profile("smemsim", deadline=None, derandomize=True, phases=set(Phase) - {Phase.explain})
+settings.register_profile("smemsim", max_examples=25, deadline=None, derandomize=True, phases=set(Phase) - {Phase.explain})
 settings.register_profile("nightly", deadline=None, derandomize=False, database=None, print_blob=True)
 settings.load_profile("smemsim")
 
