@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -110,7 +111,51 @@ def test_a_witness_passed_its_own_check_and_what_it_refutes_is_kept():
     assert matrix["programs"][name]["origin"]["project"] == row()["project"]
     assert matrix["alternatives"]["tcgen05.shift=around"]["refuted_by"] == {name: "wrong"}
     assert matrix["alternatives"]["tcgen05.pair=a_exchanged"]["refuted_by"] == {}
-    assert merged(matrix, []) == merged(EMPTY, [])  # and taken away with the program
+    assert merged(matrix, []) == matrix  # and stays, whoever goes on in another folder
+    matrix["programs"][name]["tried"] = {"of other sources": list(row()["kills"])}
+    assert merged(matrix, [])["programs"] == {}
+    assert merged(matrix, [])["alternatives"]["tcgen05.shift=around"]["refuted_by"] == {}
+
+
+def test_a_run_that_is_repeated_takes_the_place_of_what_the_matrix_had():
+    name = row()["program"]
+    matrix = merged(merged(EMPTY, [row()]), [row(kills={"tcgen05.pair=a_exchanged": "wrong"})])
+    assert matrix["alternatives"]["tcgen05.shift=around"]["refuted_by"] == {}
+    assert matrix["alternatives"]["tcgen05.pair=a_exchanged"]["refuted_by"] == {name: "wrong"}
+
+
+def test_what_the_matrix_has_is_not_wanted_again(tmp_path):
+    """Of witnesses, found with the sources as they are."""
+    left = Runner(tmp_path, None, kill=True)._left("sm_100a")["left"]
+    matrix, fresh = kill_matrix(), merged(kill_matrix(), [])
+    known = {name for name, about in fresh["programs"].items() if about["witness"]}
+    for name, found in fresh["alternatives"].items():
+        assert (left[name] > 0) == (not known & found["refuted_by"].keys()), name
+    some = Runner(tmp_path, None, kill=True, alternatives="tcgen05.shift=")._left("sm_100a")["left"]
+    assert {name for name, count in some.items() if count > 0} <= {name for name in some if name.startswith("tcgen05.shift=")}
+    assert matrix["alternatives"].keys() == left.keys()
+
+
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [((0, []), "right"), ((1, []), "wrong"), ((None, []), "over limit"), ((139, []), "ended"), ((1, [(801, "not modelled")]), "unmodelled")],
+)  # fmt: skip
+def test_a_program_whose_device_is_elsewhere_is_started_again_for_each_alternative(ended, told, tmp_path, monkeypatch):
+    code, launches = ended
+    p = next(p for p in corpus() if p.needs_host and p.arch == "sm_100a")
+    assumed_here = []
+
+    def once(self, program, checkout, place, plan, limit, *options):
+        assumed_here.append(plan["assume"])
+        return code, "", [SimpleNamespace(error=error, refused=refused, run=None) for error, refused in launches]
+
+    monkeypatch.setattr(Runner, "_once", once)
+    runner = Runner(tmp_path, tmp_path, kill=True)
+    plan = {"kill": {**runner._left("sm_100a"), "left": {"tcgen05.shift=around": 1, "tcgen05.alloc=highest": 0}}}
+    assert runner._served(p, tmp_path, tmp_path, plan, ["tcgen05.alloc=highest", "tcgen05.shift=around"], 1.0) == {
+        "tcgen05.shift=around": told
+    }
+    assert assumed_here == ["tcgen05.shift=around"]
 
 
 @pytest.mark.parametrize("changed", [{"outcome": "failed"}, {"program": "unknown"}, {"digests": {}}, {"kills": {}}])
@@ -139,9 +184,9 @@ def test_an_alternative_is_tried_until_it_is_refuted(tmp_path):
     (tmp_path / "kills.jsonl").write_text(
         json.dumps(row()) + "\n" + json.dumps(row(test="old", digests={"shift.source": "0"})) + "\n", encoding="utf-8"
     )
-    left = Runner(tmp_path, None, kill=True)._left("sm_100a")
-    assert left["left"]["tcgen05.shift=around"] == 0
-    assert left["left"]["tcgen05.pair=a_exchanged"] == 1
+    before, left = (Runner(folder, None, kill=True)._left("sm_100a") for folder in (tmp_path / "empty", tmp_path))
+    assert left["left"]["tcgen05.shift=around"] == before["left"]["tcgen05.shift=around"] - 1
+    assert left["left"]["tcgen05.pair=a_exchanged"] == before["left"]["tcgen05.pair=a_exchanged"]
     assert left["tries"]["tcgen05.pair=a_exchanged"] == left["tries"]["tcgen05.pair=b_exchanged"] - 1
 
 

@@ -9,7 +9,7 @@
 
 CHECKOUT is a folder with a checkout of one of the projects of tools/evidence/programs.toml, or a folder of several. `run` runs their programs as they are, and goes on where
 it was stopped. `kill` runs them, and again from the first launch on under every alternative that changes something in them; `matrix` puts what it found into
-sim/smemsim/spec/kill_matrix.json, and takes away what is not in DIR; `stale` prints what it has from sources that were changed since, and exits with 1 where there is
+sim/smemsim/spec/kill_matrix.json; of what is not in DIR, it takes away what was found with other sources; `stale` prints what it has from sources that were changed since, and exits with 1 where there is
 such. `page` prints one page of results. What was run is kept in DIR (~/.cache/smemsim/evidence).
 """
 
@@ -40,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("checkouts", nargs="*", type=pathlib.Path)
     parser.add_argument("--only", default="*", metavar="GLOB", help="programs with such a name")
     parser.add_argument("--tests", default="", metavar="REGEX", help="of suites, tests with such a function's name")
+    parser.add_argument("--alternatives", default="", metavar="REGEX", help="alternatives with such a name alone")
     parser.add_argument("--arch", help="programs of this architecture alone")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs at a time")
     parser.add_argument("--out", type=pathlib.Path, default=OUT, metavar="DIR")
@@ -71,7 +72,10 @@ def main(argv: list[str] | None = None) -> int:
     if not there:
         print("none of these folders is a checkout of a project of the corpus, or no program has such a name", file=sys.stderr)
         return 2
-    runner = Runner(given.out.resolve(), given.build, again=given.again, kill=given.what == "kill", wanted=given.wanted, tests=given.tests)
+    runner = Runner(
+        given.out.resolve(), given.build, again=given.again, kill=given.what == "kill", wanted=given.wanted, tests=given.tests,
+        alternatives=given.alternatives,
+    )  # fmt: skip
     return runner.run(there, given.jobs, time.monotonic() + given.seconds)
 
 

@@ -1,6 +1,7 @@
 """SMEMSIM_HOOKS for a script: at its first launch, children that go on under each alternative; what came of them, in a file (see `tools.evidence.inside`).
 
-Programs whose device is in another process (C++) are left alone.
+A program whose device is in another process (C++) cannot be branched: of it only what it touches is written down, and with `assume` in the plan its launches are
+computed with that alternative. `tools.evidence.run` starts it once for each.
 """
 
 from __future__ import annotations
@@ -23,17 +24,34 @@ from tools.evidence.records import of_launches
 
 PLAN: dict[str, Any] = json.loads(pathlib.Path(os.environ["SMEMSIM_EVIDENCE"]).read_text(encoding="utf-8"))
 OUT = pathlib.Path(PLAN["out"])
+os.environ.setdefault("SMEMSIM_ARCH", PLAN["arch"])  # a process that serves another one has it not
 _state = {"is_first": True}
 _open = contextlib.ExitStack()
 
 
 @hook("")
-def first_launch(_: Any) -> bool:
+def first_launch(launch: Any) -> bool:
     """Declines, so that the kernel runs."""
-    if _state["is_first"] and process.has_device():
+    if _state["is_first"]:
         _state["is_first"] = False
-        _branches()
+        if process.has_device():
+            _branches()
+        elif "assume" in PLAN:
+            branches.assume(PLAN["assume"])
+        else:
+            _served(launch.memory.__self__)
     return False
+
+
+def _served(device: Any) -> None:
+    """Write down what the program touches, whenever a launch of it is over: its process may end at any time."""
+    found, tell = _open.enter_context(touched(every_alternative(os.environ["SMEMSIM_ARCH"]))), device.ended
+
+    def ended(launched: Any) -> None:
+        OUT.write_text(json.dumps({"served": True, "touched": sorted(found)}), encoding="utf-8")
+        tell(launched)
+
+    device.ended = ended
 
 
 def _branches() -> None:

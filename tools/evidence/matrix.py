@@ -11,7 +11,7 @@ from smemsim.spec.alternatives import ALTERNATIVES, Alternative
 from smemsim.spec.calibration import CALIBRATION
 from tools.evidence.branches import REFUTES
 from tools.evidence.corpus import corpus
-from tools.evidence.run import point_digest, rows_of
+from tools.evidence.run import point_digest, rows_of, run_name
 
 __all__ = ["by_digest", "merged", "put", "stale"]
 
@@ -42,29 +42,25 @@ def put(out: pathlib.Path) -> str:
 
 
 def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, Alternative] = ALTERNATIVES) -> dict[str, Any]:
-    """The matrix with these rows in place of what it had of others' programs.
+    """The matrix with these rows in place of what it had of the same programs of others; of the rest, what was found with other sources goes.
 
     A program is a witness where its project runs it on such a card, its own check passed here as the rules are, and it compares something.
     """
     checks = {p.name: (p.check, p.project.tested) for p in corpus()}
-    programs = {name: about for name, about in matrix["programs"].items() if not about.get("origin")}
+    rows = [row for row in rows if (row["arch"] == "sm_90a") == (of is CALIBRATION)]
+    programs = _kept(matrix, {run_name(row) for row in rows}, of)
     alternatives = {name: {"refuted_by": {}} for name in of}
     for name, row in matrix["alternatives"].items():
         if name in alternatives:
-            alternatives[name] = {
-                **{key: value for key, value in row.items() if key != "met_by"},
-                "refuted_by": {p: told for p, told in row["refuted_by"].items() if p in programs},
-            }
+            alternatives[name] = {**row, "refuted_by": {p: told for p, told in row["refuted_by"].items() if _has(programs.get(p), name)}}
     for row in rows:
-        if (row["arch"] == "sm_90a") != (of is CALIBRATION):
-            continue
         kills = {
             a: told for a, told in row.get("kills", {}).items()
             if a in of and row["digests"].get(of[a].point) == point_digest(of[a].point)
         }  # fmt: skip
         if row["outcome"] != "passed" or row["program"] not in checks or not kills:
             continue
-        name = f"{row['program']}::{row['test'].rpartition('::')[2]}" if row.get("test") else row["program"]
+        name = run_name(row)
         check, tested = checks[row["program"]]
         programs[name] = {
             "witness": check != "none" and bool(tested), "arch": row["arch"], "what": f"{row['project']}: {row.get('test') or row['program']}", "origin": {"project": row["project"], "commit": row["commit"]},
@@ -74,19 +70,44 @@ def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, 
         for a, told in kills.items():
             if told in REFUTES:
                 alternatives[a]["refuted_by"][name] = told
-    for a, count in _met(rows, checks, of).items():
-        alternatives[a]["met_by"] = count
+    for a, count in _met(rows, programs, checks, of).items():
+        alternatives[a]["met_by"] = max(count, alternatives[a].get("met_by", 0))
     return {**matrix, "programs": dict(sorted(programs.items())), "alternatives": alternatives}
 
 
-def _met(rows: list[dict[str, Any]], checks: Mapping[str, tuple[str, str]], of: Mapping[str, Alternative]) -> dict[str, int]:
-    """In how many runs of witnesses each alternative would have changed something, also where it was not tried."""
+def _kept(matrix: dict[str, Any], again: set[str], of: Mapping[str, Alternative]) -> dict[str, Any]:
+    """The programs of a matrix that stay: others' without what was tried with other sources, and without those that were run again."""
+    found = {}
+    for name, about in matrix["programs"].items():
+        if not about.get("origin"):
+            found[name] = about
+        elif name not in again:
+            fresh = [a for digest, names in about["tried"].items() for a in names if a in of and digest == point_digest(of[a].point)]
+            if fresh:
+                found[name] = {**about, "tried": by_digest(fresh, of)}
+    return found
+
+
+def _has(about: dict[str, Any] | None, alternative: str) -> bool:
+    """Does what is kept of a program hold for an alternative?"""
+    return about is not None and (not about.get("origin") or any(alternative in names for names in about["tried"].values()))
+
+
+def _met(
+    rows: list[dict[str, Any]], programs: Mapping[str, Any], checks: Mapping[str, tuple[str, str]], of: Mapping[str, Alternative]
+) -> dict[str, int]:
+    """In how many runs of witnesses each alternative would have changed something, at the least: also where it was not tried."""
     found = dict.fromkeys(of, 0)
+    again = {run_name(row) for row in rows}
     for row in rows:
         if row["outcome"] == "passed" and row["program"] in checks and checks[row["program"]][0] != "none":
-            for a in row.get("touched", ()):
+            for a in {*row.get("touched", ()), *row.get("kills", ())}:
                 if a in of and row["digests"].get(of[a].point) == point_digest(of[a].point):
                     found[a] += 1
+    for name, about in programs.items():
+        if about["witness"] and name not in again:
+            for a in (a for names in about["tried"].values() for a in names):
+                found[a] += 1
     return found
 
 

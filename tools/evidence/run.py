@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -19,22 +20,24 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import smemsim
-from smemsim.spec.calibration import every_alternative
-from tools.evidence.branches import REFUTES
+from smemsim.spec.calibration import calibration, every_alternative
+from smemsim.spec.evidence import kill_matrix
+from tools.evidence.branches import REFUTES, outcome_of_launches
 from tools.evidence.corpus import Program
 from tools.evidence.records import of_launches
 
-__all__ = ["Runner", "point_digest", "point_digests", "rows_of", "versions"]
+__all__ = ["Runner", "point_digest", "point_digests", "rows_of", "run_name", "versions"]
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ("nvidia-cutlass-dsl", "torch", "triton")
 TRIES = {"arithmetic.": 1}  # by the point: most comparisons allow for rounding, and one that does not see it once will not see it twice
 MOST_TRIES = 5
+SIGNALS = 128  # an exit code of a shell above it: the signal that ended the program
 PLUGIN, HOOKS = "tools.evidence.inside", ROOT / "tools" / "evidence" / "hooks.py"
 
 
@@ -92,13 +95,20 @@ def rows_of(path: pathlib.Path) -> list[dict[str, Any]]:
     return list({(row["program"], row.get("test", "")): row for row in map(json.loads, lines)}.values())
 
 
+def run_name(row: Mapping[str, Any]) -> str:
+    """The name of a run in the matrix: the program's, of a suite with the test's."""
+    return f"{row['program']}::{row['test'].rpartition('::')[2]}" if row.get("test") else str(row["program"])
+
+
 class Runner:
     """Runs programs and keeps what came of them in a folder; with `kill` under alternatives too."""
 
     def __init__(
-        self, out: pathlib.Path, build: pathlib.Path | None, *, again: bool = False, kill: bool = False, wanted: int = 1, tests: str = ""
-    ) -> None:
+        self, out: pathlib.Path, build: pathlib.Path | None, *, again: bool = False, kill: bool = False, wanted: int = 1, tests: str = "",
+        alternatives: str = "",
+    ) -> None:  # fmt: skip
         self.out, self.build, self.again, self.kill, self.wanted, self.tests = out, build, again, kill, wanted, tests
+        self.alternatives = alternatives
         self.end = float("inf")
         self.path = out / ("kills.jsonl" if kill else "results.jsonl")
         self.lock = threading.Lock()
@@ -156,11 +166,18 @@ class Runner:
                 out.write(json.dumps({**about, "outcome": "suite", "seconds": sum(row.get("seconds", 0) for row in rows)}) + "\n")
 
     def _left(self, arch: str) -> dict[str, Any]:
-        """How many refutations and tries each alternative still wants."""
+        """How many refutations and tries each alternative still wants: those that the matrix has of others' programs count."""
         alternatives = every_alternative(arch)
-        left = dict.fromkeys(alternatives, self.wanted)
+        left = {name: self.wanted if re.search(self.alternatives, name) else 0 for name in alternatives}
+        matrix = calibration() if arch == "sm_90a" else kill_matrix()
+        rows = rows_of(self.out / "kills.jsonl")
+        again = {run_name(row) for row in rows}
+        for name, a in alternatives.items():
+            for p in matrix["alternatives"].get(name, {"refuted_by": ()})["refuted_by"]:
+                about = matrix["programs"][p]
+                left[name] -= about["witness"] and p not in again and name in about["tried"].get(point_digest(a.point), ())
         tries = {name: TRIES.get(a.point[:11], MOST_TRIES) for name, a in alternatives.items()}
-        for row in rows_of(self.out / "kills.jsonl"):
+        for row in rows:
             if (row["arch"] == "sm_90a") == (arch == "sm_90a") and not self._is_stale(row):
                 for name, told in row.get("kills", {}).items():
                     if name not in left:  # an alternative that there is no more
@@ -219,28 +236,56 @@ class Runner:
 
     def _script(self, program: Program, checkout: pathlib.Path, place: pathlib.Path) -> dict[str, Any]:
         begin = time.perf_counter()
+        out = place / "out.json"
+        plan = {"out": str(out), "arch": program.arch, "seconds": program.limit, "kill": self._left(program.arch)} if self.kill else None
+        code, told, found = self._once(program, checkout, place, plan, program.limit * (1 if plan is None else 5))
+        seconds = time.perf_counter() - begin
+        about = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+        if plan is None or about.pop("served", False):
+            about |= of_launches(found)
+        outcome = "over limit" if code is None else "failed" if code else "passed" if about.get("launches") else "nothing launched"
+        why = " ".join(told.split())[-400:] if outcome != "passed" else ""
+        if plan is not None and outcome == "passed" and "kills" not in about:
+            about["kills"] = self._served(program, checkout, place, plan, sorted(about.get("touched", ())), seconds)
+        return {**about, "outcome": outcome, "exit": code, "seconds": round(seconds, 1), "why": why}
+
+    def _served(
+        self, program: Program, checkout: pathlib.Path, place: pathlib.Path, plan: dict[str, Any], touched: list[str], seconds: float
+    ) -> dict[str, str]:
+        """What came of a program whose device is in another process under each alternative that wants it: it is started again for each."""
+        kills, left = {}, plan["kill"]
+        for name in sorted(touched, key=lambda a: (-left["left"].get(a, 0), a)):
+            if left["left"].get(name, 0) <= 0 or left["tries"].get(name, 0) <= 0 or time.monotonic() > self.end:
+                continue
+            limit = max(left["seconds"], 6 * seconds)
+            code, _, found = self._once(program, checkout, place, {**plan, "assume": name}, limit, "--no-sanitize")
+            kills[name] = "over limit" if code is None else "right" if code == 0 else _why(code, found)
+        return kills
+
+    def _once(
+        self, program: Program, checkout: pathlib.Path, place: pathlib.Path, plan: dict[str, Any] | None, limit: float, *options: str
+    ) -> tuple[int | None, str, list[Any]]:
+        """The program's own exit code (None: over the limit), what it printed, its launches."""
         command = program.command.replace("{build}", str(self.build and self.build.resolve()))
         if command.startswith("python "):
             command = f"{shlex.quote(sys.executable)} {command.removeprefix('python ')}"
-        note, out = place / "exit", place / "out.json"
-        plan = {"out": str(out), "seconds": program.limit, "kill": self._left(program.arch)} if self.kill else None
-        options = ["--json", str(out)] if plan is None else []
-        environment = self._environment(plan, place) | ({"SMEMSIM_HOOKS": str(HOOKS)} if self.kill else {})
-        limit = program.limit * (1 if plan is None else 5)
+        note, launches = place / "exit", place / "launches.json"
+        for old in (note, launches):
+            old.unlink(missing_ok=True)
+        environment = self._environment(plan, place) | ({"SMEMSIM_HOOKS": str(HOOKS)} if plan else {})
         shell = f"{command}; code=$?; echo $code > {shlex.quote(str(note))}; exit $code"
         told, is_over = _run(
-            [sys.executable, "-m", "smemsim", "exec", "--arch", program.arch, "--quiet", *options, "--", "sh", "-c", shell],
+            [sys.executable, "-m", "smemsim", "exec", "--arch", program.arch, "--quiet", *options, "--json", str(launches), "--", "sh", "-c", shell],
             checkout / program.folder, environment, limit,
         )  # fmt: skip
-        code = int(note.read_text()) if note.exists() else None
-        about = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
-        if plan is None:
-            about = of_launches(SimpleNamespace(**x) for x in about.get("launches", ()))
-        outcome = (
-            "over limit" if is_over or code is None else "failed" if code else "passed" if about.get("launches") else "nothing launched"
-        )
-        why = " ".join(told.split())[-400:] if outcome != "passed" else ""
-        return {**about, "outcome": outcome, "exit": code, "seconds": round(time.perf_counter() - begin, 1), "why": why}
+        code = int(note.read_text()) if note.exists() and not is_over else None
+        about = json.loads(launches.read_text(encoding="utf-8")) if launches.exists() else {}
+        return code, told, [SimpleNamespace(**x) for x in about.get("launches", ())]
+
+
+def _why(code: int, launches: list[Any]) -> str:
+    """Why a program ended with another code than 0: its launches, or its own comparison, unless a signal ended it."""
+    return outcome_of_launches(launches) or ("wrong" if code < SIGNALS else "ended")
 
 
 def _run(command: list[str], folder: pathlib.Path, environment: dict[str, str], seconds: float | None) -> tuple[str, bool]:
