@@ -13,6 +13,7 @@ DSL's own file of the PTX has the lines of the Python source besides; it is kept
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import os
@@ -40,6 +41,7 @@ PREFIXES = ("CUTE_DSL", "CUTE_EXPERIMENTAL_DSL")  # of the environment variables
 FOLDER = "smemsim-cutedsl-"
 INTERNAL = 999
 _kept: list[Any] = []  # what compiled code points to
+_names: dict[str, tuple[str, ...]] = {}  # of kernels: what the source calls their parameters
 
 
 def install(arch: str | None = None, *, policy: Policy | None = None, **card: Any) -> None:
@@ -87,6 +89,43 @@ def _after_import() -> None:
     testing: Any = sys.modules.get("cutlass.testing")
     if testing is not None and not hasattr(testing.benchmark, "of_smemsim"):
         testing.benchmark = _once(testing.benchmark)
+    base: Any = getattr(sys.modules.get("cutlass.base_dsl.dsl"), "BaseDSL", None)
+    prepare = getattr(base, "generate_kernel_operands_and_types", None)
+    if prepare is not None and not hasattr(prepare, "of_smemsim"):
+        base.generate_kernel_operands_and_types = _named(prepare)
+
+
+def _named(prepare: Callable[..., Any]) -> Callable[..., Any]:
+    """`generate_kernel_operands_and_types` of the DSL, which notes what the source calls the parameters of each kernel."""
+
+    @functools.wraps(prepare)
+    def run(dsl: Any, function: Any, name: str, signature: Any, arguments: Any, named: Any, *more: Any) -> Any:
+        made = prepare(dsl, function, name, signature, arguments, named, *more)
+        with contextlib.suppress(Exception):  # another version of the DSL: findings name parameters as the PTX does
+            _names[name] = _names_of(signature, arguments, named)
+        return made
+
+    run.of_smemsim = True  # type: ignore[attr-defined]
+    return run
+
+
+_PASSED = re.compile(  # types of the DSL whose values the host passes; an mma that adds to D or not has that
+    r"b?f\d|i\d|index|!llvm|!cute\.(?:memref|ptr)|!cute_nvgpu\.atom\.\w*tma|!cute\.tiled_mma<!cute_nvgpu\.sm\d+\."
+)
+
+
+def _names_of(signature: Any, arguments: Any, named: Any) -> tuple[str, ...]:
+    """What the source calls the parameters of a kernel: its arguments without those of which everything is known when it compiles."""
+    extract = sys.modules["cutlass.base_dsl.dsl"].extract_mlir_values  # type: ignore[attr-defined]
+    values = dict(zip(signature.parameters, arguments, strict=False)) | dict(named)
+    names: list[str] = []
+    for name, value in values.items():
+        if "Constexpr" in str(signature.parameters[name].annotation):
+            continue
+        types = ["i32"] if isinstance(value, (int, float)) else [str(part.type) for part in extract(value)]
+        passed = [n for n, kind in enumerate(types) if _PASSED.match(kind)]
+        names += [name] if len(passed) == 1 else [f"{name}[{n}]" for n in passed]
+    return tuple(names)
 
 
 def _once(benchmark: Callable[..., Any]) -> Callable[..., Any]:
@@ -245,7 +284,9 @@ def _unload(library: int) -> None:
 
 @_entry("ppp", "_cudaLibraryGetKernel", "_cuLibraryGetKernel", "_cudaLibraryGetUnifiedFunction", "_cuLibraryGetUnifiedFunction")
 def _get_kernel(out: int, library: int, name: int) -> None:
-    _put(out, session().call("function", library, _name(name)))
+    function = session().call("function", library, _name(name))
+    session().call("name_parameters", function, _names.get(_name(name), ()))
+    _put(out, function)
 
 
 @_entry("pp", "_cudaLibraryGetKernelCount", "_cuLibraryGetKernelCount")

@@ -263,6 +263,12 @@ class Session:
         self.device.check()
         return self._handle_of(self._of(module, Module).function(name))
 
+    def name_parameters(self, function: int, names: tuple[str, ...]) -> None:
+        """Have findings call the parameters of a function as its source does."""
+        known = self._of(function, Function)
+        if len(names) == len(known.parameters):
+            known.parameter_names = names
+
     def function_count(self, module: int) -> int:
         return len(self._of(module, Module).names)
 

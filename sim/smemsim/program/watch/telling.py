@@ -22,7 +22,7 @@ __all__ = ["BARRIER", "WORD", "Telling", "Waited"]
 
 
 WORD = 4
-BARRIER = "a barrier of all threads (bar.sync: __syncthreads, tl.debug_barrier)"
+BARRIER = "a barrier of all threads (bar.sync: __syncthreads, tl.debug_barrier, cute.arch.sync_threads)"
 MOST_RUNS = 64  # of bytes, that a finding keeps apart
 MOST_BROUGHT = 4  # copies of a phase that are listed
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]  # an mbarrier, the line of the wait, and what its last phase brought
