@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import smemsim
+from launches import refused
 from smemsim.cli import main
 from smemsim.layout.cute import CuteLayout
 
@@ -183,3 +184,104 @@ def test_what_a_notebook_prints_is_one_short_line():
         assert len(repr(one)) < 120
         assert "\n" not in repr(one)
         assert " object at 0x" not in repr(one)
+
+
+RACE = """.version 8.7
+.target sm_90a
+.address_size 64
+.shared .align 16 .b8 tile[256];
+.visible .entry k(.param .u64 x) .reqntid 64, 1, 1
+{
+  .reg .b32 %r<9>; .reg .b64 %d<9>;
+  mov.u32 %r1, %tid.x; ld.param.u64 %d1, [x]; mov.u32 %r2, tile; shl.b32 %r4, %r1, 2; add.u32 %r4, %r4, %r2;
+  st.shared.u32 [%r4], %r1;
+  xor.b32 %r6, %r4, 128;
+  ld.shared.u32 %r5, [%r6];
+  mul.wide.u32 %d2, %r1, 4; add.s64 %d2, %d1, %d2;
+  st.global.u32 [%d2], %r5;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("ld.shared.u32", "ld.shared.u3", "line 11: ld.shared.u3: PTX has no instruction with .u3; did you mean .u32?"),
+        ("add.s64", "adde.s64", "adde.s64: PTX has no instruction adde; did you mean add?"),
+        ("st.shared.u32", "st.shred.u32", "no instruction with .shred; did you mean .shared?"),
+    ],
+)
+def test_a_slip_of_the_pen_in_ptx_is_told_as_one(right, wrong, said, tmp_path):
+    (tmp_path / "kernel.ptx").write_text(RACE.replace(right, wrong))
+    code, told = called("run", tmp_path / "kernel.ptx", "--arg", "zeros:u32:64")
+    assert code == 2
+    assert said in told
+
+
+@pytest.mark.parametrize(
+    "real",
+    [
+        "txq.width.b32 %r1, [%d1]", "vadd.u32.u32.u32.sat %r1, %r1, %r1", "cvt.rs.relu.satfinite.e2m1x4.f32 %h1, {%f1, %f1, %f1, %f1}, %r1",
+        "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {%r1, %r2, %r3, %r4}, [%d1]", "add.rn.s32 %r1, %r1, %r1", "foo.bar %r1",
+    ],
+)  # fmt: skip
+def test_what_is_not_modelled_is_no_slip_of_the_pen(real):
+    assert "did you mean" not in "".join(refused([f"{real};"]).values())
+
+
+def test_schedules_that_differ_are_a_line_each_and_all_takes_its_number_behind_a_space(tmp_path):
+    (tmp_path / "kernel.ptx").write_text(RACE)
+    given = ("run", tmp_path / "kernel.ptx", "--arg", "zeros:u32:64", "--schedule")
+    code, told = called(*given, "all", "1")
+    assert (code, told.partition(" in ")[0]) == (code, called(*given, "all:1")[1].partition(" in ")[0])
+    head, line = (line for line in told.splitlines() if "schedules tried" in line or line.startswith("      --schedule"))
+    assert head == "3 schedules tried: 2 differ from the usual one"
+    assert line == "      --schedule earliest, latest: the array of args[0] (x) differs (63 of 256 bytes); X008 at line 9; R507 at line 11"
+
+
+@pytest.mark.parametrize("held", ['arch = "sm_90a"\n', SCENARIO, 'arch = "sm_90a"\n[buffer.s]\naddress = 0x400\nbytes = 128\n'])
+def test_a_scenario_with_nothing_to_check_is_not_fine(held, tmp_path):
+    (tmp_path / "empty.toml").write_text(held)
+    code, told = called("check", tmp_path / "empty.toml")
+    assert code == 2
+    assert told.startswith("nothing to check: the scenario has no [[step]] and no [map.NAME]")
+    assert not smemsim.check(tmp_path / "empty.toml").ok
+
+
+@pytest.mark.parametrize("tile", ["128x", "x64", "12ax64", "128"])
+def test_what_is_no_tile_is_told_before_what_is_missing(tile):
+    code, told = called("plan", tile, "--dtype", "bf16")
+    assert (code, told) == (2, f"smemsim: the tile '{tile}': needs ROWSxK, as 128x64, or MxNxK, as 128x256x64\n")
+
+
+@pytest.mark.parametrize(
+    ("language", "names"), [("cpp", ("encode_a(", "encode_b(")), ("cute", ("SmemLayoutA", "SmemLayoutB")), ("triton", ("tile_a", "tile_b"))]
+)
+def test_the_plan_of_a_pair_has_code_for_both_operands_and_its_cluster(language, names):
+    given = ("plan", "256x256x64", "--dtype", "bf16", "--cta-group", "2")
+    code, told = called(*given, "--code", language)
+    assert code == 0
+    assert all(name in told for name in names)
+    assert told.count("constexpr uint32_t IDESC") == (language == "cpp")
+    for said in (told, called(*given)[1]):
+        assert "needs a launch in clusters of 2 CTAs: __cluster_dims__(2, 1, 1)" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("exec", "--arch", "sm_90a", "--json", "/nowhere/at/all.json", "--", "false"),
+            "--json /nowhere/at/all.json: cannot write there: there is no such folder",
+        ),
+        (("exec", "--arch", "sm_90a", "--report", __file__, "--", "false"), "cannot write there: a file of this name is there"),
+        (("exec", "--arch", "sm_90a", "--quiett", "--", "false"), "No such option '--quiett'; did you mean '--quiet'?"),
+        (("exec", "-arch", "sm_90a", "--", "false"), "No such option '-arch'. Did you mean '--arch'?"),
+        (("chek", "kernel.toml"), "No such command 'chek'; did you mean 'check'?"),
+    ],
+)
+def test_what_cannot_be_is_told_before_the_program_runs(words, said):
+    code, told = called(*words)
+    assert code == 2  # false ends with 1
+    assert said in told

@@ -673,7 +673,7 @@ def test_a_word_that_no_instruction_of_the_tile_has():
         ("192x256x64 --dtype fp8 --cta-group 2", "M = 192 (nearest that works: 256): each CTA of the pair holds 96 x 64 of A"),
         ("128x256x63 --dtype fp8 --cta-group 2", "nearest that works: k = 64"),
         ("128x256x64 --dtype fp16 --cta-group 4", "--cta-group 4: needs 1, or 2 for a pair of CTAs"),
-        ("128x256x64 --dtype fp16 --code cpp --arch sm_90a", "smemsim plan 128x64 for A, 256x64 --side b for B"),
+        ("128x256x64 --dtype fp16 --one-box --arch sm_90a", "smemsim plan 128x64 for A, 256x64 --side b for B"),
     ],
 )
 def test_a_refused_tile_is_told_in_its_own_numbers(words, says):

@@ -15,6 +15,7 @@ import pathlib
 import re
 import stat
 import sys
+import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "array_in",
+    "check_folder",
     "check_place",
     "named_inside",
     "opened",
@@ -172,6 +174,17 @@ def check_place(option: str, path: pathlib.Path) -> None:
     if not stat.S_ISREG(mode):
         what = f"it is {_kind(mode)}"
         raise InputError(f"{option} {path}: cannot write there: {what}")
+
+
+def check_folder(option: str, path: pathlib.Path) -> None:
+    """InputError where a folder cannot be made, or nothing can be written into it; it is there afterwards."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as e:
+        what = "a file of this name is there" if isinstance(e, FileExistsError) else e.strerror or e
+        raise InputError(f"{option} {path}: cannot write there: {what}") from None
 
 
 def write_whole(path: pathlib.Path, content: str | bytes | Callable[[BinaryIO], None]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from smemsim import __version__
-from smemsim.arguments import shown
+from smemsim.arguments import shown, suggestion
 from smemsim.errors import SmemsimError, Unmodelled
 
 __all__ = ["main"]
@@ -42,6 +42,13 @@ TRACEBACK = "SMEMSIM_TRACEBACK"  # set, an error that nobody expected is raised 
 
 class _Group(click.Group):
     """Turns every error into a sentence on stderr and its exit code: 1 is left to findings."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as e:
+            near = suggestion(args[0], COMMANDS) or f"; there are {', '.join(sorted(COMMANDS))}"
+            raise click.UsageError(f"{e.message.rstrip('.')}{near}", ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

@@ -30,8 +30,8 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, ass
     """Run a scenario (TOML or JSON: tensors, maps, transfers, descriptors, and what each operand was meant to be) and say what is wrong; - is
     standard input.
 
-    Exit code 0 when nothing is wrong or exactly the expected findings came, 1 for findings, 2 for a file that cannot be read, 3 for what is not
-    modelled. Rules for sm_90a are measured on an H200; what only Blackwell has is documented, compiled or inferred.
+    Exit code 0 when nothing is wrong or exactly the expected findings came, 1 for findings, 2 for a file that cannot be read or has nothing to check, 3
+    for what is not modelled. Rules for sm_90a are measured on an H200; what only Blackwell has is documented, compiled or inferred.
 
     \b
     smemsim check kernel.toml
@@ -68,7 +68,10 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, ass
     if as_json:
         found = [{"path": str(path), **report.as_dict()} for path, report in reports]
         click.echo(json.dumps(found[0] if single else found, indent=1))
-    codes += [0 if (r.as_expected if r.expected is not None else not r.codes) else 1 for _, r in reports]
+    codes += [
+        2 if r.is_empty and r.expected is None else 0 if (r.as_expected if r.expected is not None else not r.codes) else 1
+        for _, r in reports
+    ]
     ctx.exit(2 if 2 in codes else max(codes))
 
 

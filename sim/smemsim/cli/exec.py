@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from smemsim.arguments import suggestion
+from smemsim.cli.options import ScheduledCommand
 from smemsim.errors import InputError
 
 __all__ = ["exec_command"]
@@ -16,7 +18,7 @@ __all__ = ["exec_command"]
 PLACE = click.Path(path_type=pathlib.Path)
 
 
-@click.command("exec", short_help="Run a program that needs a GPU on a virtual one, and judge every kernel that it launches.",
+@click.command("exec", cls=ScheduledCommand, short_help="Run a program that needs a GPU on a virtual one, and judge every kernel that it launches.",
                context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})  # fmt: skip
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM ARGS")
 @click.option("--arch", help="The card: sm_90a is an H200, sm_100a a B200, sm_103a a B300; else SMEMSIM_ARCH.")
@@ -72,6 +74,10 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     from smemsim.virtual.exec import run_program
     from smemsim.virtual.policy import Policy, card_of_environment, numbers_of
 
+    if program[0].startswith("-"):  # options of a program come behind its name
+        known = [name for param in ctx.command.params if isinstance(param, click.Option) for name in (*param.opts, *param.secondary_opts)]
+        name = program[0].partition("=")[0]
+        raise click.UsageError(f"No such option {name!r}{suggestion(name, known)}", ctx)
     chosen = arch or os.environ.get("SMEMSIM_ARCH")
     if not chosen:
         raise InputError("--arch is missing; choose a card: sm_90a (H200), sm_100a (B200) or sm_103a (B300)")

@@ -15,6 +15,7 @@ from smemsim.spec.formats import FORMATS
 from smemsim.spec.tcgen05 import KINDS
 
 __all__ = [
+    "ScheduledCommand",
     "arch_option",
     "assume_option",
     "check_options",
@@ -163,3 +164,26 @@ def instruction_options(function: F) -> F:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+class ScheduledCommand(click.Command):
+    """Takes `--schedule all N` as `--schedule all:N`; the words of a program that is run are its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        flags = {
+            name
+            for param in self.params
+            if isinstance(param, click.Option) and param.is_flag
+            for name in (*param.opts, *param.secondary_opts)
+        }
+        known = {name for param in self.params if isinstance(param, click.Option) for name in param.opts}
+        joined, n = [*args], 0
+        while n < len(joined) and joined[n] != "--":
+            if f"-{joined[n]}" in known:  # click would take -arch for -a -r -c -h
+                raise click.NoSuchOption(joined[n], possibilities=[f"-{joined[n]}"], ctx=ctx)
+            if not joined[n].startswith("-") and not ctx.allow_interspersed_args:
+                break  # the program
+            if joined[n : n + 2] == ["--schedule", "all"] and joined[n + 2 : n + 3] and joined[n + 2].isdigit():
+                joined[n + 1 : n + 3] = [f"all:{joined[n + 2]}"]
+            n += 1 if joined[n] in flags or "=" in joined[n] or not joined[n].startswith("-") else 2
+        return super().parse_args(ctx, joined)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from smemsim.arguments import shown
 from smemsim.cli.options import json_option, parse_address, parse_extents, parse_numbers, strangers
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
@@ -63,10 +64,12 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
     from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.make import choices_text, plan, plans
 
+    if not _PRODUCT.fullmatch(tile) and not _OPERAND.fullmatch(tile):
+        raise InputError(f"the tile {shown(tile)}: needs ROWSxK, as 128x64, or MxNxK, as 128x256x64")
     _assume(given)
     given["base_address"] = parse_address("--base", base)
     if _PRODUCT.fullmatch(tile):
-        _plan_product(tile, swizzle, as_json, given)
+        _plan_product(tile, swizzle, as_json, code, given)
         return
     rows, k = parse_extents("the tile", tile)
     given["matrix"] = None if matrix is None else parse_extents("--matrix", matrix)
@@ -107,6 +110,7 @@ def _check_together(*, every: bool, alone: bool, one_box: bool) -> None:
 
 
 _PRODUCT = re.compile(r"\s*(\d{1,9})\s*[xX×,]\s*(\d{1,9})\s*[xX×,]\s*(\d{1,9})\s*")
+_OPERAND = re.compile(r"\s*\d{1,9}\s*[xX×,]\s*\d{1,9}\s*")
 _ALIASES = {
     "fp8": "e4m3",
     "fp6": "e3m2",
@@ -147,13 +151,13 @@ def _assume(given: dict[str, Any]) -> None:
         click.echo(f"smemsim: assumed {', '.join(assumed)}", err=True)
 
 
-def _plan_product(tile: str, swizzle: str | None, as_json: bool, given: dict[str, Any]) -> None:
+def _plan_product(tile: str, swizzle: str | None, as_json: bool, code: str | None, given: dict[str, Any]) -> None:
     """Both operands, D and the PTX of a tile MxNxK."""
     from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.product import plan_product, widest_product
 
     context = click.get_current_context()
-    foreign = ("side", "m", "n", "matrix", "pitch_bytes", "at", "other_major", "every", "scenario", "one_box", "code")
+    foreign = ("side", "m", "n", "matrix", "pitch_bytes", "at", "other_major", "every", "scenario", "one_box")
     if strange := strangers(context, foreign):
         strange = strange.replace("--pitch-bytes", "--pitch").replace("--every", "--all")
         m, n, k = re.findall(r"\d+", tile)
@@ -170,4 +174,4 @@ def _plan_product(tile: str, swizzle: str | None, as_json: bool, given: dict[str
         else:
             click.echo(f"smemsim: {e}", err=True)
         context.exit(1)
-    click.echo(json.dumps(made.as_dict(), indent=1) if as_json else made.text())
+    click.echo(made.code(code) if code else json.dumps(made.as_dict(), indent=1) if as_json else made.text())

@@ -13,7 +13,7 @@ import click
 
 from smemsim.arguments import shown, suggestion
 from smemsim.cli.explain import hint
-from smemsim.cli.options import assume_option, json_option
+from smemsim.cli.options import ScheduledCommand, assume_option, json_option
 from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
@@ -144,20 +144,7 @@ COMMAND_LINE = "command line"
 PLACE = click.Path(path_type=pathlib.Path)
 
 
-class _Command(click.Command):
-    """Takes `--schedule all N` as `--schedule all:N`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        joined: list[str] = []
-        for word in args:
-            if word.isdigit() and joined[-1:] == ["all"] and joined[-2:-1] == ["--schedule"]:
-                joined[-1] = f"all:{word}"
-            else:
-                joined.append(word)
-        return super().parse_args(ctx, joined)
-
-
-@click.command(cls=_Command, short_help="Run a kernel's PTX: what does it compute, and what is wrong with it?")
+@click.command(cls=ScheduledCommand, short_help="Run a kernel's PTX: what does it compute, and what is wrong with it?")
 @click.argument("path", type=PLACE, metavar="KERNEL")
 @click.option("--launch", "launch_path", type=PLACE, metavar="FILE", help="The launch file, .toml or .json: shapes, arguments, arrays.")
 @click.option("--entry", help="The kernel; may be left out where the PTX has only one.")

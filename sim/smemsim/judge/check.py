@@ -121,7 +121,8 @@ def check(scenario: object) -> Report:
     findings = tuple(itertools.filterfalse(_is_remark, ordered))
     codes = None if given.expect is None else given.expect.findings
     unchecked = (*machine.unchecked, *_not_compared(given, machine))
-    return Report(findings, codes, given.title or "", unchecked, machine.arch, remarks, machine)
+    is_empty = not (given.steps or given.maps or findings)
+    return Report(findings, codes, given.title or "", unchecked, machine.arch, remarks, machine, is_empty)
 
 
 def _is_remark(f: Finding) -> bool:

@@ -28,10 +28,15 @@ def share_of(wrong: int, of: int, what: str) -> str:
     return f"{wrong} of {of} {what} wrong ({wrong / of:.1%})"
 
 
+NOTHING = "the scenario has no [[step]] and no [map.NAME]; a step says what is loaded (tma_load) or what reads it (mma)"
+
+
 @dataclasses.dataclass(frozen=True)
 class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
-    `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw."""
+    `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw.
+
+    `is_empty`: the scenario has no steps and no maps, so that there was nothing to check, which is not `ok`."""
 
     findings: tuple[Finding, ...]
     expected: tuple[str, ...] | None = None
@@ -40,6 +45,7 @@ class Report:
     arch: str = ""
     remarks: tuple[Finding, ...] = ()
     machine: Machine | None = dataclasses.field(default=None, repr=False, compare=False)
+    is_empty: bool = False
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -54,10 +60,10 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """No finding of severity trap or wrong; with expectations: exactly the expected codes came."""
+        """No finding of severity trap or wrong, and something to look at; with expectations: exactly the expected codes came."""
         if self.expected is not None:
             return self.as_expected
-        return not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self.findings)
+        return not self.is_empty and not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self.findings)
 
     def text(self) -> str:
         """A line for each finding, the remarks, and a last line that counts."""
@@ -69,6 +75,8 @@ class Report:
         )
         if self.arch and not architecture(self.arch).measured:
             lines.append(f"rules for {self.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
+        if self.is_empty:
+            return "\n".join([*lines, f"nothing to check: {NOTHING}"])
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
         return "\n".join([*lines, f"{count} finding{'s' * (count != 1)}{also}{told}"])
 
@@ -119,6 +127,7 @@ class Report:
         """The report as a dictionary for JSON."""
         return {
             "ok": self.ok,
+            "empty": self.is_empty,
             "arch": self.arch,
             "expected": self.expected,
             "findings": [f.as_dict() for f in self.findings],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.finding import Finding, at_instruction
+from smemsim.finding import Finding, at_instruction, told
 from smemsim.program.schedule import EXTREMES
 from smemsim.program.traps import region_name
 from smemsim.ptx.module import Instruction
@@ -49,6 +49,11 @@ class Apart:
     schedules: tuple[int | str, ...]
     summed: bool
 
+    @property
+    def short(self) -> str:
+        """In a few words."""
+        return f"{self.array} differs ({self.bytes_} of {self.size} bytes)"
+
     def __str__(self) -> str:
         where = ", ".join(map(str, self.first[:MOST_SHOWN])) + " ..." * (self.bytes_ > MOST_SHOWN)
         return f"{self.array}: {self.bytes_} of {self.size} bytes differ (offsets {where}) with {_listed(self.schedules)}"
@@ -60,6 +65,11 @@ class Appeared:
 
     finding: Finding
     schedules: tuple[int | str, ...]
+
+    @property
+    def short(self) -> str:
+        """In a few words."""
+        return f"{self.finding.code} at line {self.finding.line}"
 
     def __str__(self) -> str:
         f = self.finding
@@ -109,13 +119,17 @@ class Schedules:
         return found
 
     def text(self) -> str:
-        """One line, and one for each difference and each finding that appears."""
-        lines = [str(one) for one in (*self.differing, *self.appeared)]
-        if self.unfinished:
-            lines.append(f"time was over with {_listed(self.unfinished)}")
-        count = len({*self.unfinished, *(s for a in self.differing for s in a.schedules), *(s for f in self.appeared for s in f.schedules)})
-        what = "nothing differs from the usual one" if not lines else f"{count} differ{'s' * (count == 1)} from the usual one"
-        return "\n".join([f"{len(self.tried)} schedules tried: {what}", *(f"      {line}" for line in lines)])
+        """One line, and one for each group of schedules that differ from the usual one in the same things, which the findings tell at length."""
+        groups: dict[tuple[int | str, ...], list[str]] = {}
+        for schedules, what in (
+            *((one.schedules, one.short) for one in self.differing), *((one.schedules, one.short) for one in self.appeared),
+            *(((self.unfinished, "time was over"),) if self.unfinished else ()),
+        ):  # fmt: skip
+            groups.setdefault(schedules, []).append(what)
+        count = len({schedule for schedules in groups for schedule in schedules})
+        what = "nothing differs from the usual one" if not groups else f"{count} differ{'s' * (count == 1)} from the usual one"
+        lines = [f"      {_listed(schedules)}: {'; '.join(dict.fromkeys(whats))}" for schedules, whats in groups.items()]
+        return told("\n".join([f"{len(self.tried)} schedules tried: {what}", *lines]))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; `schedule` is what `--schedule` takes to see it again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,8 @@ __all__ = ["ProductPlan", "plan_product", "widest_product"]
 # & of an address of shared memory: the same place in the even CTA of the pair, for bits 31:24 are the CTA's rank (measured on sm_90a: trace cluster_addresses).
 # Compiled: Sm100MmaPeerBitMask of CUTLASS, include/cute/arch/copy_sm100_tma.hpp at 7107b055.
 LEADER = 0xFEFFFFFF
+_CLUSTER = "needs a launch in clusters of 2 CTAs: __cluster_dims__(2, 1, 1) or cudaLaunchAttributeClusterDimension; in PTX .reqnctapercluster 2, 1, 1"
+_NAMES = re.compile(r"\b(SmemAtom|SmemLayout|layout|tile)\b(?=:| =|\{|\))")  # of what is made for an operand, where its text names it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,11 +82,25 @@ class ProductPlan:
         """The lines of PTX around one stage; names in %… are registers of the kernel."""
         return list(_wgmma(self) if self.idesc is None else _tcgen05(self))
 
+    def code(self, language: str) -> str:
+        """What to paste for both operands: "cpp", "cute" or "triton", as `Plan.code` has it of one; the names of each have its letter."""
+        parts = [
+            _NAMES.sub(rf"\1_{one.wish.side}" if language == "triton" else rf"\1{one.wish.side.upper()}", one.code(language))
+            for one in (self.a, self.b)
+        ]
+        once = [line for line in parts[0].splitlines() if line.startswith(("#include", "constexpr uint32_t IDESC"))]
+        second = "\n".join(line for line in parts[1].splitlines() if line not in once)
+        mark = "#" if language == "triton" else "//"
+        head = f"{mark} {_CLUSTER}\n" if self.a.wish.cta_group == 2 else ""
+        return f"{head}{parts[0]}\n\n{second}"
+
     def text(self) -> str:
         """The plan as people read it."""
         wish = self.a.wish
         pair = " of a pair of CTAs, each of which holds half of A's rows and half of B's" if wish.cta_group == 2 else ""
         lines = [f"D ({self.m} x {self.n}) = A ({self.m} x {self.k}) B ({self.n} x {self.k}) on {wish.machine.name}: the tile{pair}", ""]
+        if wish.cta_group == 2:
+            lines[1:1] = [_CLUSTER]
         for name, one in (("A", self.a), ("B", self.b)):
             lines += [f"==== {name} ====", one.text(), ""]
         lines += ["==== D ====", *_accumulator_lines(self), "", "==== PTX, one stage ====", *(f"  {line}" for line in self.ptx())]

@@ -12,21 +12,38 @@ that can make threads wait. A form that it does not know raises Unmodelled, befo
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from smemsim.errors import Unmodelled
 from smemsim.program.registers import Wave
 from smemsim.ptx.module import Instruction
+from smemsim.spec.ptx_words import LIKE, MODIFIERS, OPERATIONS, TEXTURES
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-__all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "builders", "implements", "refuse", "unmodelled"]
+__all__ = [
+    "BUILDERS",
+    "ON_EXIT",
+    "Builder",
+    "End",
+    "Gate",
+    "Plain",
+    "Step",
+    "builder_of",
+    "builders",
+    "implements",
+    "misspelt",
+    "refuse",
+    "unmodelled",
+]
 
 
 Plain: TypeAlias = Callable[[Wave], None]
@@ -103,6 +120,22 @@ def builder_of(i: Instruction) -> Builder | None:
         if builder is not None:
             return builder
     return None
+
+
+_SHAPE = re.compile(r"\d|x\d+$|[mnk]\d+[mnk\d]")  # of an operand or of a group of registers
+
+
+def misspelt(i: Instruction) -> str:
+    """What is wrong with a word of an instruction that is none of PTX, and nearly one; "" where all words are, or like nothing."""
+    for n, word in enumerate((i.op, *i.modifiers)):
+        known = MODIFIERS if n else OPERATIONS
+        if word in known or (n and _SHAPE.match(word)):
+            continue
+        if i.op not in TEXTURES and (found := difflib.get_close_matches(word, sorted(known), 1, LIKE)):
+            near = found[0]
+            dot, what = ("", "PTX has no instruction") if not n else (".", "PTX has no instruction with")
+            return f"line {i.line}: {i.name}: {what} {dot}{word}; did you mean {dot}{near}?"
+    return ""
 
 
 def unmodelled(i: Instruction, why: str = "") -> Unmodelled:

@@ -347,6 +347,7 @@ class VirtualDevice:
         self._pages: dict[str, int] = {}
         self._began = time.monotonic()
         self._is_over = ""
+        self._told_of_ctas = False
         self.mappings = Mappings(self.memory, self._bind, self._unbind)
         self.ended: Callable[[Launched], None] = lambda about: None  # is told of each launch when it is over
         self.ask_host: Callable[[int], None] | None = (
@@ -1000,10 +1001,17 @@ class VirtualDevice:
         return Recorder(self, f, config, arguments, number)
 
     def _ctas(self, config: dict[str, Any]) -> list[int] | None:
-        """The CTAs of the policy that this grid has; its first one where it has none of them."""
+        """The CTAs of the policy that this grid has; its first one, and a word about it, where it has none of them."""
         if self.policy.ctas is None:
             return None
-        return [n for n in self.policy.ctas if n < math.prod(config["grid"])] or [0]
+        count = math.prod(config["grid"])
+        found = [n for n in self.policy.ctas if n < count]
+        if not found and not self._told_of_ctas:
+            self._told_of_ctas = True
+            self.tell(
+                f"--ctas {self.policy.ctas[0]}: a grid of {count} CTA{'s' * (count != 1)} has none of these; CTA 0 of such grids is run"
+            )
+        return found or [0]
 
     def _seconds_left(self) -> float | None:
         """Of the program's time on the device; None where it has no limit."""

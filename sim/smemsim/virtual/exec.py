@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import pathlib
 import secrets
 import selectors
 import shlex
@@ -23,6 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from smemsim.errors import InputError
+from smemsim.files import check_folder, check_place
 from smemsim.virtual import build
 from smemsim.virtual.policy import REFUSED
 from smemsim.virtual.process import SOCKET_ENDING
@@ -57,6 +59,9 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
         from smemsim.virtual.policy import hooks_of
 
         hooks_of(policy.hooks)  # what cannot be read is refused before the program starts
+    for option, check in (("record", check_folder), ("report", check_folder), ("json", check_place)):
+        if (place := getattr(policy, option)) is not None:
+            check(f"--{option}", pathlib.Path(place))
     folder = build.libraries()
     name = f"smemsim-{os.getpid()}-{secrets.token_hex(8)}"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

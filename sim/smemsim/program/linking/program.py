@@ -19,7 +19,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.program.linking.fused import Fused, fuse
 from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, mentions, slots_of, symbols_of
 from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
-from smemsim.program.registry import End, Gate, Plain, Step, builder_of, unmodelled
+from smemsim.program.registry import End, Gate, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.program.special import special
 from smemsim.ptx.module import Address, Function, Instruction, Module, Operand, Register, Special, Symbol, Variable
 from smemsim.ptx.parser import read_module
@@ -370,6 +370,8 @@ def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
                 raise unmodelled(i)
             steps.append(_guarded(i, builder(i, linker)))
         except Unmodelled as problem:
+            if slip := misspelt(i):
+                raise InputError(slip) from None
             sentence = str(problem)
             missing.append(sentence if sentence.startswith("line ") else f"line {i.line}: {i.name}: {sentence}")
         except InputError as problem:

@@ -1,0 +1,188 @@
+"""The words that PTX instructions are written with: their first words, and what stands behind the dots (PTX ISA 9.1, chapter 9).
+
+They tell a slip of the pen from an instruction that is not modelled. Numbers and shapes (`m64n128k16`, `32x32b`, `x16`) are not among them.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LIKE", "MODIFIERS", "OPERATIONS", "TEXTURES"]
+
+
+LIKE = 0.74  # of difflib: how near a slip of the pen is to the word that was meant
+TEXTURES = frozenset(
+    ["tex", "tld4", "txq", "suld", "suq", "sured", "sust", "istypep", "createpolicy"]
+)  # whose words are not all listed here
+
+OPERATIONS = frozenset(
+    [
+        "abs",
+        "activemask",
+        "add",
+        "addc",
+        "alloca",
+        "and",
+        "applypriority",
+        "atom",
+        "bar",
+        "barrier",
+        "bfe",
+        "bfi",
+        "bfind",
+        "bmsk",
+        "bra",
+        "brev",
+        "brkpt",
+        "brx",
+        "call",
+        "clusterlaunchcontrol",
+        "clz",
+        "cnot",
+        "copysign",
+        "cos",
+        "cp",
+        "createpolicy",
+        "cvt",
+        "cvta",
+        "discard",
+        "div",
+        "dp2a",
+        "dp4a",
+        "elect",
+        "ex2",
+        "exit",
+        "fence",
+        "fma",
+        "fns",
+        "getctarank",
+        "griddepcontrol",
+        "isspacep",
+        "istypep",
+        "ld",
+        "ldmatrix",
+        "ldu",
+        "lg2",
+        "lop3",
+        "mad",
+        "mad24",
+        "madc",
+        "mapa",
+        "match",
+        "max",
+        "mbarrier",
+        "membar",
+        "min",
+        "mma",
+        "mov",
+        "movmatrix",
+        "mul",
+        "mul24",
+        "multimem",
+        "nanosleep",
+        "neg",
+        "not",
+        "or",
+        "pmevent",
+        "popc",
+        "prefetch",
+        "prefetchu",
+        "prmt",
+        "rcp",
+        "red",
+        "redux",
+        "rem",
+        "ret",
+        "rsqrt",
+        "sad",
+        "selp",
+        "set",
+        "setmaxnreg",
+        "setp",
+        "shf",
+        "shfl",
+        "shl",
+        "shr",
+        "sin",
+        "slct",
+        "sqrt",
+        "st",
+        "stackrestore",
+        "stacksave",
+        "stmatrix",
+        "sub",
+        "subc",
+        "suld",
+        "suq",
+        "sured",
+        "sust",
+        "szext",
+        "tanh",
+        "tcgen05",
+        "tensormap",
+        "testp",
+        "tex",
+        "tld4",
+        "trap",
+        "txq",
+        "vabsdiff",
+        "vabsdiff2",
+        "vabsdiff4",
+        "vadd",
+        "vadd2",
+        "vadd4",
+        "vavrg2",
+        "vavrg4",
+        "vmad",
+        "vmax",
+        "vmax2",
+        "vmax4",
+        "vmin",
+        "vmin2",
+        "vmin4",
+        "vote",
+        "vset",
+        "vset2",
+        "vset4",
+        "vshl",
+        "vshr",
+        "vsub",
+        "vsub2",
+        "vsub4",
+        "wgmma",
+        "wmma",
+        "xor",
+    ]
+)
+_TYPES = """
+    b1 b4 b8 b16 b32 b64 b128 u2 u4 u8 u16 u32 u64 s2 s4 s8 s16 s32 s64 f16 bf16 f32 tf32 f64 f16x2 bf16x2 f32x2 u8x2 u8x4 s8x4 u16x2 s16x2 u16x4 pred e4m3 e5m2
+    e4m3x2 e5m2x2 e4m3x4 e5m2x4 e2m1 e2m3 e3m2 e2m1x2 e2m3x2 e3m2x2 e2m1x4 e2m3x4 e3m2x4 ue8m0 ue8m0x2 ue4m3 b1024 b8x16 b6x16_p32 b4x16_p64 texref samplerref
+    surfref v2 v4 v8
+"""
+_ARITHMETIC = """
+    rn rz rm rp rna rs rni rzi rmi rpi ftz noftz sat satfinite relu approx full hi lo wide cc xorsign abs nan NaN oob shiftamt clamp wrap scaled finite infinite
+    number notanumber normal subnormal eq ne lt le gt ge ls hs equ neu ltu leu gtu geu num and or xor not popc min max inc dec exch cas add all any uni ballot
+    max3 min3 up down bfly idx sync aligned pack l r f4e b4e rc8 ecl ecr rc16 h0 h1 b0 b1 b2 b3 shr7 shr15 po s u mul24 mulhi
+"""
+_MEMORY = """
+    global shared param local const tex surf shared::cta shared::cluster param::entry param::func generic volatile relaxed acquire release acq_rel weak mmio sc
+    cta cluster gpu sys gl ca cg cs lu cv wb wt nc to L1 L2 L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate L2::evict_normal
+    L2::evict_first L2::evict_last L2::evict_unchanged L2::cache_hint L2::64B L2::128B L2::256B level::eviction_priority fractional range cvt unified
+    ld_reduce st red vec_16_bit vec_32_bit acc::f16 acc::f32 async async_generic ignore_src tensormap tensormap::generic uniform
+    proxy alias async.global proxy_const fence noinc mbarrier_init op_restrict sync_restrict::shared::cta sync_restrict::shared::cluster
+"""
+_ASYNCHRONOUS = """
+    bulk tensor bulk_group prefetch reduce commit_group wait_group wait_all read arrive arrive_drop init inval expect_tx complete_tx test_wait try_wait
+    pending_count noComplete parity mbarrier mbarrier::complete_tx::bytes mbarrier::arrive::one cp_mask 1d 2d 3d 4d 5d tile tile::gather4 tile::scatter4 im2col
+    im2col_no_offs im2col::w im2col::w::128 multicast::cluster cta_group::1 cta_group::2 cp_fenceproxy replace global_address rank box_dim global_dim
+    global_stride element_stride elemtype interleave_layout swizzle_mode swizzle_atomicity fill_mode try_cancel query_cancel is_canceled get_first_ctaid
+    get_first_ctaid::x get_first_ctaid::y get_first_ctaid::z multicast::cluster::all launch_dependents wait warp red::popc alloc dealloc relinquish_alloc_permit
+    commit shift
+"""
+_MATRIX = """
+    mma mma_async sp sp::ordered_metadata ws spec load store a b c d row col m8n8 m16n8 m16n16 m8n16 trans x1 x2 x4 dst_fmt src_fmt b8 kind::f16 kind::tf32
+    kind::f8f6f4 kind::i8 kind::mxf4 kind::mxf8f6f4 kind::mxf4nvf4 block_scale block16 block32 scale_vec::1X scale_vec::2X scale_vec::4X warpx2 warpx4
+    warpx2::02_13 warpx2::01_23 collector::a::fill collector::a::use collector::a::lastuse collector::a::discard collector::b0::fill collector::b0::use
+    collector::b0::lastuse collector::b0::discard collector::b1::fill collector::b1::use collector::b2::fill collector::b2::use collector::b3::fill
+    collector::b3::use down unpack::16b pack::16b ld cp wait::ld wait::st before_thread_sync after_thread_sync fence::before_thread_sync
+    fence::after_thread_sync ashift satfinite ordered_metadata x8 x16 x32 x64 x128 spformat
+"""
+MODIFIERS = frozenset(f"{_TYPES} {_ARITHMETIC} {_MEMORY} {_ASYNCHRONOUS} {_MATRIX}".split())
