@@ -1,6 +1,9 @@
 """What people paste, leave out and mix up in their first hour: it is understood, or a sentence says what to write."""
 
 import json
+import shutil
+import subprocess
+import sys
 
 import click.testing
 import numpy as np
@@ -285,3 +288,74 @@ def test_what_cannot_be_is_told_before_the_program_runs(words, said):
     code, told = called(*words)
     assert code == 2  # false ends with 1
     assert said in told
+
+
+@pytest.mark.parametrize("digits", [8, 16])
+def test_a_dump_of_gdb_is_read_without_its_addresses_too(digits, tmp_path):
+    raw = bytes(
+        smemsim.TensorMap.tiled(
+            data_type="bf16", global_address=0x10000, global_dim=(64, 64), global_strides=(128,), box_dim=(64, 64), swizzle="128B"
+        )
+    )
+    words = [int.from_bytes(raw[at : at + digits // 2], "little") for at in range(0, 128, digits // 2)]
+    per_line = 32 // digits
+    lines = [
+        f"<map_a{f'+{16 * n}' if n else ''}>:\t" + "\t".join(f"{w:#0{digits + 2}x}" for w in words[n * per_line : (n + 1) * per_line])
+        for n in range(8)
+    ]
+    (tmp_path / "dump.txt").write_text("\n".join(lines))
+    assert called("decode", tmp_path / "dump.txt") == called("decode", raw.hex())
+
+
+def test_the_other_major_is_named_where_only_that_is_read():
+    words = (
+        "--base",
+        "0x400",
+        "--arch",
+        "sm_90a",
+        "--dtype",
+        "bf16",
+        "--rows",
+        "64",
+        "--k",
+        "16",
+        "--layout",
+        "Sw<3,4,3> o (64,64):(64,1)",
+    )
+    code, told = called("solve", *words, "--major", "MN")
+    assert code == 1
+    assert "2 descriptors read it as K-major: --major K" in told
+    assert "--major" not in called("solve", *words, "--major", "K")[1]
+
+
+KILLED = """
+import ctypes, os, signal, threading, time
+cuda, module, function, context, flag = ctypes.CDLL("libcuda.so.1"), *(ctypes.c_void_p() for _ in range(4))
+ptx = b'''.version 8.0 .target sm_90a .address_size 64 .visible .entry endless(.param .u64 flag) {
+.reg .b64 %d; ld.param.u64 %d, [flag]; st.global.u32 [%d], 1; $L: bra $L; }'''
+calls = [cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0), cuda.cuModuleLoadData(ctypes.byref(module), ptx)]
+calls += [cuda.cuModuleGetFunction(ctypes.byref(function), module, b"endless"), cuda.cuMemAllocManaged(ctypes.byref(flag), 4, 1)]
+assert not any(calls), calls
+said = ctypes.c_uint32.from_address(flag.value)
+said.value = 0
+
+def watch():
+    while not said.value:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+threading.Thread(target=watch).start()
+cuda.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, None, (ctypes.c_void_p * 1)(ctypes.addressof(flag)), None)
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not any(map(shutil.which, ("cc", "gcc", "clang"))),
+    reason="the virtual GPU needs Linux, and a C compiler once",
+)
+def test_a_launch_in_which_the_program_ends_is_named(tmp_path):
+    (tmp_path / "program.py").write_text(KILLED)
+    words = ["exec", "--arch", "sm_90a", "--limit", str(10**9), "--", sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run([sys.executable, "-m", "smemsim", *words], capture_output=True, text=True, timeout=60, check=False)
+    assert "no launch was over, ended during launch 1 endless, of which nothing is judged; the program: ended by signal 9" in done.stderr
+    assert done.returncode == 137

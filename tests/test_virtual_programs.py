@@ -238,6 +238,7 @@ def test_the_same_product_with_another_swizzle_in_a_map_is_found(gemm, tmp_path,
     again = CliRunner().invoke(main, ["run", str(tmp_path / "kept" / "0001-gemm")])
     assert again.exit_code == 1
     assert "R501" in again.output
+    assert "(as expected)" in again.output  # the record has what the launch left
 
 
 def test_processes_of_one_program_have_pages_and_records_of_their_own(gemm, tmp_path):

@@ -124,6 +124,15 @@ def solve(
         click.echo(json.dumps(answer.as_dict(), indent=1))
     else:
         print_lines(view)
+    if not fine and (layout is not None or len(paths) == 2):
+        turned = given | {"major": "MN" if str(given["major"]).upper() == "K" else "K"}
+        other = _of_layout(layout, arch, turned) if layout is not None else _of_dump(paths[0], paths[1], arch, turned)
+        if other.descriptors:
+            count = len(other.descriptors)
+            click.echo(
+                f"smemsim: {count} descriptor{'s read' if count > 1 else ' reads'} it as {turned['major']}-major: --major {turned['major']}",
+                err=True,
+            )
     ctx.exit(0 if fine else 1)
 
 

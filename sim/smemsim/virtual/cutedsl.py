@@ -116,7 +116,7 @@ _PASSED = re.compile(  # types of the DSL whose values the host passes; an mma t
 
 def _names_of(signature: Any, arguments: Any, named: Any) -> tuple[str, ...]:
     """What the source calls the parameters of a kernel: its arguments without those of which everything is known when it compiles."""
-    extract = sys.modules["cutlass.base_dsl.dsl"].extract_mlir_values  # type: ignore[attr-defined]
+    extract = sys.modules["cutlass.base_dsl.dsl"].extract_mlir_values
     values = dict(zip(signature.parameters, arguments, strict=False)) | dict(named)
     names: list[str] = []
     for name, value in values.items():

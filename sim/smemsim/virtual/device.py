@@ -349,7 +349,8 @@ class VirtualDevice:
         self._is_over = ""
         self._told_of_ctas = False
         self.mappings = Mappings(self.memory, self._bind, self._unbind)
-        self.ended: Callable[[Launched], None] = lambda about: None  # is told of each launch when it is over
+        self.begins: Callable[[Launched], None] = lambda about: None  # is told of each launch when it begins
+        self.ended: Callable[[Launched], None] = lambda about: None  # ... and when it is over
         self.ask_host: Callable[[int], None] | None = (
             None  # binds the host's memory that holds an address, where that is the card's for the host
         )
@@ -933,6 +934,7 @@ class VirtualDevice:
         if self._is_out(about):
             return None
         self.launches.append(about)
+        self.begins(about)
         try:
             return self._execute(f, config, arguments, about)
         finally:

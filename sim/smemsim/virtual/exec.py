@@ -26,7 +26,7 @@ from typing import Any
 from smemsim.errors import InputError
 from smemsim.files import check_folder, check_place
 from smemsim.virtual import build
-from smemsim.virtual.policy import REFUSED
+from smemsim.virtual.policy import BEGUN, REFUSED
 from smemsim.virtual.process import SOCKET_ENDING
 
 __all__ = ["run_program"]
@@ -126,6 +126,7 @@ class _Sessions:
         self.processes: list[int] = []
         self.parts = list(PARTS)
         self.launches: list[dict[str, Any]] = []
+        self.running: dict[socket.socket, str] = {}  # the launch that a channel has told of, and not of its end
         self.refused: list[str] = []  # why code of the program was not simulated
 
     def until_end(self, program: subprocess.Popen[bytes]) -> None:
@@ -205,9 +206,12 @@ class _Sessions:
             if part := channel.recv(1 << 20):
                 *lines, self.told[channel] = (self.told[channel] + part).split(b"\n")
                 for said in map(json.loads, lines):
-                    if REFUSED in said:
+                    if BEGUN in said:
+                        self.running[channel] = said[BEGUN]
+                    elif REFUSED in said:
                         self.refused.append(said[REFUSED])
                     else:
+                        self.running.pop(channel, None)
                         self.launches.append(said)
                 return
         self.select.unregister(channel)
@@ -245,7 +249,10 @@ def _told(code: int, sessions: _Sessions, policy: Any, command: Sequence[str], a
     if not policy.quiet or ends != code:
         ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
         own = f"; exit code {ends} of smemsim exec" if ends != code and code >= 0 else ""
-        print(f"smemsim: {summary_of(found)}{_unseen(found, sessions, policy)}; the program: {ended}{own}", file=sys.stderr)
+        print(
+            f"smemsim: {summary_of(found) if found or not sessions.running else 'no launch was over'}{_unseen(found, sessions, policy)}; the program: {ended}{own}",
+            file=sys.stderr,
+        )
     return ends
 
 
@@ -265,6 +272,8 @@ def _unseen(found: list[Any], sessions: _Sessions, policy: Any) -> str:
     """What of the program was not simulated, for the last line; "" where all was."""
     if sessions.refused:
         return "; code of the program cannot run here (above), so that not all of it was simulated"
+    if sessions.running:
+        return f", ended during {', '.join(f'launch {name}' for name in sessions.running.values())}, of which nothing is judged"
     ran = sum(not x.refused for x in found)
     if ran < (policy.require_launches or 0):
         return f", where --require-launches asks for {policy.require_launches}"

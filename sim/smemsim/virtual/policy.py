@@ -39,6 +39,7 @@ __all__ = [
     "hook_failed",
     "hooks_of",
     "line_of",
+    "line_of_begun",
     "line_of_refused",
     "numbers_of",
 ]
@@ -52,6 +53,7 @@ ON_FINDING = {
 PREFIX = "SMEMSIM_"
 MOST_CTAS = 1 << 22
 MOST_RAISED = 3  # findings in the text of an exception
+BEGUN = "begun"  # the key of a line that tells it of a launch that begins
 REFUSED = "not_simulated"  # the key of a line that tells `smemsim exec` why code of the program is not simulated
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
@@ -357,6 +359,11 @@ def _remarks_of(launches: list[Launched]) -> str:
 def line_of_refused(why: str) -> bytes:
     """The same for code of a program that is not simulated: why."""
     return json.dumps({REFUSED: why}).encode() + b"\n"
+
+
+def line_of_begun(launched: Launched) -> bytes:
+    """The same for a launch that begins: where it is the last line of a process, the launch was not over."""
+    return json.dumps({BEGUN: f"{launched.number} {launched.name}"}).encode() + b"\n"
 
 
 def line_of(launched: Launched) -> bytes:

@@ -90,7 +90,7 @@ def device() -> VirtualDevice:
     name = os.environ.get("SMEMSIM_SOCKET")
     if name:
         teller = _Teller(name)
-        made.ended, made.refuses = teller.tell, teller.refuse
+        made.begins, made.ended, made.refuses = teller.begin, teller.tell, teller.refuse
     elif not made.label and not os.environ.get("PYTEST_XDIST_WORKER") and (made.policy.record or made.policy.report):
         from smemsim.virtual.record import clear
 
@@ -117,6 +117,12 @@ class _Teller:
         from smemsim.virtual.policy import line_of
 
         self._send(line_of(launched))
+
+    def begin(self, launched: Launched) -> None:
+        """Tell of a launch that begins."""
+        from smemsim.virtual.policy import line_of_begun
+
+        self._send(line_of_begun(launched))
 
     def refuse(self, why: str) -> None:
         """Tell of code that is not simulated."""

@@ -98,7 +98,8 @@ class Recorder:
         except OSError as e:
             raise InputError(f"{self.folder}: cannot be made: {e.strerror or e}") from None
         write_whole(self.folder / "kernel.ptx", self.function.module.ptx)
-        arrays, changed = [], []
+        arrays, changed, expected = [], [], {}
+        is_whole = run.ctas == run.launch.ctas and not (run.interrupted or run.out_of_time or any(f.ends for f in run.findings))
         for a, data in self.before:
             name, (kind, values) = names[a.address], _typed(a, data)
             _save(self.folder / f"{name}.npy", values)
@@ -107,12 +108,15 @@ class Recorder:
             )
             if (self.device.view(a.address, a.size) != data).any():
                 changed.append(name)
+                if is_whole:
+                    expected[name] = f"{name}-after.npy"
+                    _save(self.folder / expected[name], _typed(a, self.device.view(a.address, a.size))[1])
         for n, (name, data) in enumerate(self.variables.items()):
             _save(self.folder / f"v{n}.npy", data)
             arrays.append({"name": f"v{n}", "file": f"v{n}.npy", "variable": name})
         about = {
             "title": f"{self.function.readable}, recorded", "entry": self.function.name, "arch": self.device.arch, **self.config, **self._options(),
-            "args": [self._argument(n, raw, names) for n, raw in enumerate(self.arguments)], "outputs": changed,
+            "args": [self._argument(n, raw, names) for n, raw in enumerate(self.arguments)], "outputs": changed, "expected": expected,
         }  # fmt: skip
         write_whole(self.folder / "launch.toml", launch_text(about, arrays))
 

@@ -46,7 +46,7 @@ from smemsim.virtual.device import (
     VirtualDevice,
 )
 from smemsim.virtual.memory import RANGE_BYTES
-from smemsim.virtual.policy import FindingsError, Launched, Policy, line_of, line_of_refused
+from smemsim.virtual.policy import FindingsError, Policy, line_of, line_of_begun, line_of_refused
 
 __all__ = ["Session", "serve"]
 
@@ -733,13 +733,9 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
     """Serve one program until it ends, tell what was launched to `report`, and end this process: it is a fork of the one that listens."""
     telling = threading.Lock()
 
-    def tell(launched: Launched) -> None:
+    def say(line: bytes) -> None:
         with telling, contextlib.suppress(OSError):
-            report.sendall(line_of(launched))
-
-    def refuse(why: str) -> None:
-        with telling, contextlib.suppress(OSError):
-            report.sendall(line_of_refused(why))
+            report.sendall(line)
 
     def finish() -> None:
         telling.acquire()
@@ -761,7 +757,9 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         session = Session(channel, arch, policy, **card)
-        session.device.label, session.device.ended, session.device.refuses = label, tell, refuse
+        device = session.device
+        device.label, device.begins = label, lambda launched: say(line_of_begun(launched))
+        device.ended, device.refuses = lambda launched: say(line_of(launched)), lambda why: say(line_of_refused(why))
         threading.Thread(target=watch, daemon=True).start()
         session.run()
     except (InputError, SmemsimError) as e:

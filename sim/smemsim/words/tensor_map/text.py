@@ -760,7 +760,7 @@ def parse_dump(text: str) -> Dump | None:
     """
     if len(text) > _LONGEST_DUMP:
         return None
-    text = without_prompts(text)
+    text = _SYMBOLS.sub(lambda found: f"{int(found[1] or 0):#x}:", without_prompts(text))
     for reader in (_literals, _arrays, _lines, _plain):
         readings: dict[bytes, str] = {}
         for raw, reading in reader(text):
@@ -768,6 +768,9 @@ def parse_dump(text: str) -> Dump | None:
         if readings:
             return _best(readings)
     return None
+
+
+_SYMBOLS = re.compile(r"(?m)^[ \t]*<[\w:.$@()]+(?:\+(\d+))?>:")  # gdb's places of a dump, where their addresses were cut off
 
 
 def without_prompts(text: str) -> str:
