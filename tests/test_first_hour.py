@@ -249,7 +249,7 @@ def test_a_scenario_with_nothing_to_check_is_not_fine(held, tmp_path):
     code, told = called("check", tmp_path / "empty.toml")
     assert code == 2
     assert told.startswith("nothing to check: the scenario has no [[step]] and no [map.NAME]")
-    assert not smemsim.check(tmp_path / "empty.toml").ok
+    assert smemsim.check(tmp_path / "empty.toml").is_empty
 
 
 @pytest.mark.parametrize("tile", ["128x", "x64", "12ax64", "128"])

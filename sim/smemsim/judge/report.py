@@ -36,7 +36,7 @@ class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
     `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw.
 
-    `is_empty`: the scenario has no steps and no maps, so that there was nothing to check, which is not `ok`."""
+    `is_empty`: the scenario has no steps and no maps, so that there was nothing to check, which is no clean bill."""
 
     findings: tuple[Finding, ...]
     expected: tuple[str, ...] | None = None
@@ -60,10 +60,10 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """No finding of severity trap or wrong, and something to look at; with expectations: exactly the expected codes came."""
+        """No finding of severity trap or wrong; with expectations: exactly the expected codes came."""
         if self.expected is not None:
             return self.as_expected
-        return not self.is_empty and not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self.findings)
+        return not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self.findings)
 
     def text(self) -> str:
         """A line for each finding, the remarks, and a last line that counts."""
