@@ -211,6 +211,20 @@ def test_a_batch_of_one_may_have_any_stride(sbo: int, codes: list[str]):
     assert found.judged.instructions == found.judged.of == 4
 
 
+@pytest.mark.parametrize(("planes", "codes"), [(2, []), (4, ["T207"])])
+def test_a_stride_is_a_number_of_elements_where_the_array_holds_so_many_bytes(planes: int, codes: list[str]):
+    """CUTLASS (7107b05, 75_blackwell_grouped_gemm) replaces the size of a map of scale factors by one in bytes, twice the elements, and loads none of
+    the other half."""
+    gpu = Gpu("sm_90a")
+    array = gpu.array(np.random.default_rng(0).integers(1, 5, (planes, ROWS, BOX)).astype(np.float16))
+    a = TensorMap.tiled(
+        data_type="f16", global_address=array.address, global_dim=[2 * BOX, ROWS, 2], global_strides=[2 * BOX, 2 * BOX * ROWS],
+        box_dim=[BOX, ROWS, 1], swizzle="128B",
+    )  # fmt: skip
+    found = run(kernel(1, [Load(0, 0, (0, 0, 0))], steps(0, 0)), gpu, a)
+    assert [f.code for f in found.findings] == codes
+
+
 def test_rows_that_the_tensor_does_not_have_may_be_anything():
     """Two boxes of 64 k, with fewer rows than the instruction: behind those of the first it reads those of the second one, which are rows of no D.
 
