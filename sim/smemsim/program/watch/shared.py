@@ -439,7 +439,8 @@ class SharedShadow:
                 self.telling.find("X008", op.instruction, places[own], sentence, formal="warpgroup", other=line)
 
             op.doubt("X008", places[own], tell)
-        return unseen & ~own
+        left: np.ndarray = unseen & ~own
+        return left
 
     def _op_reads_of_others(self, op: Operation, places: np.ndarray, number: np.ndarray) -> None:
         """An operation reads what other operations write."""
