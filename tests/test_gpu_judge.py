@@ -211,6 +211,35 @@ def test_a_batch_of_one_may_have_any_stride(sbo: int, codes: list[str]):
     assert found.judged.instructions == found.judged.of == 4
 
 
+@pytest.mark.parametrize(("planes", "codes"), [(2, []), (4, ["T207"])])
+def test_a_stride_is_a_number_of_elements_where_the_array_holds_so_many_bytes(planes: int, codes: list[str]):
+    """CUTLASS (7107b05, 75_blackwell_grouped_gemm) replaces the size of a map of scale factors by one in bytes, twice the elements, and loads none of
+    the other half."""
+    gpu = Gpu("sm_90a")
+    array = gpu.array(np.random.default_rng(0).integers(1, 5, (planes, ROWS, BOX)).astype(np.float16))
+    a = TensorMap.tiled(
+        data_type="f16", global_address=array.address, global_dim=[2 * BOX, ROWS, 2], global_strides=[2 * BOX, 2 * BOX * ROWS],
+        box_dim=[BOX, ROWS, 1], swizzle="128B",
+    )  # fmt: skip
+    found = run(kernel(1, [Load(0, 0, (0, 0, 0))], steps(0, 0)), gpu, a)
+    assert [f.code for f in found.findings] == codes
+
+
+@pytest.mark.parametrize(
+    ("between", "findings", "remarks"),
+    [("fence.proxy.async.shared::cta; bar.sync 0;", [], []), ("fence.proxy.async.shared::cta;", [], ["X008"]), ("", ["X008"], []), ("bar.sync 0;", ["X003"], [])],
+)  # fmt: skip
+def test_what_the_warps_of_a_warpgroup_write_for_their_own_product(between: str, findings: list[str], remarks: list[str]):
+    """FlashMLA (9241ae3, splitkv_mla.cuh) sets the rows past the end to 0 so: each warp some, and a fence, but no barrier."""
+    gpu = Gpu("sm_90a")
+    ptx = kernel(1, [Load(0, 0, (0, 0))], steps(0, 0)).replace(
+        "wgmma.fence.sync.aligned;",
+        f"shl.b32 %to, %tid, 2; add.u32 %to, %to, %tiles; st.shared.b32 [%to], 0; {between} wgmma.fence.sync.aligned;",
+    )
+    found = run(ptx, gpu, tensor(gpu, (64, 64), (BOX, ROWS)))
+    assert (sorted({f.code for f in found.findings if f.code[0] == "X"}), sorted({f.code for f in found.remarks})) == (findings, remarks)
+
+
 def test_rows_that_the_tensor_does_not_have_may_be_anything():
     """Two boxes of 64 k, with fewer rows than the instruction: behind those of the first it reads those of the second one, which are rows of no D.
 

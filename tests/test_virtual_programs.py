@@ -272,6 +272,13 @@ def test_code_without_ptx_is_told_which_option_keeps_it(tmp_path_factory):
     assert done.returncode == 2
 
 
+def test_ptx_for_another_card_is_no_code(runtime):
+    done = run([runtime, "assert"], arch="sm_100a")
+    assert "cudaErrorNoKernelImageForDevice" in done.stdout
+    assert "no code for sm_100a: there is PTX for sm_90a" in done.stderr
+    assert done.returncode == 2
+
+
 def test_a_program_that_launches_nothing_is_told_and_fails_where_launches_are_required(tmp_path):
     done = run(["true"])
     assert done.returncode == 0

@@ -122,7 +122,7 @@ def test_shape_and_strides_of_a_descriptor_that_the_kernel_makes_are_told_in_ele
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 def test_the_session_ends_with_a_summary_and_a_page(arch):
     _, out, page = outcomes(arch)
-    assert re.search(rf"{arch}: \d+ launches of \d+ kernels .* findings in 3 \(copied, rows_of, add\)", out)
+    assert re.search(rf"{arch}: \d+ launches of \d+ kernels .* findings in 8 \(copied, rows_of, made_here, add, copied_from\)", out)
     assert re.search(r"FAILED .*test_past_the_end - .*X001 gpu_suite\.py:\d+ in add: ", out)
     assert "X001" in page
     assert "product" in page

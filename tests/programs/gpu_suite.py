@@ -180,6 +180,13 @@ def test_memory_that_compiled_code_takes_of_torch():
         made = taken(size)
         copied_from[(1,)](made.data_ptr() + (size - 64) * 4, out, block=64)
         assert out.tolist() == made[-64:].tolist()
+        assert made.is_cuda
+        assert torch.equal(made[-64:], out)
+        address = made.data_ptr()
+        del made
+    with torch._C.DisableTorchFunction():
+        again = [torch.empty(1 << 20) for _ in range(3)]
+    assert not any(x.is_cuda for x in (*again, taken(64))), address
 
 
 @pytest.mark.parametrize("where", ["behind", "freed", "host"])

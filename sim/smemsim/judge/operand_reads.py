@@ -10,6 +10,7 @@ import collections
 import dataclasses
 import hashlib
 import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -1214,7 +1215,8 @@ def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
             continue
         stride, row, rows = tm.global_strides[0], tm.global_dim[0] * size, tm.global_dim[1]
         room = _room(launch.memory, tm)
-        is_elements = size > 1 and stride == tm.global_dim[0] and room >= rows * row
+        all_rows = math.prod(n for n, step in zip(tm.global_dim[1:], tm.global_strides, strict=True) if step)
+        is_elements = size > 1 and stride == tm.global_dim[0] and room >= all_rows * row
         if stride >= row or not (is_elements or (tm.rank == 2 and rows > 1 and room == rows * row)):
             continue
         made, begins = (

@@ -211,6 +211,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("documented", "documented"), "PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.16.6; CuTe DSL waits relaxed and fences"),
     Rule("order.relaxed_cluster_arrive", "barrier.cluster.arrive.relaxed releases nothing; where nothing else is missing that is a remark",
          _grades("documented", "documented"), "PTX ISA 9.1 §9.7.13.4; Triton, CUTLASS and DeepGEMM emit it in kernels that are right on cards"),
+    Rule("order.warpgroup", "wgmma.mma_async reads what each of its four warps has written and put fence.proxy.async behind, without a barrier between them; where nothing else is missing that is a remark",
+         _grades("compiled", None), "PTX ISA 9.1 §9.7.15.5: .sync is the warp's, and wgmma.mma_async of all four warps; FlashMLA 9241ae3 fills rows past the end so (csrc/sm90/decode/dense/splitkv_mla.cuh, fill_oob_V), and its tests put NaN there"),
     Rule("order.fenced_by_others", "a fence by each thread, a barrier, then a relaxed atomic of one of them releases what all have fenced; a relaxed read by one, a barrier, then a fence by each acquires for each",
          _grades("inferred", "inferred"), "the fence in the PTX ISA's release and acquire patterns (8.8) is the own thread's; the pattern of __threadfence, __syncthreads, atomicAdd, __syncthreads, __threadfence relies on it"),
     Rule("order.unused_read", "a read of global memory whose value reaches no store that its warp executes, no branch, guard, atomic operation, shared memory or matrix instruction is no race",

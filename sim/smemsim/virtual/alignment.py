@@ -13,7 +13,7 @@ import functools
 import struct
 from collections.abc import Iterator
 
-__all__ = ["align", "holding", "size_at"]
+__all__ = ["align", "claim", "holding", "is_claimed"]
 
 
 LIBRARY, ALLOCATE, FREE = "libc10.so", "posix_memalign", "free"
@@ -39,11 +39,19 @@ def align() -> bool:
     return True
 
 
-def size_at(address: int) -> int:
-    """Bytes of the memory that PyTorch holds from this very address on; 0 where it holds none, or nothing is known."""
+def claim(address: int) -> None:
+    """Note of the memory of PyTorch's that begins at this address that a kernel was given it, until it is freed."""
     from smemsim.virtual import notes
 
-    return notes.size_at(address) if align() else 0
+    if align():
+        notes.claim(address)
+
+
+def is_claimed(address: int) -> bool:
+    """Whether `claim` was told of the memory that begins at this address, and it was not freed since."""
+    from smemsim.virtual import notes
+
+    return align() and notes.is_claimed(address)
 
 
 def holding(address: int) -> tuple[int, int] | None:

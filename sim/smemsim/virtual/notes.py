@@ -15,7 +15,7 @@ import numpy as np
 from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
-__all__ = ["ALIGNMENT", "aligned", "freed", "holding", "map_notes", "size_at"]
+__all__ = ["ALIGNMENT", "aligned", "claim", "freed", "holding", "is_claimed", "map_notes", "size_at"]
 
 
 ALIGNMENT = 512  # bytes
@@ -23,6 +23,7 @@ ALIGNMENT = 512  # bytes
 # lies at such places: memory.DEVICE_BASE. A note is at most `WAY` places behind where its address belongs.
 NOTES, LOCK_BYTES, PLACES, WAY = 0x1F00_0000_0000, 64, 1 << 16, 64
 NOTES_BYTES = LOCK_BYTES + 16 * (PLACES + WAY)
+_CLAIMED = 1 << 62  # beside the bytes of a note, until the memory is freed: a kernel was given it
 _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000  # Linux
 
 _WORD, _WORDS, _NOTHING = types.intp, types.CPointer(types.intp), types.void
@@ -34,6 +35,22 @@ _free = types.ExternalFunction("free", _NOTHING(_WORD))
 
 def size_at(address: int) -> int:
     """Bytes of the memory that PyTorch holds from this very address on; 0 where it holds none."""
+    return _noted(address) & ~_CLAIMED
+
+
+def claim(address: int) -> None:
+    """Note of memory that begins at this address, which nobody may free meanwhile, that a kernel was given it."""
+    n = _place_of(address)
+    near = _notes()[n : n + WAY]
+    near[(near[:, 0] == address) & (near[:, 1] != 0), 1] |= _CLAIMED
+
+
+def is_claimed(address: int) -> bool:
+    """Whether the memory that begins at this address was claimed since it was allocated."""
+    return bool(_noted(address) & _CLAIMED)
+
+
+def _noted(address: int) -> int:
     n = _place_of(address)
     near = _notes()[n : n + WAY]
     return int(near[near[:, 0] == address, 1].max(initial=0))
@@ -42,7 +59,7 @@ def size_at(address: int) -> int:
 def holding(address: int) -> tuple[int, int] | None:
     """(first address, bytes) of the memory of PyTorch's that holds an address; None where there is none."""
     notes = _notes()
-    live = notes[np.flatnonzero(notes[:, 1])]
+    live = notes[np.flatnonzero(notes[:, 1])] & [-1, ~_CLAIMED]
     found = live[(live[:, 0] <= address) & (address < live[:, 0] + live[:, 1])]
     return next(
         ((first, size) for first, size in found.tolist() if first <= address < first + size == first + size_at(first)), None

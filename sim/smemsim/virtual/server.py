@@ -244,14 +244,14 @@ class Session:
 
     def _load_first(self, parts: list[bytes], managed: list[str]) -> Module:
         """What a wrapper holds: the program's own code, and those that were linked into it."""
-        found = [image for part in parts for image in fatbin.images(part)]
-        texts = [fatbin.chosen(fatbin.images(part), self.device.arch)[0].ptx for part in parts if any(i.ptx for i in fatbin.images(part))]
-        if not texts:
-            try:
-                fatbin.chosen(found, self.device.arch)
-            except fatbin.NoCode as e:
-                self.device.refuse(f"no code for {self.device.arch}: {e}")
-                raise CudaError(NO_BINARY, str(e)) from None
+        found = [fatbin.images(part) for part in parts]
+        try:
+            texts = [fatbin.chosen(images, self.device.arch)[0].ptx for images in found if any(i.ptx for i in images)]
+            if not texts:
+                fatbin.chosen([image for images in found for image in images], self.device.arch)
+        except fatbin.NoCode as e:
+            self.device.refuse(f"no code for {self.device.arch}: {e}")
+            raise CudaError(NO_BINARY, str(e)) from None
         return self.device.load(fatbin.linked(texts), managed=managed)
 
     def unload(self, module: int) -> None:

@@ -41,7 +41,7 @@ class Tensors:
         self._on_host: weakref.WeakValueDictionary[int, _Place] = (
             weakref.WeakValueDictionary()
         )  # by address: what Python knows to be the host's
-        self._others: dict[int, int] = {}  # what compiled code took of torch and kernels were given: bytes by address
+        self._others: set[int] = set()  # where that begins which compiled code took of torch and kernels were given
         self.bytes = self.most_bytes = 0
 
     def mark(self, tensor: Any, place: str, made_by: str = "") -> None:
@@ -66,16 +66,21 @@ class Tensors:
             self._on_host[address] = known
 
     def place(self, tensor: Any) -> str:
-        """ "cuda", "cpu" or "pinned". Unmarked ones are the host's, but for what autograd makes while backward runs."""
+        """ "cuda", "cpu" or "pinned". Unmarked ones are the host's, but for what autograd makes while backward runs, and what
+        compiled code made and gave to a kernel."""
         import torch
 
         try:
-            known: _Place | None = getattr(tensor.untyped_storage(), MARK, None)
+            storage = tensor.untyped_storage()
+            known: _Place | None = getattr(storage, MARK, None)
         except (NotImplementedError, RuntimeError):
             inner = _inner(tensor)
             return str(getattr(tensor, MARK, CPU)) if inner is tensor else self.place(inner)
         if known is not None:
             return known.place
+        if self._others and tensor.device.type == "cpu" and alignment.is_claimed(storage.data_ptr()):
+            self.mark(tensor, CUDA, "compiled code")
+            return CUDA
         return CUDA if torch._C._current_graph_task_id() != -1 else CPU
 
     def _mark_without_memory(self, tensor: Any, place: str, made_by: str) -> None:
@@ -114,7 +119,8 @@ class Tensors:
             process.device().bind_address(
                 first, size, name=f"a place in compiled code (torch allocation of {size} bytes)", elements=("u8", (size,))
             )
-            self._others[first] = size
+            self._others.add(first)
+            alignment.claim(first)
 
     def _is_on_host(self, address: int) -> bool:
         known = self._on_host.get(address)
@@ -122,9 +128,9 @@ class Tensors:
 
     def _forget_others(self) -> None:
         """Memory that `find` found and that was freed, or is a tensor's by now."""
-        for address, size in list(self._others.items()):
-            if alignment.size_at(address) != size or address in self._new or self._is_on_host(address):
-                del self._others[address]
+        for address in list(self._others):
+            if not alignment.is_claimed(address) or address in self._new or self._is_on_host(address):
+                self._others.discard(address)
                 with contextlib.suppress(CudaError):
                     process.device().unbind(address)
 

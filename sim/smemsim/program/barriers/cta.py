@@ -301,6 +301,15 @@ class NamedBarrier:
             )  # fmt: skip
         self.arrived[own], self.line[own], self.aligned[own] = True, i.line, i.op == "bar" or "aligned" in i.modifiers
 
+    def room(self, x: Wave, threads: np.ndarray, count: int | None) -> int:
+        """How many of the threads, which arrive and do not wait, belong to this phase: all of them where somebody waits for it, since which ones do
+        is then left to chance."""
+        own = threads - self.cta.first
+        in_warps = np.bincount(own >> 5)
+        if count is None or count != self.count or self.waits or self.arrived[own].any() or not np.isin(in_warps, (0, WARP)).all():
+            return len(threads)
+        return count - self._counted(x)
+
     def missing(self, x: Wave) -> np.ndarray:
         """Threads of the CTA that have not arrived, by their number in it."""
         return np.flatnonzero(~self.arrived & (x.key[self.own] < EXITED))
@@ -408,22 +417,43 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
             if id_ >= CTA_BARRIERS or (expected is not None and (expected % WARP or not expected)):
                 which = f"barrier {id_}: a CTA has barriers 0 to {CTA_BARRIERS - 1}"
                 misuse(x, i, which if id_ >= CTA_BARRIERS else f"{expected} threads: needs a multiple of {WARP}", "correct the operand")
-            barrier = _open(x).get((cta.index, id_))
-            if barrier is None:
-                barrier = _open(x)[cta.index, id_] = NamedBarrier(x, cta, id_, expected)
-            barrier.arrive(x, i, threads[mine], expected, waits=form.waits)
+            if not form.waits:
+                _arrive_at(x, i, cta, id_, threads[mine], expected)
+                continue
+            barrier = _barrier(x, cta, id_, expected)
+            barrier.arrive(x, i, threads[mine], expected, waits=True)
             if holds is not None:
                 barrier.holds += int(holds[mine].sum())
                 barrier.voted += int(mine.sum())
             if x.watch is not None:
                 x.watch.release(x, threads[mine], barrier.key)
-            if form.waits:
-                wait = x.park(threads[mine], following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
-                wait.missing = lambda b=barrier: b.cta.first + b.missing(x)
-                barrier.waits.append((wait, form))
+            wait = x.park(threads[mine], following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
+            wait.missing = lambda b=barrier: b.cta.first + b.missing(x)
+            barrier.waits.append((wait, form))
             _settle(x, barrier, i)
 
     return run
+
+
+def _barrier(x: Wave, cta: Cta, number: int, count: int | None) -> NamedBarrier:
+    """A barrier in its current phase."""
+    barrier = _open(x).get((cta.index, number))
+    if barrier is None:
+        barrier = _open(x)[cta.index, number] = NamedBarrier(x, cta, number, count)
+    return barrier
+
+
+def _arrive_at(x: Wave, i: Instruction, cta: Cta, number: int, threads: np.ndarray, count: int | None) -> None:
+    """Threads arrive and go on. Warps arrive one after the other: the barrier begins anew when it is complete, and those that come then count for the
+    next phase."""
+    while len(threads):
+        barrier = _barrier(x, cta, number, count)
+        now = threads[: barrier.room(x, threads, count)]
+        barrier.arrive(x, i, now, count, waits=False)
+        if x.watch is not None:
+            x.watch.release(x, now, barrier.key)
+        _settle(x, barrier, i)
+        threads = threads[len(now) :]
 
 
 def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:

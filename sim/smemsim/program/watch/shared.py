@@ -405,6 +405,8 @@ class SharedShadow:
         unseen, formal = self._order_of(op).missing(
             lambda order: (order.seen[w][:, other % order.columns] < when).any(axis=0), but=HANDED_ON
         )
+        if op.kind == "wgmma" and unseen.any():
+            unseen = self._but_of_warpgroup(op, places, other, unseen)
         if unseen.any():
             self._doubt(
                 op, "X008", places[unseen], f"{{i}} reads {{where}}, which {self.writer(places[unseen][0])}: nothing orders "
@@ -422,6 +424,23 @@ class SharedShadow:
                 f"{self.writer(place)}, without fence.proxy.async between",
                 f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier", formal=formal, line=int(self.line[place]),
             )  # fmt: skip
+
+    def _but_of_warpgroup(self, op: Operation, places: np.ndarray, other: np.ndarray, unseen: np.ndarray) -> np.ndarray:
+        """Which of the words that not all warps of a wgmma have seen are not its own warps', each behind its own fence.proxy.async. Those are a remark:
+        rule order.warpgroup."""
+        order, writer = self._order_of(op), np.where(np.isin(other, op.warps), other, op.warps[0])
+        own = unseen & (writer == other) & (order.fenced[writer, writer % order.columns] >= self.when[places])
+        if own.any():
+            place = places[own][0]
+            line, sentence = int(self.line[place]), f"{{i}} reads {{where}}, which {self.writer(place)}: nothing orders the two"
+
+            def tell() -> None:
+                self.telling.excuses["warpgroup"] = op.instruction
+                self.telling.find("X008", op.instruction, places[own], sentence, formal="warpgroup", other=line)
+
+            op.doubt("X008", places[own], tell)
+        left: np.ndarray = unseen & ~own
+        return left
 
     def _op_reads_of_others(self, op: Operation, places: np.ndarray, number: np.ndarray) -> None:
         """An operation reads what other operations write."""
