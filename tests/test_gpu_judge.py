@@ -254,6 +254,24 @@ def test_rows_that_the_tensor_does_not_have_may_be_anything():
     assert found.judged.instructions == found.judged.of == 8
 
 
+def test_channels_that_a_filter_does_not_have_are_fill_and_not_the_next_tap():
+    """A filter of a convolution: rows of three taps of 32 channels. A box of 64 channels of one tap is half fill, as that of CUTLASS's convolutions is."""
+    gpu = Gpu("sm_90a")
+    filters = gpu.array(np.ones((ROWS, 3, 32), np.float16))
+    tm = TensorMap.tiled(
+        data_type="f16",
+        global_address=filters.address,
+        global_dim=(32, ROWS, 3),
+        global_strides=(192, 64),
+        box_dim=(BOX, ROWS, 1),
+        swizzle="128B",
+    )
+    loads = [Load(0, tap * TILE, (0, 0, tap)) for tap in range(3)]
+    found = run(kernel(1, loads, [p for tap in range(3) for p in steps(tap * TILE, tap * TILE)]), gpu, tm)
+    assert found.findings == [], found.text()
+    assert (found.judged.instructions, found.judged.of) == (6, 12)
+
+
 def test_an_axis_through_two_dimensions_is_checked_as_it_lies():
     two = {"dtype": "f16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}, "address": 1 << 20}
     walks = {"m": [[32, 128, 0, 32], [2, 128 * 128, 0, 2]]}

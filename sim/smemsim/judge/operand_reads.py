@@ -638,6 +638,8 @@ def _looked_at(shared: SharedMemory, places: _Places, known_loads: Mapping[int, 
         at[pattern == n] = load.transfer.tensor_coordinates(place[pattern == n])
     outer, inner, is_one = matrix.index(at)
     known &= is_one
+    if same and not known.any() and ((at < 0) | (at >= np.array(tm.global_dim))).any(axis=-1).all():
+        return "operands of nothing but out-of-bounds fill: nothing says where in a tensor of several dimensions they begin"
     row, column = np.indices(pattern.shape)
     per_chunk = CHUNK // size
     by = (outer - row, inner - column * per_chunk) if major == "K" else (outer - column, inner - row * per_chunk)
