@@ -134,3 +134,81 @@ def test_copies_land_when_they_are_waited_for_and_not_before(ptx: str, wait: str
     early, _ = run(ptx.replace(wait, ""), "all:3")
     assert not early.ok
     assert (run(ptx.replace(wait, ""), "latest")[1] != data).any()
+
+
+# Warp 0 stores 7 to its lanes of tensor memory and loads them; thread 32 overwrites them by tcgen05.cp with 9; warp 4, of the same lanes, loads what is there.
+TENSOR = """.version 8.7 .target sm_100a .address_size 64
+.visible .entry k(.param .u64 o) { .reg .b32 %t, %w, %a, %b, %c, %s; .reg .b64 %o, %d, %d2; .reg .pred %p, %q;
+ .shared .align 128 .b8 rows[512]; .shared .align 16 .b8 more[16];
+ ld.param.u64 %o, [o]; mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; mov.u32 %b, 0; mov.u32 %c, 0;
+ mov.u32 %s, rows; mad.lo.u32 %s, %t, 16, %s; setp.gt.u32 %p, %t, 31; @%p bra FILLED; mov.u32 %a, 9; st.shared.v4.u32 [%s], {%a, %a, %a, %a};
+FILLED: setp.ne.u32 %q, %t, 0; @%q bra READY; mbarrier.init.shared.b64 [more+8], 1; fence.mbarrier_init.release.cluster;
+READY: setp.ne.u32 %p, %w, 0; @%p bra ALLOCATED; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [more], 32;
+ALLOCATED: fence.proxy.async; tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; ld.shared.u32 %s, [more];
+ @%p bra STORED; mov.u32 %a, 7; tcgen05.st.sync.aligned.32x32b.x1.b32 [%s], {%a}; tcgen05.wait::st.sync.aligned;
+STORED: tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; setp.ne.u32 %q, %w, 4; @%q bra LOADED;
+ tcgen05.ld.sync.aligned.32x32b.x1.b32 {%b}, [%s]; tcgen05.wait::ld.sync.aligned;
+LOADED: @%p bra AGAIN; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%c}, [%s]; tcgen05.wait::ld.sync.aligned;
+AGAIN: tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; setp.ne.u32 %q, %t, 32; @%q bra WAIT;
+ mov.u32 %a, rows; shr.u32 %a, %a, 4; cvt.u64.u32 %d, %a; mov.u64 %d2, 0x400800080000; or.b64 %d, %d, %d2;
+ tcgen05.cp.cta_group::1.32x128b.warpx4 [%s], %d; tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [more+8];
+WAIT: mbarrier.try_wait.parity.shared.b64 %q, [more+8], 0; @!%q bra WAIT; tcgen05.fence::after_thread_sync;
+ mad.wide.u32 %o, %t, 8, %o; st.global.v2.u32 [%o], {%b, %c};
+ bar.sync 0; @%p ret; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %s, 32; ret; }"""
+
+
+@pytest.mark.parametrize("wait", ["st", "ld"])
+def test_loads_and_stores_of_tensor_memory_land_when_they_are_waited_for(wait: str):
+    def run(text: str, schedule: int | str | None) -> tuple[smemsim.Run, np.ndarray]:
+        gpu = smemsim.Gpu("sm_100a")
+        o = gpu.zeros((160, 2), np.uint32, name="o")
+        return gpu.launch(text, block=160, args=[o], schedule=schedule, progress=False), o.numpy()
+
+    wanted = np.zeros((160, 2), np.uint32)
+    wanted[128:, 0] = wanted[:32, 1] = 7
+    done, out = run(TENSOR, "all:4")
+    assert done.ok, done.text()
+    assert (out == wanted).all()
+    assert (run(TENSOR, "latest")[1] == wanted).all()
+    early = TENSOR.replace(f"tcgen05.wait::{wait}.sync.aligned;", "")
+    told, out = run(early, "latest")
+    assert {f.code for f in told.findings} == {"X012"}
+    assert (out[128:, 0] == (0 if wait == "st" else 9)).all()
+    assert (out[:32, 1] == (7 if wait == "st" else 9)).all(), "the warp's own load comes behind its store"
+
+
+# CTA 1 gets a word of each thread of CTA 0 by st.async, and adds the words of CTA 0 by red.async.
+REMOTE = """.version 8.7 .target sm_90a .address_size 64
+.visible .entry k(.param .u64 o) .reqnctapercluster 2, 1, 1 { .reg .b32 %t, %r, %a, %b, %s; .reg .b64 %o; .reg .pred %p, %q; .shared .align 16 .b8 got[256]; .shared .align 8 .b64 bar;
+ ld.param.u64 %o, [o]; mov.u32 %t, %tid.x; mov.u32 %r, %cluster_ctarank; mov.u32 %s, got; mad.lo.u32 %s, %t, 4, %s; mov.u32 %a, 0; st.shared.u32 [%s], %a;
+ setp.ne.u32 %p, %t, 0; @%p bra READY; mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128; fence.mbarrier_init.release.cluster;
+READY: barrier.cluster.arrive; barrier.cluster.wait; setp.eq.u32 %q, %r, 1; @%q bra WAIT;
+ mapa.shared::cluster.u32 %s, %s, 1; mov.u32 %b, bar; mapa.shared::cluster.u32 %b, %b, 1; add.u32 %a, %t, 5;
+ OPERATION bra END;
+WAIT: mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p, [bar], 0; @!%p bra WAIT;
+ ld.shared.u32 %a, [%s]; mad.wide.u32 %o, %t, 4, %o; st.global.u32 [%o], %a;
+END: barrier.cluster.arrive; barrier.cluster.wait; ret; }"""
+WAITS = "mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p, [bar], 0; @!%p bra WAIT;"
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%s], %a, [%b];",
+        "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%s], %a, [%b];",
+    ],
+)
+def test_stores_and_reductions_in_another_cta_land_when_their_bytes_are_counted(operation: str):
+    def run(text: str, schedule: int | str | None) -> tuple[smemsim.Run, np.ndarray]:
+        gpu = smemsim.Gpu("sm_90a")
+        o = gpu.zeros(32, np.uint32, name="o")
+        return gpu.launch(text, grid=2, block=32, args=[o], schedule=schedule, progress=False), o.numpy()
+
+    right = REMOTE.replace("OPERATION", operation)
+    done, out = run(right, "all:4")
+    assert done.ok, done.text()
+    assert (out == np.arange(5, 37)).all()
+    assert (run(right, "latest")[1] == np.arange(5, 37)).all()
+    told, out = run(right.replace(WAITS, ""), "latest")
+    assert told.findings
+    assert (out == 0).all()

@@ -1,7 +1,8 @@
 """What is under way in a wave: asynchronous operations that have been issued and not landed, and stores that others do not see yet.
 
 Without a schedule everything lands when it is issued. Under one it lands then, at a moment that is drawn, or when nobody can go on without it. What a wait
-names lands before threads pass it; operations of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair) land in their order, others in any.
+names lands before threads pass it; operations of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair, `tcgen05.ld` and `.st` of a warp) land in their
+order, others in any. What a `tcgen05.ld` brings is there before its warp names the registers, with or without a wait: ptxas waits for registers.
 
 A plain or relaxed store to global memory may be seen late too, until its warp executes what could order it: everything but arithmetic, branches, accesses
 that do not release and relaxed atomics does. The warp's own accesses to the same bytes come behind it (PTX ISA 9.1 §8.9: coherence, and program order of one location).
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import SmemsimError
+from smemsim.program.linking.inline import slots_of
 from smemsim.program.schedule import Schedule
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -51,6 +53,7 @@ class Landing:
     threads: np.ndarray | None = None
     groups: np.ndarray | None = None
     words: np.ndarray | None = None  # of shared memory that it writes, by their place in the wave's
+    slots: frozenset[int] = frozenset()  # of registers that it brings
     memory: Any = None  # of a store: where, from the first to behind the last byte
     first: int = 0
     end: int = 0
@@ -65,6 +68,7 @@ class Late:
         self.delays = delays and schedule.late_odds > 0
         self._committed: dict[str, np.ndarray] = {}
         self._orders: dict[int, bool] = {}
+        self._named: dict[tuple[int, int], frozenset[int]] = {}
         self._total = x.total
         self._meets_exits = not x.program.uses.isdisjoint(
             ("bar", "barrier")
@@ -74,15 +78,19 @@ class Late:
 
     def add(
         self, x: Wave, act: Callable[[], object], *, stream: Hashable = None, kind: str = "", threads: np.ndarray | None = None,
-        words: np.ndarray | None = None,
+        words: np.ndarray | None = None, slots: frozenset[int] = frozenset(),
     ) -> None:  # fmt: skip
-        """Land something now, or have it land later."""
+        """Land something now, or have it land later. What brings registers that its own block goes on to name lands now."""
         blocked = stream is not None and any(one.stream == stream for one in self.pending)
+        if slots and slots & self._names(x.program.blocks[x.at], x.step + 1):
+            self._land_all(x, [one for one in self.pending if one.stream == stream])
+            act()
+            return
         if not blocked and not self.schedule.is_late():
             act()
             return
         groups = None if threads is None else self._groups(kind)[threads].copy()
-        self.pending.append(Landing(act, x.threads.copy(), x.at, x.step, _current(x), stream, kind, threads, groups, words))
+        self.pending.append(Landing(act, x.threads.copy(), x.at, x.step, _current(x), stream, kind, threads, groups, words, slots))
 
     def clears(self, x: Wave, words: np.ndarray) -> None:
         """What writes any of these words of shared memory lands: the watch is to see whether what comes next writes the same bytes."""
@@ -94,7 +102,8 @@ class Late:
             return False
         seen: set[Hashable] = set()
         first = [one for one in self.pending if one.stream is None or not (one.stream in seen or seen.add(one.stream))]  # type: ignore[func-returns-value]
-        self._land(x, self.schedule.draw(first) if self.schedule.is_drawn else first[0])
+        needed = next((one for one in first if not one.slots), first[0])  # nobody else can wait for what brings registers
+        self._land(x, self.schedule.draw(first) if self.schedule.is_drawn else needed)
         return True
 
     def _land(self, x: Wave, one: Landing) -> None:
@@ -126,6 +135,11 @@ class Late:
     def commit(self, x: Wave, kind: str) -> None:
         """The running threads commit their open group."""
         self._groups(kind)[x.sel] += 1
+
+    def wait_all(self, x: Wave, kind: str) -> None:
+        """The running threads wait for everything of a kind that they have issued."""
+        self.commit(x, kind)
+        self.wait(x, kind, 0)
 
     def wait(self, x: Wave, kind: str, left: int) -> None:
         """The running threads wait until at most `left` of their groups are under way."""
@@ -166,9 +180,20 @@ class Late:
         return [one for one in stores if np.isin(one.sel // WARP, warps).any()]
 
     def begins(self, x: Wave, block: Block) -> None:
-        """The running threads begin a block: what they have stored is seen before anything that could order it."""
-        if self.pending and self._has_order(block):
+        """The running threads begin a block: what they have stored is seen before anything that could order it, and registers that it names have come."""
+        if not self.pending:
+            return
+        if self._has_order(block):
             self._land_all(x, self._stores(x))
+        brought = [one for one in self.pending if one.slots & self._names(block, 0)]
+        self._land_all(x, [one for one in brought if one.threads is not None and np.isin(one.threads, x.threads).any()])
+
+    def _names(self, block: Block, first: int) -> frozenset[int]:
+        """The registers that a block names from its instruction `first` on."""
+        key = block.index, first
+        if key not in self._named:
+            self._named[key] = frozenset(slot for i in block.instructions[first:] for slot in slots_of(i))
+        return self._named[key]
 
     def _has_order(self, block: Block) -> bool:
         found = self._orders.get(block.index)
@@ -196,12 +221,14 @@ def lands(
     kind: str = "",
     threads: np.ndarray | None = None,
     words: np.ndarray | None = None,
+    slots: frozenset[int] = frozenset(),
 ) -> None:
-    """An asynchronous operation lands: now, unless a schedule says later. It does so in the order of its stream, and before waits for its group (`kind`)."""
+    """An asynchronous operation lands: now, unless a schedule says later. It does so in the order of its stream, before waits for its group (`kind`), and
+    before its threads name the registers that it brings (`slots`)."""
     if x.late is None:
         act()
     else:
-        x.late.add(x, act, stream=stream, kind=kind, threads=threads, words=words)
+        x.late.add(x, act, stream=stream, kind=kind, threads=threads, words=words, slots=slots)
 
 
 def comes_behind(x: Wave, pieces: Sequence[Piece], size: int) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.program.barriers.mbarrier import mbarrier_of
+from smemsim.program.late import lands
 from smemsim.program.memory.atomics import Form, build_atomic, combine, form, raw_elements
 from smemsim.program.memory.load_store import build_st, items, scattered
 from smemsim.program.memory.ordering import SCOPES
@@ -49,7 +50,9 @@ def build_st_async(i: Instruction, c: Linker) -> Step:
     size, dtype = count * bits_of(kind) // 8, dtype_of(kind)
     values = items(i.operands[1], count)
     reads = [c.read(item, kind) for item in values]
-    return _counted(i, c, size, lambda x, piece: scattered(piece, dtype, [read(x) for read in reads]), values)
+    return _counted(
+        i, c, size, lambda x: [np.array(read(x)) for read in reads], lambda piece, stored: scattered(piece, dtype, stored), values
+    )
 
 
 @implements("red.async")
@@ -64,10 +67,7 @@ def build_red_async(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     reads = [c.read(i.operands[1], f.raw)]
 
-    def reduce(x: Wave, piece: Piece) -> None:
-        combine(f, piece, None, raw_elements(x, reads, packed=False))
-
-    return _counted(i, c, f.size, reduce)
+    return _counted(i, c, f.size, lambda x: raw_elements(x, reads, packed=False), lambda piece, new: combine(f, piece, None, new))
 
 
 def _at_once(i: Instruction, c: Linker) -> Instruction:
@@ -77,8 +77,11 @@ def _at_once(i: Instruction, c: Linker) -> Instruction:
     return dataclasses.replace(i, modifiers=tuple(m for m in i.modifiers if m not in ("async", "mmio")))
 
 
-def _counted(i: Instruction, c: Linker, size: int, act: Callable[[Wave, Piece], None], values: Sequence[Operand] = ()) -> Step:
-    """A step that does `act` in another CTA's window and counts its bytes at an mbarrier there; `values` are the registers that are stored."""
+def _counted(
+    i: Instruction, c: Linker, size: int, take: Callable[[Wave], Any], put: Callable[[Piece, Any], object], values: Sequence[Operand] = ()
+) -> Step:  # fmt: skip
+    """A step that puts what it takes from registers into another CTA's window and counts its bytes at an mbarrier there; `values` are the registers that are
+    stored."""
     if len(i.operands) != 3:
         raise InputError("takes an address, a value and an mbarrier")
     find: Locate = locate(i, c, i.operands[0], "shared::cluster", size)
@@ -89,18 +92,24 @@ def _counted(i: Instruction, c: Linker, size: int, act: Callable[[Wave, Piece], 
         apart = piece.at // x.pitch != place.at // x.pitch
         if apart.any():
             misuse(x, i, "the mbarrier lies in another CTA's window than the data", "mapa both to the same rank")
-        act(x, piece)
         own(x, piece, size)
-        for thread, at, mbar in zip(x.threads.tolist(), piece.at.tolist(), place.at.tolist(), strict=True):
-            index, offset = divmod(mbar, x.pitch)
-            barrier = mbarrier_of(x, x.ctas[index], offset + x.window_begin, i)
+        barriers = [(x.ctas[mbar // x.pitch], mbar % x.pitch + x.window_begin) for mbar in place.at.tolist()]
+        for thread, at, (cta, address) in zip(x.threads.tolist(), piece.at.tolist(), barriers, strict=True):
+            barrier, index = mbarrier_of(x, cta, address, i), cta.index
             if x.watch is not None:
                 operation = x.watch.begin(x, i, thread, f"{i.op}.async")
                 x.watch.op_writes(operation, x.ctas[index], np.arange(at - index * x.pitch, at - index * x.pitch + size, 4))
                 x.watch.completes_on(operation, barrier)
-            barrier.complete_tx(x, size, i=i)
         marks = None if x.watch is None else x.watch.unwritten.of_registers(values, x.threads)
         for n, own_marks in enumerate(() if marks is None else marks):
             x.watch.unwritten.put_stored(piece.at + n * size // len(values), size // len(values), own_marks)
+        taken, piece = take(x), piece._replace(at=piece.at.copy())
+
+        def arrive() -> None:
+            put(piece, taken)
+            for cta, address in barriers:
+                mbarrier_of(x, cta, address, i).complete_tx(x, size, i=i)
+
+        lands(x, arrive, words=(piece.at[:, None] + np.arange(0, size, 4) >> 2).reshape(-1))
 
     return run

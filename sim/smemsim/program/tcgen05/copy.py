@@ -1,8 +1,9 @@
-"""`tcgen05.cp` and `tcgen05.shift` (PTX ISA 9.1 §9.7.16.9): from shared into tensor memory, and one lane further inside it, executed when issued."""
+"""`tcgen05.cp` and `tcgen05.shift` (PTX ISA 9.1 §9.7.16.9): from shared into tensor memory, and one lane further inside it, executed in the order of their CTA."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from smemsim.machine.tmem.copy import copied_cells, copied_operand, copy_shape, 
 from smemsim.machine.tmem.layout import lane_set
 from smemsim.program.asynchronous import each, record
 from smemsim.program.events import Copy
+from smemsim.program.late import lands
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
@@ -75,7 +77,7 @@ def build_cp(i: Instruction, c: Linker) -> Step:
     multicast = words.one_of(dict.fromkeys(row.multicast for row in COPY_SHAPES.values() if row.multicast))
     src_fmt = words.need(*DECOMPRESSIONS) if words.has("b8x16") else ""
     words.end()
-    shape = copy_shape(name, multicast)
+    shape, form = copy_shape(name, multicast), ".".join(filter(None, ("tcgen05.cp", name, multicast, src_fmt)))
     to, descriptor = c.address(operands.next("an address in tensor memory")), c.read(operands.next("a descriptor"), "b64")
     operands.end()
 
@@ -84,13 +86,8 @@ def build_cp(i: Instruction, c: Linker) -> Step:
             members = group_of(x, i, cta, group)
             given: dict[str, Any] = {"shape": name, "multicast": multicast, "src_fmt": src_fmt, "cta_group": group}
             tensor, shared = _of_group(tensor_of(m) for m in members), _of_group(m.shared for m in members)
-            with refusals(x, i):
-                copies = tcgen05_cp(tensor, at, word, shared=shared, **given)
-            if x.watch is None and any((copy.writer < 0).any() for copy in copies):
-                x.launch.find("R507", i, f"{i.name} copies bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
-            x.launch.evidence.add(
-                f"tcgen05.cp.{'.'.join(filter(None, (name, multicast, src_fmt)))}: addresses and places {copies[0].grade}"
-            )
+            copy = functools.partial(_copy, x, i, form, functools.partial(tcgen05_cp, tensor, at, word, shared=shared, **given))
+            lands(x, copy, stream=("tcgen05", members[0].index))
             if x.watch is not None:
                 op = x.watch.tensor.begin(x, i, thread, "tcgen05.cp")
                 lane, column = copied_cells(shape, TmemAddress.decode(at))
@@ -108,6 +105,22 @@ def build_cp(i: Instruction, c: Linker) -> Step:
     return run
 
 
+def _copy(x: Wave, i: Instruction, form: str, make: Callable[[], tuple[Any, ...]]) -> None:
+    with refusals(x, i):
+        copies = make()
+    if x.watch is None and any((copy.writer < 0).any() for copy in copies):
+        x.launch.find(
+            "R507", i, f"{i.name} copies bytes of shared memory that nobody has written",
+            "check the descriptor, and that the load that fills the stage was issued",
+        )  # fmt: skip
+    x.launch.evidence.add(f"{form}: addresses and places {copies[0].grade}")
+
+
+def _shift(x: Wave, i: Instruction, tensor: Any, at: int, group: int) -> None:
+    with refusals(x, i):
+        tcgen05_shift(tensor, at, cta_group=group)
+
+
 @implements("tcgen05.shift")
 def build_shift(i: Instruction, c: Linker) -> Step:
     """`tcgen05.shift.cta_group.down [taddr]`."""
@@ -121,8 +134,7 @@ def build_shift(i: Instruction, c: Linker) -> Step:
         for (cta, thread), (at,) in each(x, [to]):
             members = group_of(x, i, cta, group)
             tensor = _of_group(tensor_of(m) for m in members)
-            with refusals(x, i):
-                tcgen05_shift(tensor, at, cta_group=group)
+            lands(x, functools.partial(_shift, x, i, tensor, at, group), stream=("tcgen05", members[0].index))
             x.launch.evidence.add(f"tcgen05.shift: inferred ({SHIFT.source})")
             if x.watch is not None:
                 op = x.watch.tensor.begin(x, i, thread, "tcgen05.shift")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +12,8 @@ import numpy as np
 from smemsim.errors import InputError
 from smemsim.machine.tmem.memory import SPLIT, TmemAccess, first_lane
 from smemsim.program.asynchronous import stop
+from smemsim.program.late import lands
+from smemsim.program.linking.inline import slots_of
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.tcgen05.allocation import given_back
@@ -239,22 +244,49 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     access = _Access(i, c, words, operands, "pack::16b", results)
     writes = [c.write(item, "b32") for item in access.items]
 
-    def run(x: Wave) -> None:
-        at = access.at(x)
+    brought = frozenset(
+        slot for item in (*access.items, *reduced) for slot in slots_of(dataclasses.replace(i, operands=(item,), guard=None))
+    )
+
+    def bring(x: Wave, at: np.ndarray) -> None:
         flat = x.tensor.reshape(-1)
         loaded = flat.take(at[0])
         if access.pack:
             loaded = loaded & _LOW | flat.take(at[1]) << np.uint32(16)
-        if x.watch is not None:
-            is_unwritten = x.watch.tensor.loaded(x, i, access.boxes(x), access.access.lanes)
-            if is_unwritten or x.watch.unwritten.slots or x.watch.tensor.marks is not None:
-                _follow_load(x, i, at, access, reduced)
         for write, values in zip(writes, loaded, strict=True):
             write(x, values)
         if reduction is not None:
             reduction.run(x, loaded)
 
+    def run(x: Wave) -> None:
+        at = access.at(x)
+        if x.watch is not None:
+            is_unwritten = x.watch.tensor.loaded(x, i, access.boxes(x), access.access.lanes)
+            if is_unwritten or x.watch.unwritten.slots or x.watch.tensor.marks is not None:
+                _follow_load(x, i, at, access, reduced)
+        _lands(x, bring, "ld", at, slots=brought)
+
     return Gate(lambda x: x.gather(), run)
+
+
+def _lands(x: Wave, act: Callable[..., None], kind: str, *arrays: np.ndarray, slots: frozenset[int] = frozenset()) -> None:
+    """Do `act(x, *arrays)` for the running threads, the last axis of each array; under a schedule each warp by itself and maybe later, in its order."""
+    if x.late is None:
+        act(x, *arrays)
+        return
+    threads = x.threads.copy()
+    for warp in np.unique(threads // WARP).tolist():
+        own = threads // WARP == warp
+        land = functools.partial(_for_threads, x, threads[own], act, *(array[..., own] for array in arrays))
+        lands(x, land, stream=("tensor memory", warp), kind=f"tcgen05.{kind}", threads=threads[own], slots=slots)
+
+
+def _for_threads(x: Wave, threads: np.ndarray, act: Callable[..., None], *arrays: np.ndarray) -> None:
+    kept, x.sel = x.sel, threads
+    try:
+        act(x, *arrays)
+    finally:
+        x.sel = kept
 
 
 def _follow_load(x: Wave, i: Instruction, at: np.ndarray, access: _Access, reduced: tuple[Operand, ...]) -> None:
@@ -282,6 +314,14 @@ def build_st(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i, "both halves of .16x32bx2 write the same cells; which thread's value stays is not known")
     reads = [c.read(item, "b32") for item in access.items]
 
+    def put(x: Wave, at: np.ndarray, values: np.ndarray) -> None:
+        flat = x.tensor.reshape(-1)
+        if access.pack:  # the upper halves of the cells keep what they had (inferred)
+            for half in (0, 1):
+                flat[at[half]] = flat[at[half]] & ~_LOW | values >> np.uint32(16 * half) & _LOW
+        else:
+            flat[at[0]] = values
+
     def run(x: Wave) -> None:
         at = access.at(x)
         values = np.empty(at.shape[1:], np.uint32)
@@ -290,12 +330,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
         if x.watch is not None:
             _follow_store(x, at, access)
             x.watch.tensor.stored(x, i, access.boxes(x), access.access.lanes)
-        flat = x.tensor.reshape(-1)
-        if access.pack:  # the upper halves of the cells keep what they had (inferred)
-            for half in (0, 1):
-                flat[at[half]] = flat[at[half]] & ~_LOW | values >> np.uint32(16 * half) & _LOW
-        else:
-            flat[at[0]] = values
+        _lands(x, put, "st", at, values)
         x.changes += 1
 
     return Gate(lambda x: x.gather(), run)
@@ -303,13 +338,15 @@ def build_st(i: Instruction, c: Linker) -> Step:
 
 @implements("tcgen05.wait::ld", "tcgen05.wait::st")
 def build_wait(i: Instruction, c: Linker) -> Step:
-    """`tcgen05.wait::ld.sync.aligned` and `tcgen05.wait::st.sync.aligned`: everything is done when it is issued, so nobody waits."""
+    """`tcgen05.wait::ld.sync.aligned` and `tcgen05.wait::st.sync.aligned`: without a schedule everything is done when it is issued, and nobody waits."""
     words = Modifiers(i, "sync", "aligned")
-    kind = words.need("wait::ld", "wait::st")
+    kind = words.need("wait::ld", "wait::st").removeprefix("wait::")
     words.end()
 
     def run(x: Wave) -> None:
+        if x.late is not None:
+            x.late.wait_all(x, f"tcgen05.{kind}")
         if x.watch is not None:
-            x.watch.tensor.waited(x, "ld" if kind == "wait::ld" else "st")
+            x.watch.tensor.waited(x, kind)
 
     return Gate(lambda x: x.gather(), run)
