@@ -117,11 +117,13 @@ def test_a_witness_passed_its_own_check_and_what_it_refutes_is_kept():
     assert merged(matrix, [])["alternatives"]["tcgen05.shift=around"]["refuted_by"] == {}
 
 
-def test_a_run_that_is_repeated_takes_the_place_of_what_the_matrix_had():
+def test_a_run_that_is_repeated_says_more_or_takes_back():
     name = row()["program"]
     matrix = merged(merged(EMPTY, [row()]), [row(kills={"tcgen05.pair=a_exchanged": "wrong"})])
-    assert matrix["alternatives"]["tcgen05.shift=around"]["refuted_by"] == {}
+    assert matrix["alternatives"]["tcgen05.shift=around"]["refuted_by"] == {name: "wrong"}
     assert matrix["alternatives"]["tcgen05.pair=a_exchanged"]["refuted_by"] == {name: "wrong"}
+    assert merged(matrix, [row(kills={"tcgen05.shift=around": "right"})])["alternatives"]["tcgen05.shift=around"]["refuted_by"] == {}
+    assert stale(matrix) == []
 
 
 def test_what_the_matrix_has_is_not_wanted_again(tmp_path):

@@ -42,13 +42,13 @@ def put(out: pathlib.Path) -> str:
 
 
 def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, Alternative] = ALTERNATIVES) -> dict[str, Any]:
-    """The matrix with these rows in place of what it had of the same programs of others; of the rest, what was found with other sources goes.
+    """The matrix with these rows too; what was found of others' programs with other sources goes.
 
     A program is a witness where its project runs it on such a card, its own check passed here as the rules are, and it compares something.
     """
     checks = {p.name: (p.check, p.project.tested) for p in corpus()}
     rows = [row for row in rows if (row["arch"] == "sm_90a") == (of is CALIBRATION)]
-    programs = _kept(matrix, {run_name(row) for row in rows}, of)
+    programs = _kept(matrix, of)
     alternatives = {name: {"refuted_by": {}} for name in of}
     for name, row in matrix["alternatives"].items():
         if name in alternatives:
@@ -65,9 +65,10 @@ def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, 
         programs[name] = {
             "witness": check != "none" and bool(tested), "arch": row["arch"], "what": f"{row['project']}: {row.get('test') or row['program']}", "origin": {"project": row["project"], "commit": row["commit"]},
             "version": row["versions"]["smemsim"], "versions": row["versions"], "digest": "", "right": True, "seconds": row["seconds"], "kernels": sorted(row["kernels"]),
-            "codes": row["codes"], "tried": by_digest(kills, of),
+            "codes": row["codes"], "tried": by_digest({*kills, *(a for names in programs.get(name, {"tried": {}})["tried"].values() for a in names)}, of),
         }  # fmt: skip
         for a, told in kills.items():
+            alternatives[a]["refuted_by"].pop(name, None)
             if told in REFUTES:
                 alternatives[a]["refuted_by"][name] = told
     for a, count in _met(rows, programs, checks, of).items():
@@ -75,16 +76,14 @@ def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, 
     return {**matrix, "programs": dict(sorted(programs.items())), "alternatives": alternatives}
 
 
-def _kept(matrix: dict[str, Any], again: set[str], of: Mapping[str, Alternative]) -> dict[str, Any]:
-    """The programs of a matrix that stay: others' without what was tried with other sources, and without those that were run again."""
+def _kept(matrix: dict[str, Any], of: Mapping[str, Alternative]) -> dict[str, Any]:
+    """The programs of a matrix that stay: others' without what was tried with other sources."""
     found = {}
     for name, about in matrix["programs"].items():
         if not about.get("origin"):
             found[name] = about
-        elif name not in again:
-            fresh = [a for digest, names in about["tried"].items() for a in names if a in of and digest == point_digest(of[a].point)]
-            if fresh:
-                found[name] = {**about, "tried": by_digest(fresh, of)}
+        elif fresh := [a for digest, names in about["tried"].items() for a in names if a in of and digest == point_digest(of[a].point)]:
+            found[name] = {**about, "tried": by_digest(fresh, of)}
     return found
 
 

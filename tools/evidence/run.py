@@ -100,6 +100,14 @@ def run_name(row: Mapping[str, Any]) -> str:
     return f"{row['program']}::{row['test'].rpartition('::')[2]}" if row.get("test") else str(row["program"])
 
 
+def _with_earlier(row: dict[str, Any], old: dict[str, Any], alternatives: Mapping[str, Any]) -> None:
+    """Give a row what an earlier one says of alternatives that were not tried again, where its sources are those of this one."""
+    for a, told in old.get("kills", {}).items():
+        point = alternatives[a].point if a in alternatives else ""
+        if row["outcome"] == "passed" and point in row["digests"] and old["digests"].get(point) == row["digests"][point]:
+            row.setdefault("kills", {}).setdefault(a, told)
+
+
 class Runner:
     """Runs programs and keeps what came of them in a folder; with `kill` under alternatives too."""
 
@@ -152,6 +160,7 @@ class Runner:
     def _keep(self, program: Program, checkout: pathlib.Path, rows: list[dict[str, Any]], before: dict[str, str], is_whole: bool) -> None:
         """Append rows, with the digests of the sources from before the run; of what was changed meanwhile there is none, so that it does not count."""
         after = point_digests(program.arch)
+        old = {row.get("test", ""): row for row in rows_of(self.path) if row["program"] == program.name} if self.kill else {}
         about = {
             "program": program.name, "project": program.project.name, "commit": _commit(checkout) or program.project.commit, "arch": program.arch,
             "versions": versions(), "date": datetime.date.today().isoformat(),
@@ -161,6 +170,7 @@ class Runner:
                 if self.kill:
                     points = {every_alternative(program.arch)[a].point for a in row.get("touched", ())}
                     row["digests"] = {point: after[point] for point in sorted(points) if before[point] == after[point]}
+                    _with_earlier(row, old.get(row.get("test", ""), {}), every_alternative(program.arch))
                 out.write(json.dumps({**about, **row}) + "\n")
             if program.files and is_whole:  # a row for the suite: it was run
                 out.write(json.dumps({**about, "outcome": "suite", "seconds": sum(row.get("seconds", 0) for row in rows)}) + "\n")
@@ -171,11 +181,11 @@ class Runner:
         left = {name: self.wanted if re.search(self.alternatives, name) else 0 for name in alternatives}
         matrix = calibration() if arch == "sm_90a" else kill_matrix()
         rows = rows_of(self.out / "kills.jsonl")
-        again = {run_name(row) for row in rows}
+        again = {(run_name(row), a) for row in rows for a in row.get("kills", ())}
         for name, a in alternatives.items():
             for p in matrix["alternatives"].get(name, {"refuted_by": ()})["refuted_by"]:
                 about = matrix["programs"][p]
-                left[name] -= about["witness"] and p not in again and name in about["tried"].get(point_digest(a.point), ())
+                left[name] -= about["witness"] and (p, name) not in again and name in about["tried"].get(point_digest(a.point), ())
         tries = {name: TRIES.get(a.point[:11], MOST_TRIES) for name, a in alternatives.items()}
         for row in rows:
             if (row["arch"] == "sm_90a") == (arch == "sm_90a") and not self._is_stale(row):
@@ -254,7 +264,9 @@ class Runner:
     ) -> dict[str, str]:
         """What came of a program whose device is in another process under each alternative that wants it: it is started again for each."""
         kills, left = {}, plan["kill"]
-        for name in sorted(touched, key=lambda a: (-left["left"].get(a, 0), a)):
+        for name in sorted(
+            touched, key=lambda a: (a.startswith("arithmetic."), -left["left"].get(a, 0), a)
+        ):  # comparisons allow for rounding
             if left["left"].get(name, 0) <= 0 or left["tries"].get(name, 0) <= 0 or time.monotonic() > self.end:
                 continue
             limit = max(left["seconds"], 6 * seconds)
@@ -266,7 +278,9 @@ class Runner:
         self, program: Program, checkout: pathlib.Path, place: pathlib.Path, plan: dict[str, Any] | None, limit: float, *options: str
     ) -> tuple[int | None, str, list[Any]]:
         """The program's own exit code (None: over the limit), what it printed, its launches."""
-        command = program.command.replace("{build}", str(self.build and self.build.resolve()))
+        command = program.command.replace("{build}", str(self.build and self.build.resolve())).replace(
+            "{tools}", str(ROOT / "tools" / "evidence")
+        )
         if command.startswith("python "):
             command = f"{shlex.quote(sys.executable)} {command.removeprefix('python ')}"
         note, launches = place / "exit", place / "launches.json"
