@@ -23,7 +23,7 @@ ALIGNMENT = 512  # bytes
 # lies at such places: memory.DEVICE_BASE. A note is at most `WAY` places behind where its address belongs.
 NOTES, LOCK_BYTES, PLACES, WAY = 0x1F00_0000_0000, 64, 1 << 16, 64
 NOTES_BYTES = LOCK_BYTES + 16 * (PLACES + WAY)
-_CLAIMED = 1 << 62  # beside the bytes of a note, until the memory is freed: a kernel was given it
+_CLAIMED = 1 << 60  # beside the bytes of a note, until the memory is freed: a kernel was given it
 _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000  # Linux
 
 _WORD, _WORDS, _NOTHING = types.intp, types.CPointer(types.intp), types.void
