@@ -288,6 +288,8 @@ def test_a_program_that_launches_nothing_is_told_and_fails_where_launches_are_re
     assert "--require-launches asks for 1" in done.stderr
     assert json.loads((tmp_path / "found.json").read_text())["exit_code"] == 2
     assert run(["false"], env={"SMEMSIM_REQUIRE_LAUNCHES": "1"}).returncode == 1
+    done = run([sys.executable, "-c", "from smemsim.virtual import process; process.device().allocate(64)"])
+    assert "so that nothing was judged; the program: exit code 0" in done.stderr
 
 
 BUILDS_ITSELF = """__global__ void fill(int *to) { *to = 41 + threadIdx.x; }

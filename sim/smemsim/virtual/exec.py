@@ -127,6 +127,7 @@ class _Sessions:
         self.parts = list(PARTS)
         self.launches: list[dict[str, Any]] = []
         self.running: dict[socket.socket, str] = {}  # the launch that a channel has told of, and not of its end
+        self.has_device = False  # did a process of the program ask for one?
         self.refused: list[str] = []  # why code of the program was not simulated
 
     def until_end(self, program: subprocess.Popen[bytes]) -> None:
@@ -198,6 +199,7 @@ class _Sessions:
 
     def _hear(self, channel: socket.socket) -> None:
         """Read what was launched from a channel until it ends: of a session's process, or of a Python program that had the device itself."""
+        self.has_device = True
         self.told[channel] = b""
         self.select.register(channel, selectors.EVENT_READ)
 
@@ -278,5 +280,5 @@ def _unseen(found: list[Any], sessions: _Sessions, policy: Any) -> str:
     if ran < (policy.require_launches or 0):
         return f", where --require-launches asks for {policy.require_launches}"
     if not found:
-        return ", so that nothing was judged" + ("" if sessions.processes else ": the program did not use the driver or the shared runtime")
+        return ", so that nothing was judged" + ("" if sessions.has_device else ": the program did not use the driver or the shared runtime")
     return ""

@@ -90,6 +90,7 @@ def device() -> VirtualDevice:
     name = os.environ.get("SMEMSIM_SOCKET")
     if name:
         teller = _Teller(name)
+        teller.open()
         made.begins, made.ended, made.refuses = teller.begin, teller.tell, teller.refuse
     elif not made.label and not os.environ.get("PYTEST_XDIST_WORKER") and (made.policy.record or made.policy.report):
         from smemsim.virtual.record import clear
@@ -111,6 +112,10 @@ class _Teller:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+    def open(self) -> None:
+        """Tell that this process has a device."""
+        self._send(b"")
 
     def tell(self, launched: Launched) -> None:
         """Tell of a launch that is over."""
