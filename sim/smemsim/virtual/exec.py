@@ -280,5 +280,7 @@ def _unseen(found: list[Any], sessions: _Sessions, policy: Any) -> str:
     if ran < (policy.require_launches or 0):
         return f", where --require-launches asks for {policy.require_launches}"
     if not found:
-        return ", so that nothing was judged" + ("" if sessions.has_device else ": the program did not use the driver or the shared runtime")
+        return ", so that nothing was judged" + (
+            "" if sessions.has_device else ": the program did not use the driver or the shared runtime"
+        )
     return ""
