@@ -80,6 +80,23 @@ def test_a_kernel_has_the_shared_variables_that_it_names(device, array, sizes):
     assert [module.function(name).static_shared for name in ("names_it", "names_none", "calls", "never_uses_its_own")] == sizes
 
 
+SPIN = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry spin(.param .u64 flag) { .reg .b64 %d; .reg .b32 %r; .reg .pred %p; ld.param.u64 %d, [flag];
+L: ld.volatile.global.u32 %r, [%d]; setp.eq.u32 %p, %r, 0; @%p bra L; ret; }"""
+
+
+@pytest.mark.parametrize(("kind", "is_hosts"), [("managed", True), ("pinned", True), ("device", False)])
+def test_a_kernel_that_waits_for_the_host_is_not_run_and_one_that_waits_for_nobody_hangs(device, kind, is_hosts):
+    function, flag = device.load(SPIN).function("spin"), device.allocate(8, kind)
+    if is_hosts:
+        assert code_of(device.launch, function, 1, 1, [word(flag)]) == 801
+    else:
+        assert [f.code for f in device.launch(function, 1, 1, [word(flag)]).findings] == ["X006"]
+    if is_hosts:
+        device.view(flag, 8)[0] = 1
+        assert device.launch(function, 1, 1, [word(flag)]).ok
+
+
 def test_the_windows_of_generic_addresses_lie_where_no_memory_of_a_process_is():
     mapped = [int(line.split("-")[0], 16) for line in pathlib.Path("/proc/self/maps").read_text(encoding="ascii").splitlines()]
     lowest = min(address for address in mapped if address > 1 << 46)  # Linux maps memory from 2^47 downwards, programs below 2^47 * 2 / 3

@@ -121,6 +121,10 @@ class GlobalMemory:
             )
         return self._add(Region.over(begin, data, name) if data.size else Region.of(begin, data, name))
 
+    def is_hosts_too(self, words: np.ndarray, at: int) -> bool:
+        """May the host write the byte `at` of an array's words while a kernel runs? Nobody's but the kernel's here; a card with a host says so."""
+        return False
+
     def declare_blank(self, address: int) -> None:
         """The array that begins at `address` counts as written by nobody, as memory that was allocated and not set."""
         region = self.find(address)

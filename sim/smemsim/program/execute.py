@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap, SmemsimError
+from smemsim.errors import HardwareTrap, SmemsimError, Unmodelled
 from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
 from smemsim.program.compiled.tier import Segment, tier_of
@@ -64,8 +64,21 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
     tell_parted(wave)
 
 
+def _refuse_host(launch: Launch, wave: Wave) -> None:
+    """Unmodelled where threads poll memory that the host could write: a launch runs to its end before the host goes on."""
+    polls = ((wave.key >= YIELDED) & (wave.key < GATHERING)).any()
+    i, pieces = wave.polled if polls and wave.polled is not None else (None, ())
+    for piece in pieces:
+        if piece.space == "global" and launch.memory.is_hosts_too(piece.memory, int(piece.at[0])):
+            raise Unmodelled(
+                f"line {i.line}: {i.name} waits for a value in memory that the host can write: a launch runs to its end before the host goes on"
+            )
+
+
 def report_hang(launch: Launch, outside: int = 0) -> None:
     """Note a finding for every instruction at which warps wait for ever; `outside` CTAs have not begun, as the card is full."""
+    for wave in launch.waves:
+        _refuse_host(launch, wave)
     alive = sum(wave.clusters_left for wave in launch.waves) * launch.cluster_size
     full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} that wait fill the card" if outside else ""
     repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""

@@ -248,6 +248,7 @@ class Wave:
         self.changes = 0  # counts what others could wait for: stores, arrivals
         self.stores = 0  # of these the stores and atomics of threads
         self.polls = 0  # counts looks at what others could write: strong loads, atomics that change nothing
+        self.polled: Any = None  # the last strong load: its instruction and the bytes
         self.steps = 0
         self._fixed: dict[Any, np.ndarray] = {}
         self._everybody: np.ndarray = self.alike("everybody", lambda: np.arange(self.total))

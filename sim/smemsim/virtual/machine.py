@@ -51,6 +51,12 @@ class _HostMemory(GlobalMemory):
             name=allocation.name,
         )
 
+    def is_hosts_too(self, words: np.ndarray, at: int) -> bool:
+        """See `GlobalMemory.is_hosts_too`: pinned, managed and registered memory; torch's "cuda" is the device's, whatever holds it."""
+        region = next((region for region in self._regions if region.words is words), None)
+        found = None if region is None else self.shared.at(region.words_begin + at)
+        return found is not None and found.is_on_host and not found.elements[0]
+
     def free(self, address: int) -> None:
         """See `GlobalMemory.free`."""
         super().free(address)

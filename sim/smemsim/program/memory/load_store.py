@@ -190,6 +190,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         comes_behind(x, pieces, size)
         values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
         x.polls += order.strong
+        x.polled = (i, pieces) if order.strong else x.polled
         if x.watch is not None:
             for piece in pieces:
                 note_read(x, i, piece, size, strong=order.strong, scope=order.level)
