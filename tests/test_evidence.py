@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from smemsim import SharedMemory
+from smemsim import AccumulatorLayout, InstrDescriptor, SharedMemory, Unmodelled
 from smemsim.evidence import load_suite
 from smemsim.evidence.launches import RecordedLaunches
+from smemsim.machine import tcgen05
 from smemsim.spec import touched as touched_module
 from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, assuming
 from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force
@@ -88,6 +89,31 @@ def test_a_child_computes_with_the_alternative_and_its_parent_does_not():
     assert assumed("commit.arrivals", 1, 2) == 1
     assert branch(0.05, lambda: None, lambda: __import__("time").sleep(20)) == CODES["over limit"]
     assert set(REFUTES) < CODES.keys()
+
+
+def test_where_an_alternative_meets_what_no_document_says_its_program_goes_on():
+    """In children: columns behind the last one begin again, and metadata that was made for other elements is taken as it stands."""
+    wide = {"m": 64, "n": 256, "ws": True, "column": 400}
+    with assuming("tcgen05.accumulator=e_as_f"), pytest.raises(Unmodelled, match="511"):
+        AccumulatorLayout(**wide)
+
+    def place():
+        _, lane, column = AccumulatorLayout(**wide).location(0, 200)
+        return int((lane, column) == (0, 400 + 200 - 512))
+
+    assert branch(20, lambda: assume("tcgen05.accumulator=e_as_f"), place) == 1
+
+    def listed():
+        tcgen05._check_metadata(
+            InstrDescriptor(kind="f16", sparsity=True),
+            np.full((128, 8), 0b0101),
+            (np.zeros((128, 8), int),) * 4,
+            [np.zeros((128, 16), np.uint16)],
+        )
+        return 1
+
+    assert branch(20, lambda: assume("tcgen05.tensor_operands=metadata_plain"), listed) == 1
+    assert branch(20, lambda: assume("tcgen05.accumulator=e_as_f"), listed) != 1
 
 
 def row(**changed):
