@@ -104,12 +104,13 @@ async def look(o: argparse.Namespace) -> int:
                     continue
                 if found := await looking.problems(path, width, theme):
                     wrong.setdefault(str(name), []).extend(f"{width} {theme}: {one}" for one in found)
+                    print(f"\r{name} {width} {theme}", *found, sep="\n  ", flush=True)
             print(f"\r{i + 1} of {len(chosen)} pages", end="", file=sys.stderr, flush=True)
-        wrong |= await looking.searched()
+        wrong |= (searched := await looking.searched())
         await looking.close()
     print(file=sys.stderr)
-    for name, found in wrong.items():
-        print(name, *dict.fromkeys(found), sep="\n  ")
+    for found in searched.values():
+        print(*found)
     print(f"{len(chosen)} pages, {len(wrong)} with problems", file=sys.stderr)
     return 1 if wrong else 0
 
