@@ -359,3 +359,28 @@ def test_a_launch_in_which_the_program_ends_is_named(tmp_path):
     done = subprocess.run([sys.executable, "-m", "smemsim", *words], capture_output=True, text=True, timeout=60, check=False)
     assert "no launch was over, ended during launch 1 endless, of which nothing is judged; the program: ended by signal 9" in done.stderr
     assert done.returncode == 137
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("explain", "race"), "'race' is no finding code; X008 speaks of it"),
+        (("decode", "kernel.ptx"), "kernel.ptx: is PTX: smemsim run kernel.ptx"),
+        (("run", "kernel.ptx", "--arg", "x.npy"), "a file is file:x.npy"),
+        (("run", "kernel.cu"), "this is no PTX, which begins with .version; nvcc -ptx writes it"),
+        (("show", "empty.toml"), "nothing to check"),
+    ],
+)
+def test_what_was_meant_is_said(words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kernel.ptx").write_text(RACE)
+    (tmp_path / "kernel.cu").write_text("__global__ void k() {}\n")
+    (tmp_path / "empty.toml").write_text('arch = "sm_90a"\n')
+    code, told = called(*words)
+    assert code == 2
+    assert said in told
+
+
+def test_a_major_is_taken_in_small_letters():
+    given = ("map", WORD, "--arch", "sm_90a", "--dtype", "bf16", "--rows", "64", "--k", "16", "--major")
+    assert called(*given, "k") == called(*given, "K")

@@ -16,6 +16,7 @@ Without --check what is stale is written again. --tables makes the tables alone.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
 import dataclasses
@@ -35,6 +36,7 @@ from collections.abc import Iterator
 
 from click.testing import CliRunner
 
+from smemsim import store
 from smemsim.cli import main as cli
 from tools.docs_tables import DRAWN, TABLES
 
@@ -150,7 +152,8 @@ class Session:
         first, _, filters = command.partition(" | ")
         if first.startswith("smemsim ") and not first.startswith("smemsim exec") and is_plain(first):
             with contextlib.chdir(self.folder), warnings.catch_warnings():
-                done = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(
+                own = {store.FOLDER: str(self.folder / "cache")} if first.startswith("smemsim cache") else {}  # the user's stays as it is
+                done = CliRunner(env={"COLUMNS": str(WIDTH), **own}).invoke(
                     cli, shlex.split(first)[1:], catch_exceptions=False, prog_name="smemsim"
                 )
             if not filters:
@@ -257,12 +260,16 @@ def wanted(page: pathlib.Path, *, examples: bool = True, slow: bool = False) -> 
 
 def main(arguments: list[str]) -> int:
     """Write or check the pages that are named, or all."""
-    options = {word for word in arguments if word.startswith("--")}
-    named = [pathlib.Path(word).resolve() for word in arguments if not word.startswith("--")]
+    parser = argparse.ArgumentParser(prog="python -m tools.docs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*", metavar="PAGE", type=pathlib.Path, help="pages; all of them when none is named")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a page is stale")
+    parser.add_argument("--tables", action="store_true", help="the tables alone, no examples (seconds)")
+    parser.add_argument("--slow", action="store_true", help="the examples that take long, too")
+    o = parser.parse_args(arguments)
     problems = 0
-    for page in named or pages():
+    for page in [page.resolve() for page in o.pages] or pages():
         try:
-            made = wanted(page, examples="--tables" not in options, slow="--slow" in options)
+            made = wanted(page, examples=not o.tables, slow=o.slow)
         except Stale as e:
             problems += 1
             print(e, file=sys.stderr)
@@ -272,11 +279,11 @@ def main(arguments: list[str]) -> int:
     MADE.update({PICTURES / name: svg for name, svg in DRAWN.items()})
     stale = [path for path, text in MADE.items() if not path.exists() or path.read_text() != text]
     for path in stale:
-        print(f"{'stale' if '--check' in options else 'written'}: {path.relative_to(ROOT)}", file=sys.stderr)
-        if "--check" not in options:
+        print(f"{'stale' if o.check else 'written'}: {path.relative_to(ROOT)}", file=sys.stderr)
+        if not o.check:
             path.parent.mkdir(exist_ok=True)
             path.write_text(MADE[path])
-    return 1 if problems or ("--check" in options and stale) else 0
+    return 1 if problems or (o.check and stale) else 0
 
 
 if __name__ == "__main__":

@@ -60,13 +60,33 @@ def explain(codes: tuple[str, ...], as_json: bool) -> None:
         click.echo("\n\n".join(_plain(page(number)) for number in asked))
 
 
+MOST_SPEAK = 8  # codes that are listed
+
+
+def _cause(number: str) -> str:
+    """The chapter of a page that says what the cause is."""
+    return page(number).partition("\n## Cause\n")[2].partition("\n## ")[0]
+
+
 def _number(text: str) -> str:
     """The number of a code that is given by number or by name."""
     names = {code.slug: code.number for code in CODES.values()}
     found = text.upper() if text.upper() in CODES else names.get(text.lower())
     if found is None:
         near = difflib.get_close_matches(text.upper(), CODES, 1, 0.7) or difflib.get_close_matches(text.lower(), names, 1, 0.5)
-        raise InputError(f"{text!r} is no finding code{f'; did you mean {near[0]}?' if near else ''}; smemsim explain lists them all")
+        speak = [
+            code.number
+            for code in CODES.values()
+            if re.search(rf"\b{re.escape(text)}", f"{code.slug} {code.says} {_cause(code.number)}", re.IGNORECASE)
+        ]
+        hint = (
+            f"; did you mean {near[0]}?"
+            if near
+            else f"; {', '.join(speak[:MOST_SPEAK])} speak{'s' * (len(speak) == 1)} of it"
+            if speak
+            else ""
+        )
+        raise InputError(f"{text!r} is no finding code{hint}; smemsim explain lists them all")
     return found
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "arch_option",
     "assume_option",
     "check_options",
+    "in_capitals",
     "instruction_options",
     "json_option",
     "operand_options",
@@ -129,11 +130,16 @@ def parse_extents(name: str, text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def in_capitals(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """K and MN as people type them."""
+    return None if value is None else value.upper()
+
+
 def operand_options(*, required: bool) -> Callable[[F], F]:
     """--dtype --major --rows --k --packing."""
     options = (
         click.option("--dtype", required=required, metavar="TYPE", help=f"Descriptor: element type: {' '.join(FORMATS)}."),
-        click.option("--major", required=required, metavar="K|MN", help="Descriptor: which axis is contiguous."),
+        click.option("--major", required=required, callback=in_capitals, metavar="K|MN", help="Descriptor: which axis is contiguous."),
         click.option("--rows", type=int, required=required, help="Descriptor: M or N elements of one instruction's operand."),
         click.option("--k", type=int, required=required, help="Descriptor: K elements of one instruction's operand."),
         click.option("--packing", default="packed", show_default=True, help="Descriptor: 4-bit types, packed (mxf4) or padded (f8f6f4)."),

@@ -104,7 +104,8 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
             arrays.append({"name": f"arg{n}", **recipe})
             args.append({"array": f"arg{n}"})
         else:
-            raise InputError(f"{where}: {shown(kind)} is none of {' '.join((*KINDS, *VALUES))}{suggestion(kind, (*KINDS, *VALUES))}")
+            hint = f"; a file is file:{kind}" if kind.endswith(".npy") else suggestion(kind, (*KINDS, *VALUES))
+            raise InputError(f"{where}: {shown(kind)} is none of {' '.join((*KINDS, *VALUES))}{hint}")
     return args, arrays
 
 

@@ -111,6 +111,8 @@ def show(
         _print_json(report, tiles)
     else:
         _print_text(report, tiles, chosen, lines or LINES)
+    if report is not None and report.is_empty and report.expected is None:
+        ctx.exit(2)
     ctx.exit(0 if report is None or (report.as_expected if report.expected is not None else not report.codes) else 1)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smemsim.cli.options import json_option, parse_address, strangers
+from smemsim.cli.options import in_capitals, json_option, parse_address, strangers
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
 
@@ -40,7 +40,7 @@ MATRIX = click.Path(path_type=pathlib.Path)
 )
 @click.option("--base", metavar="ADDRESS", help="Dump, layout: the .shared address of its first byte.")
 @click.option("--dtype", metavar="TYPE", help="Dump: element type of the operand.")
-@click.option("--major", metavar="K|MN", help="Dump: which axis is contiguous.")
+@click.option("--major", callback=in_capitals, metavar="K|MN", help="Dump: which axis is contiguous.")
 @click.option("--rows", type=int, help="Dump: M or N elements of one instruction; all of the operand if left out.")
 @click.option("--k", type=int, help="Dump: K elements of one instruction; all of the operand if left out.")
 @click.option("--packing", default="packed", show_default=True, help="Dump: 4-bit types, packed (mxf4) or padded (f8f6f4).")
@@ -125,7 +125,7 @@ def solve(
     else:
         print_lines(view)
     if not fine and (layout is not None or len(paths) == 2):
-        turned = given | {"major": "MN" if str(given["major"]).upper() == "K" else "K"}
+        turned = given | {"major": "MN" if given["major"] == "K" else "K"}
         other = _of_layout(layout, arch, turned) if layout is not None else _of_dump(paths[0], paths[1], arch, turned)
         if other.descriptors:
             count = len(other.descriptors)

@@ -236,7 +236,7 @@ class DeviceMemory:
         """The bytes from an address on, the memory itself. InputError unless one allocation holds them all."""
         found = self.at(address)
         if found is None or address + size > found.end:
-            raise InputError(f"{address:#x}: no allocation holds {size} bytes there")
+            raise InputError(f"{address:#x}: no array holds {size} bytes there")
         return bytes_at(found.place + address - found.address, size, self if found.owner is None else found.owner)
 
     def _near(self, address: int, size: int) -> list[Allocation]:
