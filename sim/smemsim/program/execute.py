@@ -66,8 +66,9 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
 
 def _refuse_host(launch: Launch, wave: Wave) -> None:
     """Unmodelled where threads poll memory that the host could write: a launch runs to its end before the host goes on."""
-    polls = ((wave.key >= YIELDED) & (wave.key < GATHERING)).any()
-    i, pieces = wave.polled if polls and wave.polled is not None else (None, ())
+    if wave.polled is None or not ((wave.key >= YIELDED) & (wave.key < GATHERING)).any():
+        return
+    i, pieces = wave.polled
     for piece in pieces:
         if piece.space == "global" and launch.memory.is_hosts_too(piece.memory, int(piece.at[0])):
             raise Unmodelled(
