@@ -438,6 +438,11 @@ KERNELS = (
     Kernel("flag, a plain store over it",              f"@%p1 st.shared.u32 [sm+1024], 0; bar.sync 0; @%p2 bra GIVE; POLL: {ACQUIRE} setp.eq.u32 %p10, %r15, 0; @%p10 bra POLL; ld.shared.u32 %r9, [%r8]; {RESULT} bra OUT; "
                                                        f"GIVE: st.shared.u32 [%r8], %r3; bar.warp.sync -1; @%p1 {RELEASE} @%p1 st.shared.u32 [sm+1024], 1; OUT:", "X008"),
     Kernel("lock, a waiting cas that releases",        locked("atom.acq_rel.cta.shared.cas.b32 %r15, [sm], 0, 1;", "atom.relaxed.cta.shared.exch.b32 %r16, [sm], 0;"), "X008"),
+    Kernel("volatile counters of two warps",           "@%p1 st.shared.u32 [sm], 0; bar.sync 0; ld.volatile.shared.u32 %r15, [sm]; add.u32 %r15, %r15, 1; st.volatile.shared.u32 [sm], %r15;", "X008"),
+    Kernel("volatile counters, a barrier between",     "@%p1 st.shared.u32 [sm], 0; bar.sync 0; @!%p2 bra N; ld.volatile.shared.u32 %r15, [sm]; add.u32 %r15, %r15, 1; st.volatile.shared.u32 [sm], %r15; N: "
+                                                       "bar.sync 0; @%p2 bra M; ld.volatile.shared.u32 %r16, [sm]; add.u32 %r16, %r16, 1; st.volatile.shared.u32 [sm], %r16; M:"),
+    Kernel("a volatile turn that is polled",           "@%p1 st.shared.u32 [sm], 0; bar.sync 0; elect.sync %r13|%p10, -1; @!%p10 bra N; L: ld.volatile.shared.u32 %r15, [sm]; setp.ne.u32 %p11, %r15, %r2; @%p11 bra L; "
+                                                       "add.u32 %r15, %r15, 1; st.volatile.shared.u32 [sm], %r15; N:"),
     Kernel("two add, one arrives",                     f"@%p1 st.shared.u32 [sm], 0; bar.sync 0; setp.eq.u32 %p5, %r2, 2; @%p5 bra T; @%p4 red.shared.add.u32 [sm], 1; @%p3 bar.arrive 1, 64; bra OUT; "
                                                        f"T: bar.sync 1, 64; ld.shared.u32 %r9, [sm]; {RESULT} OUT:", "X008", 96),
     Kernel("two add, both arrive",                     f"@%p1 st.shared.u32 [sm], 0; bar.sync 0; setp.eq.u32 %p5, %r2, 2; @%p5 bra T; @%p4 red.shared.add.u32 [sm], 1; bar.warp.sync -1; bar.arrive 1, 96; bra OUT; "

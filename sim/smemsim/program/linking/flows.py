@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from smemsim.program.linking.fused import ARITHMETIC
-from smemsim.program.linking.inline import mentions, slots_in
+from smemsim.program.linking.inline import mentions, slots_in, slots_of
 from smemsim.program.linking.program import Program
-from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
+from smemsim.ptx.module import Address, Immediate, Instruction, Label, Operand, Register, Symbol, Vector
 
 __all__ = ["Root", "accumulations", "same_place", "stores_of", "updates", "written"]
 
@@ -224,7 +224,8 @@ class _Uses:
 def updates(program: Program) -> dict[int, Instruction]:
     """The stores (their `id`) of what arithmetic makes of a value that was loaded from the same address, register and offset, each with that load.
 
-    Of addresses in registers that one instruction alone gives a value, so that both mean the same place.
+    Of addresses in registers that one instruction alone gives a value, and of variables, so that both mean the same place. Not where a loop goes on until the
+    load brings what it waits for: whoever has polled for its turn stores behind the one it has waited for (PTX ISA 9.1 §8.9: coherence).
     """
     if program not in _updates:
         _updates[program] = {id(store): load for store, load in _stored_again(program, _PASSES_ON)}
@@ -241,7 +242,7 @@ def accumulations(program: Program) -> frozenset[int]:
 def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instruction, Instruction]]:
     """(store, load) of what these operations make of a value at its own place."""
     body, uses = program.inlined.body, _Uses(program)
-    stores: dict[tuple[int, int], list[Instruction]] = {}
+    stores: dict[tuple[str, int | str, int], list[Instruction]] = {}
     for i in body:
         if i.op == "st" and (place := _place(i, uses)) is not None:
             stores.setdefault(place, []).append(i)
@@ -249,20 +250,42 @@ def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instr
         if load.op != "ld" or (place := _place(load, uses)) is None or place not in stores:
             continue
         values = uses.made_of(load, by)
+        if _is_polled(program, load, values):
+            continue
         for store in stores[place]:
             if not values.isdisjoint(slots_in(store.operands[1])):
                 yield store, load
 
 
-def _place(i: Instruction, uses: _Uses) -> tuple[int, int] | None:
-    """The register and the offset of an address of global memory, as they stay for a thread."""
-    if i.op not in ("ld", "st") or not {"shared", "shared::cta", "shared::cluster", "local", "const", "param"}.isdisjoint(i.modifiers):
+def _is_polled(program: Program, load: Instruction, values: set[int]) -> bool:
+    """Does what is made of the value say whether a loop begins anew and loads again, or ends?"""
+    body, labels = program.inlined.body, program.inlined.labels
+    at = next(n for n, i in enumerate(body) if i is load)
+    tests = {slot for i in body if i.op == "setp" and not values.isdisjoint(slots_of(i)) for slot, gives in mentions(i) if gives}
+    branches = [
+        (n, labels[i.operands[0].name], i) for n, i in enumerate(body[at:], at) if i.op == "bra" and isinstance(i.operands[0], Label)
+    ]
+    ends = [n for n, to, _ in branches if to <= at]  # of the loops that the load is in
+    return any(
+        i.guard is not None and i.guard.slot in tests and (to <= at or any(n <= end < to for end in ends)) for n, to, i in branches
+    )  # fmt: skip
+
+
+_SHARED = frozenset(("shared", "shared::cta", "shared::cluster"))
+
+
+def _place(i: Instruction, uses: _Uses) -> tuple[str, int | str, int] | None:
+    """The space, the register or variable and the offset of an address of global or shared memory, as they stay for a thread."""
+    if i.op not in ("ld", "st") or not {"local", "const", "param"}.isdisjoint(i.modifiers):
         return None
+    space = "global" if _SHARED.isdisjoint(i.modifiers) else "shared"
     address: Any = i.operands[i.op == "ld"]
-    base = address.base if isinstance(address, Address) else address
+    base, offset = (address.base, address.offset) if isinstance(address, Address) else (address, 0)
+    if isinstance(base, Symbol):
+        return space, base.name, base.offset + offset
     if not isinstance(base, Register) or len(uses.givers.get(base.slot, ())) != 1:
         return None
-    return base.slot, address.offset if isinstance(address, Address) else 0
+    return space, base.slot, offset
 
 
 def _stays(i: Instruction, values: set[int], by: Collection[str]) -> bool:

@@ -115,7 +115,7 @@ class _Mma:
                 else:
                     unwritten = [False] * len(operations)
                     for operation in operations:
-                        lands(x, functools.partial(execute, [operation.issue]), stream=("tcgen05", operation.members[0].index))
+                        lands(x, functools.partial(_late, x, self.i, operation.issue), stream=("tcgen05", operation.members[0].index))
             except HardwareTrap:  # what it was meant to read may say why
                 for operation in operations:
                     judge(x, self._event(x, operation, is_unwritten=False))
@@ -189,6 +189,11 @@ class _Mma:
             None if isinstance(a, TmemAddress) else a, b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major,
             bool(of.enable_input_d), (i.negate_a, i.negate_b), self.is_sparse, is_unwritten, i.word, self.group, d,
         )  # fmt: skip
+
+
+def _late(x: Wave, i: Instruction, issue: Issue) -> None:
+    with refusals(x, i):  # its columns may have been given back by now
+        execute([issue])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

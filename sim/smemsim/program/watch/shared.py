@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.program.linking.flows import updates
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch import loops
 from smemsim.program.watch.bytes import Parts
@@ -235,6 +236,8 @@ class SharedShadow:
         self._operations_have_read(i, at, warps)
         self._is_strong(i, at, warps, changed=changed)
         self._in_scope(i, at, warps, scope, writes=True)
+        if i.op == "st" and id(i) in self._updates:
+            self._is_update(i, at, warps)
         if changed:
             self.parts.written_whole(at)
             self._written(i, at, warps)
@@ -243,6 +246,34 @@ class SharedShadow:
             marks = self.lanes.marks(warps, lanes)
             self.mark[at] = marks
             self.mark[at[self.mark[at] != marks]] |= SEVERAL
+
+    @functools.cached_property
+    def _updates(self) -> dict[int, Instruction]:
+        return updates(self.x.launch.program)
+
+    @functools.cached_property
+    def _updating_lines(self) -> list[int]:
+        body = self.x.launch.program.inlined.body
+        return [i.line for i in body if i.op == "st" and id(i) in self._updates]
+
+    def _is_update(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+        """Warps store by relaxed or volatile stores what they make of a value that they have loaded there so: has another one done the same, and nothing orders
+        the two (rule order.update)? Plain ones race."""
+        who = self.who[at]
+        theirs = (who >= 0) & (who < OPERATIONS) & (who != warps) & self.strong[at] & np.isin(self.line[at], self._updating_lines)
+        mine, other, when, places = warps[theirs], who[theirs], self.when[at[theirs]], at[theirs]
+        late, formal = self.order.missing(lambda order: order.has_seen(mine, other) < when)
+        found = places[late]
+        if not late.any():  # by the same instruction
+            places, first, which = np.unique(at, return_index=True, return_inverse=True)
+            found, formal = np.unique(places[which.reshape(-1)[warps != warps[first][which.reshape(-1)]]]), ""
+        if len(found):
+            self.telling.find(
+                "X008", i, found, f"{{i}} writes to {{where}} what it makes of the value that line {self._updates[id(i)].line} has read there, as another warp "
+                "does, and nothing orders the two: where both read before either writes, one update is lost",
+                "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both", formal=formal,
+                other=int(self.line[found[0]]) if late.any() else i.line,
+            )  # fmt: skip
 
     def _is_strong(self, i: Instruction, at: np.ndarray, warps: np.ndarray, *, changed: bool) -> None:
         """Note strong operations."""
