@@ -143,6 +143,54 @@ def test_approximate_functions(monkeypatch):
         np.testing.assert_array_equal(a, b, err_msg=form)
 
 
+HALVES = (
+    "cvt.rn.f16.f32 %h1, %f1; cvt.u32.u16 %r4, %h1", "cvt.rn.bf16.f32 %h1, %f1; cvt.u32.u16 %r4, %h1", "cvt.rn.f16x2.f32 %r4, %f1, %f2",
+    "cvt.rn.bf16x2.f32 %r4, %f1, %f2", "mov.b32 {%h1, %h2}, %r5; cvt.f32.f16 %f3, %h2; mov.b32 %r4, %f3",
+    "mov.b32 {%h1, %h2}, %r5; cvt.f32.bf16 %f3, %h2; mov.b32 %r4, %f3",
+)  # fmt: skip
+
+
+def test_conversions_of_halves(monkeypatch):
+    """Of every code of 16 bits, of random numbers, and of ties."""
+    rng, count = np.random.default_rng(6), 1 << 16
+    bits = rng.integers(0, 1 << 32, 2 * count, dtype=np.uint64).astype(np.uint32)
+    bits[:count] = bits[:count] & 0xFFFF | np.arange(count, dtype=np.uint32) << 16
+    bits[count::2] = rng.uniform(-70000, 70000, count // 2).astype(np.float32).view(np.uint32) & 0xFFFFF000
+    bits[count + 1 :: 4] = (2.0 ** rng.uniform(-28, -12, count // 4)).astype(np.float32).view(np.uint32) & 0xFFFFF000
+    stores = [f"{form}; st.global.b32 [%d1+{4 * count * n}], %r4;" for n, form in enumerate(HALVES)]
+    text = FUNCTIONS.format(bytes=4 * count, body="\n".join([".reg .b16 %h<3>; mov.b32 %r5, %f1;", *stores]))
+    arrays = [np.zeros((len(HALVES), count), np.uint32), bits]
+    found = [_in(mode, monkeypatch, text, "k", arrays, grid=count // 256, block=256)[0] for mode in ("closures", "compiled")]
+    for form, a, b in zip(HALVES, *found, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=form)
+
+
+GIVEN_LATE = FUNCTIONS.format(
+    bytes=0,
+    body=""".reg .pred %p<3>; and.b32 %r5, %r1, 3; setp.eq.u32 %p1, %r5, 0; @%p1 mov.u32 %r4, 7;
+setp.eq.u32 %p2, %r5, 1; @%p2 bra ON; add.u32 %r6, %r1, 1; ON: shl.b32 %r7, %r4, 16; or.b32 %r7, %r7, %r6;
+st.global.b32 [%d1], %r7; mov.u32 %r4, 99; add.u32 %r6, %r4, %r4; st.global.b32 [%d3], %r6;""",
+)
+
+
+@pytest.mark.parametrize("mode", ["closures", "compiled"])
+def test_registers_are_zero_until_they_are_given_a_value(mode, monkeypatch):
+    """In every wave of a launch, behind a guard and behind a branch."""
+    count = 3 << 15
+    out = _in(
+        mode,
+        monkeypatch,
+        GIVEN_LATE,
+        "k",
+        [np.ones(count, np.uint32), np.zeros(count, np.uint32)],
+        grid=count // 1024,
+        block=1024,
+        sanitize=False,
+    )[0]
+    n = np.arange(count, dtype=np.uint32)
+    np.testing.assert_array_equal(out, np.where(n & 3 == 0, 7 << 16, 0) | np.where(n & 3 == 1, 0, n + 1))
+
+
 SHARED = """.version 8.7
 .target sm_90a
 .address_size 64

@@ -13,12 +13,13 @@ from smemsim.program.barriers.mbarrier import check_reused, mbarriers
 from smemsim.program.compiled.tier import Segment, tier_of
 from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
+from smemsim.program.linking.flow import following
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Apart, Turns
 from smemsim.program.watch.global_memory import History
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Circle, Endless, Wait, Wave
-from smemsim.ptx.module import Immediate, Instruction, Label
+from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.launches import RESIDENCY
 from smemsim.spec.traps import TIMEOUT
 
@@ -196,37 +197,11 @@ def _reached(x: Wave, block: int) -> set[int]:
         if n in seen or n >= len(x.program.blocks):
             continue
         seen.add(n)
-        following = _following(x, n)
-        if following is None:
+        after = following(x.program, n)
+        if after is None:
             return set(range(len(x.program.blocks)))
-        open_ += following
+        open_ += after
     return seen
-
-
-def _following(x: Wave, n: int) -> list[int] | None:
-    instructions = x.program.blocks[n].instructions
-    last = instructions[-1] if instructions else None
-    if last is None or last.op not in ("bra", "brx", "exit", "ret", "call", "trap"):
-        return [n + 1]
-    after = [n + 1] if last.guard is not None else []
-    if last.op in ("exit", "ret", "trap"):
-        return after
-    label = last.operands[0]
-    if last.op != "bra" or not isinstance(label, Label):
-        return None
-    return [*after, _block_of(x, label.name)]
-
-
-def _block_of(x: Wave, label: str) -> int:
-    """The block that a label is in front of."""
-    body = x.program.inlined.body
-    starts: dict[int, int] | None = x.state.get("blocks by instruction")
-    if starts is None:
-        starts = x.state["blocks by instruction"] = {id(i): b.index for b in x.program.blocks for i in b.instructions}
-    for i in body[x.program.inlined.labels[label] :]:
-        if id(i) in starts:
-            return starts[id(i)]
-    return len(x.program.blocks)
 
 
 # ---- in words
@@ -445,10 +420,10 @@ def _leading_out(x: Wave) -> set[int]:
     before: dict[int, list[int]] = {}
     open_ = []
     for n, block in enumerate(x.program.blocks):
-        following = _following(x, n)
-        if following is None or any(i.op in ENDS for i in block.instructions):
+        targets = following(x.program, n)
+        if targets is None or any(i.op in ENDS for i in block.instructions):
             open_.append(n)
-        for after in following or ():
+        for after in targets or ():
             before.setdefault(after, []).append(n)
     open_ += before.get(len(x.program.blocks), [])
     reached: set[int] = set()

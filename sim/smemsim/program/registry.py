@@ -65,11 +65,12 @@ class Gate:
 class End:
     """An operation after which each thread goes somewhere else, or waits: `run(x, following)` places all threads of the selection.
 
-    `again`: it may leave threads waiting at this instruction, which they will execute again.
+    `again`: it may leave threads waiting at this instruction, which they will execute again. `target`: the one block to which all of them go.
     """
 
     run: Callable[[Wave, int], None]
     again: bool = False
+    target: Callable[[], int] | None = None
 
 
 Step: TypeAlias = Plain | Gate | End

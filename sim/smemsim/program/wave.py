@@ -17,6 +17,7 @@ from smemsim.budget import ask, hold
 from smemsim.machine.memory import SharedMemory, ThreadWrite
 from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
+from smemsim.program.linking.flow import read_first
 from smemsim.ptx.module import Instruction, Special
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
@@ -277,29 +278,30 @@ class Wave:
         words = np.zeros(count * self.pitch // 8, np.uint64)
         self.shared = words.view(np.uint8)  # all windows; `flat` gives places in it
         self.owners = Owners(len(self.shared))  # of all windows
+        self.has_owners = not self.program.uses.isdisjoint(("wgmma", "tcgen05"))  # does it matter which bytes threads have written?
         has_tensor = machine.instruction == "tcgen05" and "tcgen05" in self.program.uses
         self.tensor = np.zeros((count if has_tensor else 0, LANES, COLUMNS), np.uint32)  # tensor memory of all CTAs
         self.tensor_allocated = np.zeros((len(self.tensor), COLUMNS), bool)
         wide = self.program.wide
         sizes = [self.total * kind.itemsize * (1 + (n in wide)) for n, kind in enumerate(self.program.registers)]
         ends = np.cumsum([0, *sizes])
-        registers = self._registers = self._cleared(int(ends[-1]))
+        registers, is_used = self._room_for_registers(int(ends[-1]))
+        self._registers = registers
         self.register_pointers = registers.ctypes.data + ends[:-1].astype(np.uint64)  # of each register, in the host's memory
         self.r: list[np.ndarray] = [
             registers[begin : begin + size].view(kind).reshape((-1, 2) if n in wide else -1)
             for n, (begin, size, kind) in enumerate(zip(ends.tolist(), sizes, self.program.registers, strict=False))
         ]
+        if is_used:
+            for slot in read_first(self.program):
+                self.r[slot].fill(0)
         self.local = np.zeros((self.total, self.program.places.local_bytes), np.uint8)
         return words
 
-    def _cleared(self, size: int) -> np.ndarray:
-        """Room for registers, all zero: that of a wave that is over, where one has left it."""
+    def _room_for_registers(self, size: int) -> tuple[np.ndarray, bool]:
+        """Room for registers: that of a wave that is over (True), where one has left it, or all zero."""
         left: list[np.ndarray] = self.launch.kept.setdefault(("registers", size), [])
-        if not left:
-            return np.zeros(size, np.uint8)
-        registers = left.pop()
-        registers.fill(0)
-        return registers
+        return (left.pop(), True) if left else (np.zeros(size, np.uint8), False)
 
     def leave(self) -> None:
         """The wave is over, and nobody looks at its registers any more: the next one may have them."""

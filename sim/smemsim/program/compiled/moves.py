@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 from smemsim.program.compiled.forms import compiles
 from smemsim.program.compiled.integers import is_integer
-from smemsim.program.compiled.vectors import Uncompiled, Value, Vectors, bits_of, llvm_type
+from smemsim.program.compiled.vectors import Uncompiled, Value, Vectors, bits_of, llvm_type, vector
 from smemsim.program.modifiers import Modifiers
 from smemsim.ptx.module import Instruction, Sink, Vector
 
@@ -55,12 +57,21 @@ def _put_together(v: Vectors, i: Instruction, kind: str, source: Vector, guard: 
 
 @compiles("cvt")
 def cvt(v: Vectors, i: Instruction, guard: Value | None) -> None:
-    """Conversions among integers, of integers to f32, of f32 to 32-bit integers, and of f16 to f32."""
+    """Conversions among integers, of integers to f32, of f32 to 32-bit integers, and between f32 and f16 or bf16."""
     form = Modifiers(i)
     kinds = form.kinds(2)
     if len(kinds) != 2:
         raise Uncompiled("cvt")
     to, source = kinds
+    if to in _HALVES and source == "f32":
+        _to_halves(v, i, form, to, guard)
+        return
+    if to == "f32" and source in ("f16", "bf16"):
+        form.end(operands=(2,))
+        code = v.read(i.operands[1], source)
+        result = _of_half(v, code) if source == "f16" else v.binary("shl", v.cast(code, "i32", "zext"), v.number("i32", 16))
+        v.write(i.operands[0], "f32" if source == "f16" else "b32", result, guard)
+        return
     if is_integer(to) and is_integer(source):
         form.end(operands=(2,))
         result = _integer(v, v.read(i.operands[1], source), source, to)
@@ -81,6 +92,59 @@ def _integer(v: Vectors, a: Value, source: str, to: str) -> Value:
         return a
     narrower = bits_of(kind) < bits_of(a.type)
     return v.cast(a, kind, "trunc" if narrower else "sext" if source[0] == "s" else "zext")
+
+
+_HALVES = {"f16": 1, "bf16": 1, "f16x2": 2, "bf16x2": 2}  # and how many of them
+_HALF_NAN = 0x7FFF
+
+
+@functools.cache
+def _has_halves() -> bool:
+    """Does this processor convert f16?"""
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    return any(features.get(name) for name in ("f16c", "neon", "fp-armv8"))
+
+
+def _need_halves(v: Vectors) -> None:
+    if not _has_halves():
+        raise Uncompiled("f16")
+
+
+def _of_half(v: Vectors, code: Value) -> Value:
+    _need_halves(v)
+    half = v.cast(code, "half", "bitcast")
+    return v.emit("float", f"fpext {vector('half')} {half.name} to {vector('float')}", raw=True)
+
+
+def _to_halves(v: Vectors, i: Instruction, form: Modifiers, to: str, guard: Value | None) -> None:
+    """To nearest, the upper half of a pair first."""
+    form.need("rn")
+    form.end(operands=(1 + _HALVES[to],))
+    code = _to_half if to.startswith("f16") else _to_bfloat
+    codes = [code(v, v.read(operand, "f32")) for operand in i.operands[1:]]
+    if len(codes) == 1:
+        v.write(i.operands[0], "b16", codes[0], guard)
+        return
+    upper, lower = (v.cast(one, "i32", "zext") for one in codes)
+    v.write(i.operands[0], "b32", v.binary("or", v.binary("shl", upper, v.number("i32", 16)), lower), guard)
+
+
+def _to_half(v: Vectors, a: Value) -> Value:
+    _need_halves(v)
+    nan = v.compare("fcmp uno", a, a)
+    half = v.emit("half", f"fptrunc {vector('float')} {a.name} to {vector('half')}")
+    return v.select(nan, v.number("i16", _HALF_NAN), v.cast(half, "i16", "bitcast"))
+
+
+def _to_bfloat(v: Vectors, a: Value) -> Value:
+    nan = v.compare("fcmp uno", a, a)
+    raw = v.as_type(a, "i32")
+    last = v.binary("and", v.binary("lshr", raw, v.number("i32", 16)), v.number("i32", 1))
+    near = v.binary("add", raw, v.binary("add", last, v.number("i32", 0x7FFF)))
+    code = v.cast(v.binary("lshr", near, v.number("i32", 16)), "i16", "trunc")
+    return v.select(nan, v.number("i16", _HALF_NAN), code)
 
 
 _ROUNDED = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}

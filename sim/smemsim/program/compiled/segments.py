@@ -37,6 +37,7 @@ __all__ = ["LEAST", "MOST", "Code", "Run", "code_of", "code_of_loop", "loop_of",
 
 
 LEAST = 3  # instructions that are worth a call, where none of them is a load or a store
+_DEAR = frozenset(("cvt", "div", "ex2", "fma", "fused", "lg2", "max", "min", "rcp", "rsqrt", "sqrt"))  # operations of which one is
 MOST = 768  # of one function: machine code takes milliseconds an instruction
 MOST_ACCESSES = 48
 
@@ -82,7 +83,7 @@ def pieces(program: Program, block: Block) -> list[Run]:
                 first = at
             open_.append(i)
             continue
-        if len(open_) >= LEAST or state.accesses:
+        if len(open_) >= LEAST or state.accesses or any(one.op in _DEAR for one in open_):
             found.append(Run(first, first + len(open_), tuple(open_), tuple(state.accesses)))
         open_, state = [], _State(program)
         if i is not None and _compiles(program, i) and state.takes(i):

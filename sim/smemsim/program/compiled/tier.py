@@ -38,8 +38,8 @@ COMPILING = 750_000  # what compiling an instruction costs, counted so
 LOADING = 75_000  # the same where the object is on disk
 MOST_TRIPS = 1 << 12  # of a loop in one call
 PATIENCE = 16  # times that a segment may go to its closures for nothing, until it stays there
-_NONE = np.zeros(0, np.int64)
 NOWHERE = np.zeros(8, np.uint64)  # what lanes access that do not run
+_NOWHERE = Piece("global", NOWHERE, np.zeros(0, np.int64))
 
 _RUN = ctypes.CFUNCTYPE(
     ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p
@@ -162,26 +162,28 @@ class Segment:
             if x.watch is not None and not self._is_clear(x, frame, code, (first, last, given[1])):
                 self.failed += 1
                 return False
-        pieces = [self._piece(x, frame, access) for access in code.accesses]
         functions[-1](*given)
-        for access, (threads, piece) in zip(code.accesses, pieces, strict=True):
-            if len(piece.at) and not access.is_load:
-                kept = x.sel
-                x.select(threads)
-                try:
-                    _note(x, access, piece)
-                finally:
-                    x.select(kept)
+        for access in code.accesses:
+            if not access.is_load:
+                self._note(x, frame, access)
         return True
 
-    def _piece(self, x: Wave, frame: Frame, access: Access) -> tuple[Any, Piece]:
-        """The threads that execute an access, and the bytes; none of a load of which nothing is to be noted."""
-        if access.is_load:
-            return x.sel, Piece(access.space, NOWHERE, _NONE)
+    @staticmethod
+    def _note(x: Wave, frame: Frame, access: Access) -> None:
+        """What a store changes beside bytes, as its closure notes it; the watch over memory has noted it."""
+        if access.space == "global" or not x.has_owners:  # that something was stored is all
+            row = frame.places[access.number]
+            if access.instruction.guard is None or ((row if x.sel is ALL else row[x.sel]) != NOWHERE.ctypes.data).any():
+                own(x, _NOWHERE, access.size)
+            return
         threads, places = _places(x, frame, access)
-        region = frame.regions[access.number]
-        memory = x.shared if access.space == "shared" else NOWHERE if region is None else region.words
-        return threads, Piece(access.space, memory, places - memory.ctypes.data)
+        if len(places):
+            kept = x.sel
+            x.select(threads)
+            try:
+                own(x, Piece("shared", x.shared, places - x.shared.ctypes.data), access.size)
+            finally:
+                x.select(kept)
 
     def _find(self, x: Wave, frame: Frame, code: Code) -> bool:
         """Look for the array that each access of global memory is in, by the addresses just made. False where it is not one."""
@@ -243,13 +245,6 @@ class Segment:
             finally:
                 x.select(kept)
         return True
-
-
-def _note(x: Wave, access: Access, piece: Piece) -> None:
-    """What a store of the running threads changes beside bytes, as its closure notes it; the watch over memory has noted it."""
-    own(x, piece, access.size)
-    if x.watch is not None:
-        x.watch.unwritten.writes(piece, access.size)
 
 
 def _places(x: Wave, frame: Frame, access: Access) -> tuple[Any, np.ndarray]:

@@ -148,6 +148,12 @@ class Program:
     approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
     unsure: tuple[Instruction, ...] = ()  # sums into which ptxas may take a product or not, see `fused`
     readers: dict[int, set[int]] | None = None  # of each register, by identity, once somebody has asked
+    read_first: frozenset[int] | None = None  # registers that may be read before they are given a value, once somebody has asked (`flow`)
+
+    @functools.cached_property
+    def starts(self) -> dict[int, int]:
+        """The block of each instruction, by identity."""
+        return {id(i): block.index for block in self.blocks for i in block.instructions}
 
     @functools.cached_property
     def excuses(self) -> frozenset[str]:
@@ -404,7 +410,13 @@ def _guarded(i: Instruction, step: Step) -> Step:
 
 def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
     """Threads whose guard does not hold go on behind the instruction."""
-    ends = step.run
+    ends, target = step.run, step.target
+    if target is not None:
+
+        def parts(x: Wave, following: int) -> None:
+            x.key[x.sel] = np.where(holds(x), np.int32(target()), np.int32(following))
+
+        return End(parts)
 
     def end(x: Wave, following: int) -> None:
         p = holds(x)

@@ -388,7 +388,7 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
     x.changes += changed
     x.stores += changed
     x.polls += not changed
-    if piece.space == "shared" and not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
+    if piece.space == "shared" and x.has_owners:
         chunks = piece.at >> 4
         x.owners.touch(chunks, THREADS)
         if size > 16:

@@ -47,7 +47,7 @@ def build_bra(i: Instruction, c: Linker) -> Step:
     def end(x: Wave, following: int) -> None:
         x.key[x.sel] = target()
 
-    return End(end)
+    return End(end, target=target)
 
 
 @implements("brx")

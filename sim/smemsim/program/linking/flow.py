@@ -1,0 +1,87 @@
+"""Where threads can go from each block of a program, and which registers they may read before anything has given them a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smemsim.program.linking.inline import mentions
+from smemsim.ptx.module import Instruction, Label, Pair, Register, Sink, Vector
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Program
+
+__all__ = ["block_of", "following", "read_first"]
+
+
+_LEAVE = ("bra", "brx", "exit", "ret", "call", "trap")
+# Instructions that give all of their first operand a value, whatever it was.
+_GIVE = frozenset((
+    "abs", "add", "and", "brev", "clz", "cvt", "cvta", "div", "ex2", "fma", "fused", "ld", "lg2", "lop3", "mad", "max", "min", "mov", "mul", "neg", "not",
+    "or", "popc", "prmt", "rcp", "rsqrt", "selp", "setp", "shf", "shfl", "shl", "shr", "sqrt", "sub", "xor",
+))  # fmt: skip
+
+
+def following(program: Program, n: int) -> list[int] | None:
+    """The blocks that threads can go to from block n; None where a jump goes nobody knows where."""
+    instructions = program.blocks[n].instructions
+    last = instructions[-1] if instructions else None
+    if last is None or last.op not in _LEAVE:
+        return [n + 1]
+    after = [n + 1] if last.guard is not None else []
+    if last.op in ("exit", "ret", "trap"):
+        return after
+    label = last.operands[0]
+    if last.op != "bra" or not isinstance(label, Label):
+        return None
+    return [*after, block_of(program, label.name)]
+
+
+def block_of(program: Program, label: str) -> int:
+    """The block that a label is in front of."""
+    starts = program.starts
+    for i in program.inlined.body[program.inlined.labels[label] :]:
+        if id(i) in starts:
+            return starts[id(i)]
+    return len(program.blocks)
+
+
+def read_first(program: Program) -> frozenset[int]:
+    """The registers that some thread may read before it has given them a value; all of them where a jump goes nobody knows where."""
+    if program.read_first is None:
+        program.read_first = _read_first(program)
+    return program.read_first
+
+
+def _read_first(program: Program) -> frozenset[int]:
+    after = [following(program, n) for n in range(len(program.blocks))]
+    if program.inlined.frames or any(targets is None for targets in after):
+        return frozenset(range(len(program.registers)))
+    asked, given = zip(*(_asked(program, block.instructions) for block in program.blocks), strict=True) if after else ((), ())
+    live: list[set[int]] = [set() for _ in range(len(after) + 1)]
+    grows = True
+    while grows:
+        grows = False
+        for n in reversed(range(len(after))):
+            new = asked[n] | (set().union(*(live[to] for to in after[n] or ())) - given[n])
+            grows |= new != live[n]
+            live[n] = new
+    return frozenset(live[0])
+
+
+def _asked(program: Program, instructions: list[Instruction]) -> tuple[set[int], set[int]]:
+    """The registers that a block reads before it gives them a value, and those that it gives one."""
+    asked: set[int] = set()
+    given: set[int] = set()
+    for i in instructions:
+        own = _given(i) - program.wide
+        asked |= {slot for slot, gives in mentions(i) if not (gives and slot in own)} - given
+        given |= own
+    return asked, given
+
+
+def _given(i: Instruction) -> set[int]:
+    if i.guard is not None or i.op not in _GIVE or not i.operands:
+        return set()
+    to = i.operands[0]
+    items = to.items if isinstance(to, Vector) else (to.first, to.second) if isinstance(to, Pair) else (to,)
+    return {item.slot for item in items if isinstance(item, Register) and not item.part and not isinstance(item, Sink)}
