@@ -272,6 +272,8 @@ VOLATILE_COUNT = "ld.volatile.global.u32 %r3, [%d20]; add.u32 %r5, %r3, 1; st.vo
         (f"{LOCK.format('acquire.gpu.')} {VOLATILE_COUNT} st.release.gpu.global.u32 [%d21], 0;", set()),
         (f"{LOCK.format('acquire.gpu.')} {VOLATILE_COUNT} st.volatile.global.u32 [%d21], 0;", {"X008"}),
         (TURN.format(f"{FENCE} {VOLATILE_COUNT} {FENCE}"), set()),  # each waits for its turn
+        (VOLATILE_COUNT.replace("add.u32", "or.b32"), set()),  # all set the same bit
+        (VOLATILE_COUNT.replace("add.u32 %r5, %r3, 1", "or.b32 %r5, %r3, %r8"), {"X008"}),
         (TURN.format(""), set()),  # with nothing else to hand on
         (TURN.format("").replace("@%p3 bra AGAIN;", "@!%p3 bra ON; bra.uni AGAIN; ON:"), set()),
         ("mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %d1, %d22;" + VOLATILE_COUNT.replace("%d20", "%d1"), set()),  # each counts by itself

@@ -253,8 +253,17 @@ def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instr
         if _is_polled(program, load, values):
             continue
         for store in stores[place]:
-            if not values.isdisjoint(slots_in(store.operands[1])):
+            if not values.isdisjoint(slots_in(store.operands[1])) and not _is_settled(store, load, uses):
                 yield store, load
+
+
+def _is_settled(store: Instruction, load: Instruction, uses: _Uses) -> bool:
+    """Does a store set what is set for good, bits or a bound that the program names (`or`, `max` with a number)? Whoever does so again changes nothing."""
+    loaded = {slot for slot, gives in mentions(load) if gives}
+    givers = [i for slot in slots_in(store.operands[1]) for i in uses.givers.get(slot, ())]
+    return bool(givers) and all(
+        i.op in ("and", "max", "min", "or") and all(isinstance(o, Immediate) or loaded.issuperset(slots_in(o)) for o in i.operands[1:]) for i in givers
+    )  # fmt: skip
 
 
 def _is_polled(program: Program, load: Instruction, values: set[int]) -> bool:
