@@ -639,7 +639,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                     wave.watch.ended()
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
-                if wave.watch is None and launch.schedule is None and launch.program.uses.isdisjoint(MATRICES):
+                if launch.schedule is None and launch.program.uses.isdisjoint(MATRICES):
                     wave.leave()
                 past += wave.changes
                 done(len(wave.ctas) + (queue.taken - counted) * launch.cluster_size)
