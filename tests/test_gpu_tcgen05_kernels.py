@@ -690,3 +690,36 @@ def test_no_wait_can_be_left_out(name: str, which: int) -> None:
     assert run.findings
     assert run.findings[0].code in ("X004", "X005", "X012")
     assert re.search("tcgen05|cp.async.bulk", run.findings[0].message)
+
+
+# A, in tensor memory, has its row's number everywhere, B ones: D is 16 times the row. The second product finds A as the first one has left it.
+SHIFTED = """.version 8.7 .target sm_100a .address_size 64
+.visible .entry k(.param .u64 out) {{ .reg .b32 %t, %h, %s, %a, %i, %x, %y; .reg .b16 %v; .reg .b64 %o, %b, %c; .reg .pred %p, %q;
+ .shared .align 128 .b8 rows[512]; .shared .align 16 .b8 more[16];
+ ld.param.u64 %o, [out]; mov.u32 %t, %tid.x; setp.ne.u32 %q, %t, 0; setp.gt.u32 %p, %t, 31;
+ cvt.rn.f16.u32 %v, %t; mov.b32 %h, {{%v, %v}}; mov.u32 %s, rows; mad.lo.u32 %s, %t, 4, %s; mov.u32 %x, 0x3c003c00; st.shared.u32 [%s], %x;
+ @%q bra READY; mbarrier.init.shared.b64 [more+8], 1; fence.mbarrier_init.release.cluster;
+READY: @%p bra ALLOCATED; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [more], 64;
+ALLOCATED: fence.proxy.async; tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; ld.shared.u32 %s, [more]; add.u32 %a, %s, 32;
+ tcgen05.st.sync.aligned.32x32b.x8.b32 [%a], {{%h, %h, %h, %h, %h, %h, %h, %h}}; tcgen05.wait::st.sync.aligned;
+ tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; @%q bra WAIT;
+ mov.u32 %i, rows; shr.u32 %i, %i, 4; cvt.u64.u32 %b, %i; mov.b64 %c, {word}; or.b64 %b, %b, %c; mov.u32 %i, {idesc}; setp.ne.u32 %p, %t, %t;
+ tcgen05.mma.cta_group::1.kind::f16.ashift [%s], [%a], %b, %i, %p; add.u32 %y, %s, 16;
+ tcgen05.mma.cta_group::1.kind::f16 [%y], [%a], %b, %i, %p;
+ tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [more+8]; setp.gt.u32 %p, %t, 31;
+WAIT: mbarrier.try_wait.parity.shared.b64 %q, [more+8], 0; @!%q bra WAIT; tcgen05.fence::after_thread_sync; add.u32 %y, %s, 16;
+ tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%x}}, [%s]; tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%y}}, [%y]; tcgen05.wait::ld.sync.aligned;
+ mad.wide.u32 %o, %t, 8, %o; st.global.v2.u32 [%o], {{%x, %y}}; tcgen05.fence::before_thread_sync; bar.sync 0; @%p ret;
+ tcgen05.dealloc.cta_group::1.sync.aligned.b32 %s, 64; ret; }}"""
+
+
+def test_the_rows_of_a_move_behind_a_product_with_ashift():
+    i = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16", d_type="f32")
+    word = 1 << 46 | 256 >> 4 << 32 | 128 >> 4 << 16  # K-major, no swizzle
+    gpu, row = Gpu("sm_100a"), np.arange(128)
+    placed = gpu.array(np.zeros((128, 2), np.float32))
+    run = gpu.launch(SHIFTED.format(word=word, idesc=i.word), block=128, args=[placed], progress=False)
+    out = placed.numpy()
+    assert run.findings == [], run.text()
+    np.testing.assert_array_equal(out[:, 0], 16 * row)
+    np.testing.assert_array_equal(out[row % 32 < 31, 1], 16 * (row + 1)[row % 32 < 31])

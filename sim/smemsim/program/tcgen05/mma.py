@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from smemsim.arithmetic.multiply import row_of
-from smemsim.errors import HardwareTrap
+from smemsim.errors import HardwareTrap, InputError
 from smemsim.machine.tcgen05 import Issue, Tcgen05Mma, descriptor_of, execute, prepared, scale_address
 from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.layout import ATmemLayout, Copies, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
+from smemsim.machine.tmem.copy import tcgen05_shift
+from smemsim.machine.tmem.layout import ATmemLayout, Copies, boxes_of, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
 from smemsim.program.asynchronous import check_alone, judge, record
 from smemsim.program.events import Mma
 from smemsim.program.late import lands
@@ -52,14 +53,15 @@ class _Mma:
         self.kind = words.need(*(word for word in i.modifiers if word.startswith("kind::"))).removeprefix("kind::")
         self.is_scaled = words.has("block_scale")
         self.scale_vec = words.one_of(_SCALE_VECTORS).removeprefix("scale_vec::") or None
-        if words.has("ashift"):
-            raise unmodelled(i, ".ashift: in which direction the rows of A move, and what the last one becomes, is in no document")
+        self.shifts = words.has("ashift")
         buffers = ("b0", "b1", "b2", "b3") if self.ws else ("a",)
         words.one_of(f"collector::{buffer}::{use}" for buffer in buffers for use in _USES)  # what is kept for later is what memory holds
         words.end()
         self.d = c.address(operands.next("D's address"))
         a = operands.next("A")
         self.in_tensor = isinstance(a, Address)
+        if self.shifts and (self.ws or not self.in_tensor):
+            raise InputError(".ashift shifts the rows of A in tensor memory: needs A there, and no .ws")
         self.a = c.address(a) if self.in_tensor else c.read(a, "b64")
         self.b = c.read(operands.next("B's descriptor"), "b64")
         more: dict[str, Read] = {}
@@ -112,16 +114,30 @@ class _Mma:
             try:
                 if x.late is None:
                     unwritten = execute([operation.issue for operation in operations])
+                    for operation in operations:
+                        self._shift(operation.issue)
                 else:
                     unwritten = [False] * len(operations)
                     for operation in operations:
-                        lands(x, functools.partial(_late, x, self.i, operation.issue), stream=("tcgen05", operation.members[0].index))
+                        lands(x, functools.partial(self._late, x, operation.issue), stream=("tcgen05", operation.members[0].index))
             except HardwareTrap:  # what it was meant to read may say why
                 for operation in operations:
                     judge(x, self._event(x, operation, is_unwritten=False))
                 raise
         for operation, is_unwritten in zip(operations, unwritten, strict=True):
             self._note(x, operation, is_unwritten=is_unwritten)
+
+    def _late(self, x: Wave, issue: Issue) -> None:
+        with refusals(x, self.i):  # its columns may have been given back by now
+            execute([issue])
+            self._shift(issue)
+
+    def _shift(self, issue: Issue) -> None:
+        """`.ashift`: what is multiplied are the rows as they lay; then they are moved as tcgen05.shift moves them (rule tcgen05.ashift)."""
+        if self.shifts:
+            if issue.mma.i.m not in (128, 256):
+                raise InputError(f"M = {issue.mma.i.m} with .ashift: needs M 128 or 256 (PTX ISA 9.1 §9.7.16.10.9.1)")
+            tcgen05_shift(issue.tensor if self.group == 2 else issue.tensor[0], issue.mma.of.a, cta_group=self.group)
 
     def _issued(self, x: Wave, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
         members = group_of(x, self.i, x.ctas[int(x.cta_of[thread])], self.group)
@@ -180,6 +196,8 @@ class _Mma:
         if is_doubtful or product.found or x.watch.tensor.marks is not None:
             product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))
         x.watch.tensor.writes(op, members, mma.writes)
+        if self.shifts and isinstance(mma.a, ATmemLayout):
+            x.watch.tensor.writes(op, members, boxes_of(mma.a), is_product=False)
 
     def _event(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> Mma:
         of = operation.issue.mma.of
@@ -189,11 +207,6 @@ class _Mma:
             None if isinstance(a, TmemAddress) else a, b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major,
             bool(of.enable_input_d), (i.negate_a, i.negate_b), self.is_sparse, is_unwritten, i.word, self.group, d,
         )  # fmt: skip
-
-
-def _late(x: Wave, i: Instruction, issue: Issue) -> None:
-    with refusals(x, i):  # its columns may have been given back by now
-        execute([issue])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

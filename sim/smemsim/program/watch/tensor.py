@@ -177,17 +177,18 @@ class TensorShadow:
             self.is_product[at] = False
         return is_doubtful
 
-    def writes(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> None:
-        """An operation writes boxes."""
+    def writes(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], *, is_product: bool | None = None) -> None:
+        """An operation writes boxes; an mma a product, unless it says otherwise."""
         warp, i = int(op.warps[0]), op.instruction
+        is_product = i.modifiers[0] == "mma" if is_product is None else is_product
         for which, lanes, first, end in boxes:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "overwrites")
             self._came_late(i, at, warp)
             self._readers_done(i, at, warp, "overwrites")
-            if i.modifiers[0] == "mma":
+            if is_product:
                 self._lost(i, at, warp)
-            self.is_product[at] = i.modifiers[0] == "mma"
+            self.is_product[at] = is_product
             self.who[at], self.line[at] = OPERATIONS + op.number, i.line
 
     def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
