@@ -328,8 +328,10 @@ def test_a_byte_mask_lets_single_bytes_through() -> None:
     assert (target.numpy() == np.where(chosen, np.arange(1, 65), 0)).all()
 
 
-def test_a_map_that_the_kernel_changes_counts_as_it_is() -> None:
-    """A map in shared memory gets another address and box, goes to global memory, and a load through it brings the other array."""
+@pytest.mark.parametrize(("more", "codes"), [(0, []), (4, ["T204"])])
+def test_a_map_that_the_kernel_changes_counts_as_it_is(more: int, codes: list[str]) -> None:
+    """A map in shared memory gets another address and box, goes to global memory, and a load through it brings the other array. Of a stride the bytes below
+    16 are lost."""
     gpu = Device("sm_90a")
     a, b = gpu.array(np.zeros_like(TILE)), gpu.array(TILE)
     room, out = gpu.array(np.zeros(128, np.uint8)), gpu.array(np.zeros(SIZE, np.uint8))
@@ -355,6 +357,7 @@ ISSUED:
     cvt.u64.u32 %rd7, %r4;
     cvta.shared.u64 %rd7, %rd7;
     tensormap.replace.tile.box_dim.b1024.b32 [%rd7], 1, 4;
+    tensormap.replace.tile.global_stride.b1024.b64 [%rd7], 0, STRIDE;
 CHANGED:
     bar.warp.sync 0xffffffff;
     tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd4], [%r4], 128;
@@ -368,7 +371,9 @@ WAITED:
         + dump("%rd1", SIZE),
         ".align 64 .b8 map[128]", ".b64 other", ".b64 room", ".b64 out", shared=SIZE + 64,
     )  # fmt: skip
-    gpu.launch(ptx, "k", block=32, args=(tiled(a.address), b, room, out))
+    ptx = ptx.replace("STRIDE", str(tiled(a.address).global_strides[0] + more))
+    run = gpu.launch(ptx, "k", block=32, args=(tiled(a.address), b, room, out))
+    assert [f.code for f in run.findings.values() if f.code.startswith("T")] == codes
     assert (out.numpy()[:128].view(np.uint16).reshape(4, 16) == TILE[8:12, 16:32]).all()
     assert TensorMap.from_bytes(room.numpy().tobytes()).box_dim == (16, 4)
 

@@ -34,6 +34,8 @@ from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.wave import OFFSET_MASK
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Vector
 from smemsim.spec.assumptions import remembered
+from smemsim.spec.evidence import RULES
+from smemsim.spec.findings import Severity
 from smemsim.spec.launches import SHARED_WINDOW
 from smemsim.spec.reductions import ReductionOp
 from smemsim.spec.tensor_map import LIMITS, TENSOR_MAP
@@ -80,7 +82,25 @@ def map_at(x: Wave, i: Instruction, address: int) -> TensorMap:
     except OutsideError as problem:
         message = f"the address of the CUtensorMap is {address:#x}: {problem}"
         stop(x, i, "X001", message, "pass the map as a __grid_constant__ parameter, or its address in global memory", ILLEGAL_ADDRESS)
-    return _decoded(raw)
+    tm = _decoded(raw)
+    _tell_cut(x, raw, tm)
+    return tm
+
+
+CUT = "strides that tensormap.replace has cut"  # in what a launch keeps: by the map's address and the ordinal
+
+
+def _tell_cut(x: Wave, raw: bytes, tm: TensorMap) -> None:
+    """T204 for strides of a map in use that tensormap.replace has cut to a multiple of 16 B, where the next dimension has more than one element."""
+    for (address, ordinal), (i, given) in x.launch.kept.get(CUT, {}).items():
+        unit = LIMITS.address_alignment
+        is_used = raw[:8] == address and ordinal < tm.rank - 1 and tm.global_dim[ordinal + 1] > 1
+        if is_used and tm.global_strides[ordinal] == given // unit * unit:
+            x.launch.find(
+                "T204", i, f"global_stride {ordinal} = {given} B is no multiple of {unit} B: the map keeps {tm.global_strides[ordinal]} B",
+                f"rows that begin at multiples of {unit} B, {-(-given // unit) * unit} B apart: pad the array", because=RULES["tensor_map.replace"].source,
+                milder=Severity.WRONG,
+            )  # fmt: skip
 
 
 def bytes_at(x: Wave, i: Instruction, cta: Cta, space: str, address: int) -> np.ndarray:
@@ -123,6 +143,8 @@ def build_replace(i: Instruction, c: Linker) -> Step:
         for (cta, _), (address, new) in each(x, [at, value]):
             raw = bytes_at(x, i, cta, space, address)
             raw[:] = np.frombuffer(tensormap_replace(raw.tobytes(), field, new, ordinal=ordinal, arch=c.arch), np.uint8)
+            if field == "global_stride" and new % LIMITS.address_alignment:
+                x.launch.kept.setdefault(CUT, {})[raw[:8].tobytes(), ordinal] = i, new
         x.changes += 1
 
     return run

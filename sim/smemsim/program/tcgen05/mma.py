@@ -137,7 +137,11 @@ class _Mma:
         if self.shifts:
             if issue.mma.i.m not in (128, 256):
                 raise InputError(f"M = {issue.mma.i.m} with .ashift: needs M 128 or 256 (PTX ISA 9.1 §9.7.16.10.9.1)")
-            tcgen05_shift(issue.tensor if self.group == 2 else issue.tensor[0], issue.mma.of.a, cta_group=self.group)
+            tcgen05_shift(
+                (issue.tensor[0], issue.tensor[1]) if self.group == 2 else issue.tensor[0],
+                cast("int | TmemAddress", issue.mma.of.a),
+                cta_group=self.group,
+            )
 
     def _issued(self, x: Wave, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
         members = group_of(x, self.i, x.ctas[int(x.cta_of[thread])], self.group)
