@@ -1,6 +1,7 @@
 """Inputs that nobody should trust: no file that nobody named is opened, no size is taken before it is counted, nothing ends in a traceback."""
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -212,6 +213,24 @@ def test_a_sparse_file_of_terabytes_is_beyond_the_budget(here):
     except OSError:
         pytest.skip("this file system has no sparse files")
     assert "needs 3.6 TiB of memory" in told(2, "run", "kernel.ptx", "--arg", "file:a.npy")
+
+
+class Kept:
+    """Something that holds memory, and refers to itself."""
+
+    def __init__(self):
+        self.own = self
+        budget.hold(self, 1 << 40)
+
+
+def test_what_nobody_has_any_more_counts_for_nothing(monkeypatch):
+    monkeypatch.setattr(budget._taken, "limit", 1 << 40)
+    gc.disable()
+    try:
+        Kept()
+        budget.ask("an array", 1 << 20)
+    finally:
+        gc.enable()
 
 
 def test_arrays_together_have_one_budget(here):

@@ -9,6 +9,7 @@ SMEMSIM_MEMORY (bytes, or 8G, 512M ...), that of `set_limit`, or a part of this 
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import re
@@ -91,6 +92,8 @@ def _machine() -> int:
 def ask(what: str, size: int) -> None:
     """InputError where `size` bytes more are beyond the limit; `what` says in a sentence what needs them."""
     most = limit()
+    if _taken.bytes + size > most:
+        gc.collect()  # what nobody has any more, and refers to itself
     if _taken.bytes + size > most:
         held = f", {told(_taken.bytes)} are taken already" if _taken.bytes else ""
         raise InputError(f"{what}: needs {told(size)} of memory{held}; the limit is {told(most)} (--memory, or {VARIABLE})")
