@@ -16,7 +16,21 @@ from smemsim.spec.fields import Word
 from smemsim.spec.instr_descriptor import BLOCK_SCALED, MXF4, PLAIN
 from smemsim.spec.tensor_memory import METADATA, SCALE_MODES, ScaleMode
 
-__all__ = ["KINDS", "SCALE_TYPES_OF_BLOCK", "SHAPES", "TCGEN05_DISPUTES", "Kind", "Shape", "kind_of", "scale_modes", "shapes_of"]
+__all__ = [
+    "ASHIFT_M",
+    "KINDS",
+    "SCALE_TYPES_OF_BLOCK",
+    "SHAPES",
+    "TCGEN05_DISPUTES",
+    "Kind",
+    "Shape",
+    "kind_of",
+    "scale_modes",
+    "shapes_of",
+]
+
+
+ASHIFT_M = (128, 256)  # rows of D with .ashift; PTX ISA 9.1 §9.7.16.10
 
 
 @dataclasses.dataclass(frozen=True)

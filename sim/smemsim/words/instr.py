@@ -17,7 +17,18 @@ from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.instr_descriptor import MAX_SHIFTS, SCALE_TYPES
 from smemsim.spec.swizzles import Swizzle
-from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, TCGEN05_DISPUTES, WIDE_K, Kind, Shape, kind_of, scale_modes, shapes_of
+from smemsim.spec.tcgen05 import (
+    ASHIFT_M,
+    KINDS,
+    SCALE_TYPES_OF_BLOCK,
+    TCGEN05_DISPUTES,
+    WIDE_K,
+    Kind,
+    Shape,
+    kind_of,
+    scale_modes,
+    shapes_of,
+)
 
 __all__ = ["INSTR_RULES", "InstrDescriptor", "InstrRule", "find_problems", "kinds_that_fit", "shape_disputes"]
 
@@ -595,7 +606,7 @@ def ashift(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     """.ashift needs A in tensor memory and M = 128 or 256."""
     if not c.ashift:
         return
-    if d.m not in (128, 256):
+    if d.m not in ASHIFT_M:
         yield _finding("I601", "m", f"M = {d.m} with .ashift: needs M 128 or 256", "drop .ashift")
     if c.a_source == "shared":
         yield _finding("I603", "a_source", ".ashift with A in shared memory: it shifts the rows of A in tensor memory", "drop .ashift")

@@ -24,6 +24,7 @@ from smemsim.program.watch.doubts import WORD, Product
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity
+from smemsim.spec.tcgen05 import ASHIFT_M
 from smemsim.spec.tensor_memory import COLUMNS, LANES
 
 if TYPE_CHECKING:
@@ -135,8 +136,8 @@ class _Mma:
     def _shift(self, issue: Issue) -> None:
         """`.ashift`: what is multiplied are the rows as they lay; then they are moved as tcgen05.shift moves them (rule tcgen05.ashift)."""
         if self.shifts:
-            if issue.mma.i.m not in (128, 256):
-                raise InputError(f"M = {issue.mma.i.m} with .ashift: needs M 128 or 256 (PTX ISA 9.1 §9.7.16.10.9.1)")
+            if issue.mma.i.m not in ASHIFT_M:
+                raise InputError(f"M = {issue.mma.i.m} with .ashift: needs M {' or '.join(map(str, ASHIFT_M))} (PTX ISA 9.1 §9.7.16.10)")
             tcgen05_shift(
                 (issue.tensor[0], issue.tensor[1]) if self.group == 2 else issue.tensor[0],
                 cast("int | TmemAddress", issue.mma.of.a),
