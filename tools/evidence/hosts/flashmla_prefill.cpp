@@ -9,19 +9,7 @@
 
 #include <cuda_runtime.h>
 
-struct SparseAttnFwdParams {  // csrc/params.h
-    int s_q, s_kv, h_q, h_kv, d_qk, d_v, topk;
-    float sm_scale, sm_scale_div_log2;
-    void *q, *kv;
-    int *indices;
-    float *attn_sink;
-    int *topk_length;
-    int stride_q_s_q, stride_q_h_q, stride_kv_s_kv, stride_kv_h_kv, stride_indices_s_q, stride_indices_h_kv;
-    void *out;
-    float *max_logits, *lse;
-    int num_sm;
-    cudaStream_t stream;
-};
+#include "params.h"  // of the project's csrc
 
 namespace sm100 { namespace fwd { namespace NAMESPACE {
 template <int D_QK> void run_fwd_phase1_kernel(const SparseAttnFwdParams &params);
@@ -99,15 +87,20 @@ int main() {
     }
 
     std::vector<float> zeros(SQ * H);
-    SparseAttnFwdParams p{SQ, SKV, H, 1, D, D, TOPK, 0.5f, 0.5f * 1.44269504f, on_device(q), on_device(kv), on_device(indices), nullptr, nullptr,
-                          H * D, D, D, D, TOPK, TOPK, on_device(out), on_device(zeros), on_device(zeros), 148, nullptr};
+    using Element = cutlass::bfloat16_t;
+    SparseAttnFwdParams p{};
+    p.s_q = SQ, p.s_kv = SKV, p.h_q = H, p.h_kv = 1, p.d_qk = p.d_v = D, p.topk = TOPK;
+    p.sm_scale = 0.5f, p.sm_scale_div_log2 = 0.5f * 1.44269504f;
+    p.q = reinterpret_cast<Element *>(on_device(q)), p.kv = reinterpret_cast<Element *>(on_device(kv)), p.indices = on_device(indices);
+    p.stride_q_s_q = H * D, p.stride_q_h_q = p.stride_kv_s_kv = p.stride_kv_h_kv = D, p.stride_indices_s_q = p.stride_indices_h_kv = TOPK;
+    p.out = reinterpret_cast<Element *>(on_device(out)), p.max_logits = on_device(zeros), p.lse = on_device(zeros), p.num_sm = 148;
     sm100::fwd::NAMESPACE::run_fwd_phase1_kernel<512>(p);
     if (cudaError_t error = cudaDeviceSynchronize()) {
         std::printf("%s\n", cudaGetErrorString(error));
         return 2;
     }
     std::vector<float> found(H * D);
-    auto raw = back(static_cast<uint16_t *>(p.out), found.size());
+    auto raw = back(reinterpret_cast<uint16_t *>(p.out), found.size());
     for (size_t i = 0; i < found.size(); ++i) found[i] = f32(raw[i]);
     int failed = wrong("out", found, wanted, 8e-4, 3.01 / 128, 7e-6);
     failed |= wrong("max_logits", back(p.max_logits, H), largest, 1e-6, 2.01 / 65536, 1e-7);
