@@ -135,6 +135,22 @@ def test_a_bulk_load_of_what_threads_have_stored_needs_a_proxy_fence(fence, code
     assert set(found(LOADED.format(fence), np.zeros(32, np.uint32))) == codes
 
 
+# Each CTA loads 256 bytes, adds 1, and stores them where they came from, eight times.
+TILES_IN_PLACE = """mov.u32 %r4, %ctaid.x; mul.wide.u32 %d3, %r4, 2048; add.u64 %d20, %d20, %d3; @%p9 mbarrier.init.shared.b64 [bar], 1;
+mov.u32 %r5, sm; mad.lo.u32 %r6, %r1, 4, %r5; mov.u32 %r2, 0; mov.u32 %r3, 0; bar.sync 0;
+LOOP: @!%p9 bra LOADED; cp.async.bulk.wait_group.read 0; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d20], 256, [bar]; LOADED: {}
+WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [bar], %r3; @!%p3 bra WAIT;
+ld.shared.u32 %r7, [%r6]; add.u32 %r7, %r7, 1; st.shared.u32 [%r6], %r7; fence.proxy.async.shared::cta; bar.sync 0;
+@!%p9 bra STORED; cp.async.bulk.global.shared::cta.bulk_group [%d20], [%r5], 256; cp.async.bulk.commit_group; STORED:
+add.u64 %d20, %d20, 256; xor.b32 %r3, %r3, 1; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 8; @%p2 bra LOOP; @%p9 cp.async.bulk.wait_group 0;"""
+
+
+@pytest.mark.parametrize(("meanwhile", "codes"), [("", set()), ("setp.eq.u32 %p4, %r1, 40; @%p4 st.global.u32 [%d20], %r1;", {"X008"})])
+def test_what_a_bulk_load_has_brought_may_be_overwritten(meanwhile, codes):
+    assert set(found(TILES_IN_PLACE.format(meanwhile), np.zeros(4 * 8 * 64, np.uint32), block=64, grid=4)) == codes
+
+
 # A structure by value: 192 at byte 8, two arrays at 16 and 24, a map of the first at 192. CTA 1 stores a tile there, which CTA 0 reads.
 BY_VALUE = """.version 8.0 .target sm_90a .address_size 64
 .visible .entry k(.param .align 64 .b8 p[320]) {{ .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<3>; .shared .align 128 .b8 sm[128];

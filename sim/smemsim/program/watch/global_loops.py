@@ -39,8 +39,8 @@ class Cells(NamedTuple):
 
 class Known(NamedTuple):
     """What the warps of a wave know, the first of which has number `first` in the launch: their clocks, and up to which clock of each other they have
-    seen; of instructions their scope, and whether they are asynchronous: then the clock of an epoch is a place in `waited`, the clock of the issuing warp
-    behind its wait."""
+    seen; of instructions their scope, and whether they write asynchronously: then the clock of an epoch is a place in `waited`, the clock of the issuing
+    warp behind its wait. Who has waited for an asynchronous read has seen the clock at which it was issued."""
 
     first: int
     clock: np.ndarray

@@ -267,7 +267,7 @@ class History:
             self.instructions[n:] = [i]
             if n == len(self.scope):
                 self.scope, self.asynchronous = np.resize(self.scope, 2 * n), np.resize(self.asynchronous, 2 * n)
-            self.scope[n], self.asynchronous[n] = _scope(i), i.op == "cp"
+            self.scope[n], self.asynchronous[n] = _scope(i), i.op == "cp" and "bulk_group" in i.modifiers
         return n
 
     def issues(self) -> int:
