@@ -133,6 +133,8 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @!%p3 bra WAIT;"""
 )
 def test_a_bulk_load_of_what_threads_have_stored_needs_a_proxy_fence(fence, codes):
     assert set(found(LOADED.format(fence), np.zeros(32, np.uint32))) == codes
+    if codes == set():
+        assert set(found(f"{fence} {LOADED.format('')}", np.zeros(32, np.uint32))) == {"X003"}  # too early
 
 
 # Each CTA loads 256 bytes, adds 1, and stores them where they came from, eight times.
@@ -183,6 +185,59 @@ def test_a_map_inside_a_structure_says_what_is_written(place, at):
         given[192:] = np.frombuffer(bytes(to), np.uint8)
         run = gpu.launch(BY_VALUE.format(place, at), grid=2, args=[given.tobytes()], progress=False)
         assert [f.code for f in run.findings] == ["X008"]
+
+
+# Warp 0 changes the address in the map at `room`, and thread 32 loads with it.
+MAP_MADE = """.version 8.7 .target sm_90a .address_size 64
+.visible .entry k(.param .u64 room, .param .u64 other, .param .u64 out) {{ .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<9>;
+.shared .align 128 .b8 sm[128]; .shared .align 128 .b8 copy[128]; .shared .align 8 .b64 bar;
+ld.param.u64 %d1, [room]; ld.param.u64 %d2, [other]; ld.param.u64 %d3, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, sm; mov.u32 %r3, 0;
+setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 32; setp.ge.u32 %p3, %r1, 32; mov.u32 %r4, copy; mad.lo.u32 %r5, %r1, 4, %r4; mul.wide.u32 %d4, %r1, 4; add.u64 %d4, %d4, %d1;
+@%p1 mbarrier.init.shared.b64 [bar], 1; {early}
+@%p3 bra MEET; {change} MEET: {meet} {acquire}
+@!%p2 bra WAIT; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;
+cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [%r2], [%d1, {{%r3}}], [bar];
+WAIT: {wait} mbarrier.try_wait.parity.shared.b64 %p4, [bar], 0; @!%p4 bra WAIT;
+@%p2 ld.shared.u32 %r6, [sm]; @%p2 st.global.u32 [%d3], %r6; ret; }}"""
+REPLACED = "@%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%d1], %d2;"
+STORED_MAP = "@%p1 st.global.u64 [%d1], %d2;"
+COPIED = """ld.global.u32 %r7, [%d4]; st.shared.u32 [%r5], %r7; bar.warp.sync -1; @%p1 tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r4], %d2;
+bar.warp.sync -1; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d1], [%r4], 128;"""
+RELEASED, ACQUIRED = "fence.proxy.tensormap::generic.release.cta;", "fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;"
+
+
+@pytest.mark.parametrize(
+    ("change", "acquire", "given", "codes"),
+    [
+        (f"{REPLACED} {RELEASED}", ACQUIRED, {}, {}),
+        (f"{STORED_MAP} {RELEASED}", f"@%p2 {ACQUIRED}", {}, {}),
+        (COPIED, ACQUIRED, {}, {}),
+        (f"{REPLACED} {RELEASED} {ACQUIRED}", "", {}, {}),  # the fence lies on the way to the other warp
+        (REPLACED, ACQUIRED, {}, {"X003": "generic.release"}),
+        (STORED_MAP, ACQUIRED, {}, {"X003": "generic.release"}),
+        (f"{STORED_MAP} fence.proxy.async;", ACQUIRED, {}, {"X003": "generic.release"}),
+        (f"{REPLACED} {RELEASED}", "", {}, {"X003": "generic.acquire"}),
+        (COPIED, "", {}, {"X003": "generic.acquire"}),
+        (COPIED, "fence.acq_rel.gpu; fence.proxy.async;", {}, {"X003": "generic.acquire"}),
+        (COPIED, "", {"early": ACQUIRED}, {"X003": "generic.acquire"}),
+        (COPIED, ACQUIRED.replace("%d1", "%d1+128"), {}, {"X003": "generic.acquire"}),
+        (COPIED, ACQUIRED, {"meet": "", "wait": "bar.sync 0;"}, {"X008": "nothing orders the two"}),
+        (COPIED.replace("bar.warp.sync -1;", ""), ACQUIRED, {}, {"X008": "lanes"}),
+    ],
+)
+def test_a_map_that_the_kernel_makes_is_seen_behind_two_fences_of_its_proxy(change, acquire, given, codes):
+    gpu = Gpu("sm_90a")
+    a, b, out = (gpu.array(np.full(4, n, np.uint32)) for n in range(3))
+    to = TensorMap.tiled(data_type="u32", global_address=a.address, global_dim=[4], global_strides=[], box_dim=[4], arch="sm_90a")
+    room = gpu.array(np.frombuffer(bytes(to) + bytes(128), np.uint8))
+    ptx = MAP_MADE.format(**{"early": "", "meet": "bar.sync 0;", "wait": "", "change": change, "acquire": acquire, **given})
+    run = gpu.launch(ptx, block=64, args=[room, b, out], progress=False)
+    assert {f.code for f in run.findings} == set(codes)
+    assert all(words in f.message for f in run.findings for code, words in codes.items() if f.code == code)
+    if not codes:
+        assert out.numpy()[0] == 1
+        again = gpu.launch(MAP_MADE.format(early="", change="", meet="bar.sync 0;", acquire="", wait=""), block=64, args=[room, b, out], progress=False)
+        assert again.findings == []  # what another launch has made is there
 
 
 def test_it_can_be_left_out():

@@ -1,4 +1,4 @@
-"""cp.async.bulk.tensor, and the tensor maps it reads."""
+"""cp.async.bulk.tensor and its relatives: the transfers of tensor tiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap, OutsideError
+from smemsim.errors import HardwareTrap
 from smemsim.machine.tma import tma_prefetch, tma_store
 from smemsim.program.asynchronous import (
     Issuer,
@@ -21,29 +21,22 @@ from smemsim.program.asynchronous import (
     member,
     own_address,
     record,
-    stop,
     stops,
     touched,
 )
 from smemsim.program.barriers.mbarrier import Delivery
+from smemsim.program.copies.maps import map_at
 from smemsim.program.events import Load, Store
 from smemsim.program.late import Hidden
 from smemsim.program.memory.spaces import shared_operand
 from smemsim.program.modifiers import Modifiers, Operands
-from smemsim.program.registry import Gate, Step, implements, unmodelled
-from smemsim.program.wave import OFFSET_MASK
-from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Vector
-from smemsim.spec.assumptions import remembered
-from smemsim.spec.evidence import RULES
-from smemsim.spec.findings import Severity
-from smemsim.spec.launches import SHARED_WINDOW
+from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.ptx.module import Address, Instruction, Operand, Vector
 from smemsim.spec.reductions import ReductionOp
-from smemsim.spec.tensor_map import LIMITS, TENSOR_MAP
-from smemsim.spec.tensor_map_replace import REPLACE_FIELDS
+from smemsim.spec.tensor_map import LIMITS
 from smemsim.spec.transfers import GATHERED_ROWS, LOAD_MODES, STORE_MODES
 from smemsim.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 from smemsim.words.tensor_map import TensorMap
-from smemsim.words.tensor_map.replace import tensormap_replace
 from smemsim.words.tensor_map.traps import map_traps
 
 if TYPE_CHECKING:
@@ -52,144 +45,6 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
     from smemsim.program.wave import Cta, Wave
-
-__all__ = ["map_at"]
-
-
-# ---- Tensor maps in memory: the 128 bytes that a transfer reads, and the instructions that change them
-
-
-SIZE = TENSOR_MAP.parts.size
-
-
-@remembered(256)
-def _decoded(raw: bytes) -> TensorMap:
-    return TensorMap.from_bytes(raw)
-
-
-def map_at(x: Wave, i: Instruction, address: int) -> TensorMap:
-    """The tensor map at a generic address: of a parameter, a constant or a global array.
-
-    Raises HardwareTrap, with the finding, for an address off 64 B and for one where nothing is; InputError for bytes that are no map.
-    """
-    if 0 <= address < len(x.launch.parameters):  # a place in the parameter bank, without cvta.param
-        address += x.launch.parameter_address
-    if address % LIMITS.object_alignment:
-        message = f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B"
-        stop(x, i, "A104", message, "alignas(64) for the map, and for the structure it lies in", MISALIGNED_ADDRESS)
-    try:
-        raw = x.launch.memory.span(address, SIZE).tobytes()
-    except OutsideError as problem:
-        message = f"the address of the CUtensorMap is {address:#x}: {problem}"
-        stop(x, i, "X001", message, "pass the map as a __grid_constant__ parameter, or its address in global memory", ILLEGAL_ADDRESS)
-    tm = _decoded(raw)
-    _tell_cut(x, raw, tm)
-    return tm
-
-
-CUT = "strides that tensormap.replace has cut"  # in what a launch keeps: by the map's address and the ordinal
-
-
-def _tell_cut(x: Wave, raw: bytes, tm: TensorMap) -> None:
-    """T204 for strides of a map in use that tensormap.replace has cut to a multiple of 16 B, where the next dimension has more than one element."""
-    for (address, ordinal), (i, given) in x.launch.kept.get(CUT, {}).items():
-        unit = LIMITS.address_alignment
-        is_used = raw[:8] == address and ordinal < tm.rank - 1 and tm.global_dim[ordinal + 1] > 1
-        if is_used and tm.global_strides[ordinal] == given // unit * unit:
-            x.launch.find(
-                "T204", i, f"global_stride {ordinal} = {given} B is no multiple of {unit} B: the map keeps {tm.global_strides[ordinal]} B",
-                f"rows that begin at multiples of {unit} B, {-(-given // unit) * unit} B apart: pad the array", because=RULES["tensor_map.replace"].source,
-                milder=Severity.WRONG,
-            )  # fmt: skip
-
-
-def bytes_at(x: Wave, i: Instruction, cta: Cta, space: str, address: int) -> np.ndarray:
-    """The 128 bytes of a map in shared or global memory (`space` "": generic), the memory itself; HardwareTrap, with the finding, where nothing is."""
-    if not space and address >> 32 == SHARED_WINDOW >> 32:  # a generic address of shared memory
-        address &= 0xFFFFFFFF
-    elif space != "shared::cta":
-        try:
-            return x.launch.memory.span(address, SIZE)
-        except OutsideError as problem:
-            stop(x, i, "X001", str(problem), "check the address of the tensor map", ILLEGAL_ADDRESS)
-    offset = (address & OFFSET_MASK) - cta.shared.begin
-    if not 0 <= offset <= len(cta.shared.bytes) - SIZE:
-        message = f"shared address {address:#x}: 128 bytes there are not inside the CTA's window"
-        stop(x, i, "X001", message, "check the address of the tensor map", ILLEGAL_ADDRESS)
-    return cta.shared.bytes[offset : offset + SIZE]
-
-
-@implements("tensormap.replace")
-def build_replace(i: Instruction, c: Linker) -> Step:
-    """`tensormap.replace.tile.FIELD{.space}.b1024.type [map], {ordinal,} value` (PTX ISA 9.1 §9.7.9.28)."""
-    words, operands = Modifiers(i, "replace", "tile", "b1024"), Operands(i)
-    field = words.need(*REPLACE_FIELDS)
-    space = words.one_of(("global", "shared::cta"))
-    words.need("b64" if REPLACE_FIELDS[field].bits == 64 else "b32")
-    words.end()
-    at = c.address(operands.next("an address"))
-    ordinal = None
-    if REPLACE_FIELDS[field].ordinals:
-        number = operands.next("an ordinal")
-        if not isinstance(number, Immediate):
-            raise unmodelled(i, "the ordinal is no number")
-        ordinal = number.value
-    value = c.read(operands.next("a value"), f"u{REPLACE_FIELDS[field].bits}")
-    operands.end()
-    if REPLACE_FIELDS[field].codes:
-        tensormap_replace(bytes(SIZE), field, int(value(None)), ordinal=ordinal, arch=c.arch)
-
-    def run(x: Wave) -> None:
-        for (cta, _), (address, new) in each(x, [at, value]):
-            raw = bytes_at(x, i, cta, space, address)
-            raw[:] = np.frombuffer(tensormap_replace(raw.tobytes(), field, new, ordinal=ordinal, arch=c.arch), np.uint8)
-            if field == "global_stride" and new % LIMITS.address_alignment:
-                x.launch.kept.setdefault(CUT, {})[raw[:8].tobytes(), ordinal] = i, new
-        x.changes += 1
-
-    return run
-
-
-@implements("tensormap.cp_fenceproxy")
-def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
-    """`tensormap.cp_fenceproxy.global.shared::cta…sync.aligned [dst], [src], 128`: a warp copies a map to global memory."""
-    words, operands = (
-        Modifiers(i, "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"),
-        Operands(i),
-    )
-    words.need("cta", "cluster", "gpu", "sys")
-    words.end()
-    to, at = c.address(operands.next("a destination")), c.address(operands.next("a source"))
-    size = operands.next("a size")
-    operands.end()
-    if not isinstance(size, Immediate) or size.value != SIZE:
-        raise unmodelled(i, f"a size that is not {SIZE}")
-
-    def run(x: Wave) -> None:
-        done: set[tuple[int, int, int]] = set()
-        for (cta, _), (dst, src) in each(x, [to, at]):
-            if (cta.index, dst, src) not in done:  # one copy for the warp, whose lanes name the same addresses
-                done.add((cta.index, dst, src))
-                bytes_at(x, i, cta, "global", dst)[:] = bytes_at(x, i, cta, "shared::cta", src)
-        x.changes += 1
-
-    return Gate(lambda x: x.gather(), run)
-
-
-@implements("prefetch.param")
-def build_prefetch_map(i: Instruction, c: Linker) -> Step:
-    """`prefetch.param.tensormap [a]`: takes a place in the parameter bank; a generic address traps. Measured (H200): trace launches, trap_prefetch_param."""
-    Modifiers(i, "param", "tensormap").end()
-    address = c.address(i.operands[0])
-
-    def run(x: Wave) -> None:
-        at = np.broadcast_to(np.asarray(address(x)), (x.n,))
-        if ((at < 0) | (at >= len(x.launch.parameters))).any():
-            message = f"the address {int(at[0]):#x} is generic, and prefetch.param.tensormap takes a place in the parameter bank"
-            stop(x, i, "X002", message, "prefetch.tensormap, without .param, takes generic addresses", MISALIGNED_ADDRESS)
-
-    return run
-
 
 # ---- `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor` and the prefetches: tensor transfers, executed when they are issued (PTX ISA
 # 9.7.9.27)
@@ -243,7 +98,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
         for (cta, thread), values in issued:
             dst, address, barrier = values[:3]
             where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
-            tm, cluster = map_at(x, i, address), cluster_of(x, cta)
+            tm, cluster = map_at(x, i, address, thread), cluster_of(x, cta)
             check_ranks(x, i, dst, mbar=barrier)
             if own:
                 own_address(i, cta, dst)
@@ -304,7 +159,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         if operation in _COUNTED:
             _check_alone(x, i, [one[:2] for one in issued], f".{operation} is done")
         for (cta, thread), (address, src, *values), is_again in issued:
-            tm, where, shared = map_at(x, i, address), tuple(values), cta.shared
+            tm, where, shared = map_at(x, i, address, thread), tuple(values), cta.shared
             check_ranks(x, i, src)
             place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), (tm, address, where)):  # noqa: B023 (called at once)
@@ -346,8 +201,8 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        for _, (address, *values) in each(x, [at, *coordinates, *offsets]):
-            tm = map_at(x, i, address)
+        for (_, thread), (address, *values) in each(x, [at, *coordinates, *offsets]):
+            tm = map_at(x, i, address, thread)
             where, moved = values[: len(coordinates)], values[len(coordinates) :]
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), (tm, address, where)):  # noqa: B023 (called at once)
                 tma_prefetch(tm, where, im2col_offsets=moved, mode=mode, arch=x.launch.arch)

@@ -14,9 +14,11 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.program.memory.spaces import Piece
+from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.program.scopes import GPU, level
-from smemsim.ptx.module import Instruction
+from smemsim.ptx.module import Immediate, Instruction
+from smemsim.spec.tensor_map import TENSOR_MAP
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -116,7 +118,7 @@ def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False
 
 def _has_fence(c: Linker) -> bool:
     """Has the program a fence at all? Without one relaxed accesses order nothing, and need not be followed."""
-    return any(i.op in ("fence", "membar") and i.modifiers[:1] != ("proxy",) for i in c.inlined.body)
+    return any((i.op in ("fence", "membar") and i.modifiers[:1] != ("proxy",)) or MAPS in i.modifiers for i in c.inlined.body)
 
 
 # ---- fence and membar (PTX ISA 9.1 §9.7.13): everything is seen at once here; the watch hears of them, and knows what they order
@@ -125,7 +127,8 @@ def _has_fence(c: Linker) -> bool:
 _SEMANTICS = {"sc", "acq_rel", "acquire", "release"}
 _SYNC_RESTRICT = {"sync_restrict::shared::cta", "sync_restrict::shared::cluster"}
 _ASYNC = {"async", "async.shared::cta", "async.shared::cluster", "async::generic"}
-_OTHERS = {"alias", "async.global", "tensormap", "tensormap::generic"}
+_OTHERS = {"alias", "async.global", "tensormap"}
+MAPS = "tensormap::generic"
 
 
 @implements("fence")
@@ -133,6 +136,8 @@ def build_fence(i: Instruction, c: Linker) -> Step:
     """`fence.proxy.async` is the one that counts; `.async.global` counts for global memory alone."""
     rest = list(i.modifiers)
     if rest[:1] == ["proxy"]:
+        if MAPS in rest:
+            return _maps(i, c)
         proxy = ".".join(m for m in rest[1:] if m in ("async", "alias", "global", "tensormap") or ("::" in m and m not in _SYNC_RESTRICT))
         left = [m for m in rest[1:] if m not in proxy.split(".") and m not in _SYNC_RESTRICT | _SEMANTICS | set(SCOPES)]
         if left or proxy not in _ASYNC | _OTHERS:
@@ -178,6 +183,24 @@ def _async_global(i: Instruction) -> Step:
     def fence(x: Wave) -> None:
         if x.watch is not None:
             x.watch.fence_global(x, i)
+
+    return fence
+
+
+def _maps(i: Instruction, c: Linker) -> Step:
+    """`fence.proxy.tensormap::generic.release.SCOPE` and `.acquire.SCOPE [map], 128` (PTX ISA 9.1 §9.7.13.4)."""
+    words, operands = Modifiers(i, "proxy", MAPS), Operands(i)
+    acquires = words.need("acquire", "release") == "acquire"
+    scope = level(words.need(*SCOPES))
+    words.end()
+    address = c.address(operands.next("the address of a tensor map")) if acquires else None
+    if acquires and operands.next("a size") != Immediate(TENSOR_MAP.parts.size):
+        raise unmodelled(i, f"a size that is not {TENSOR_MAP.parts.size}")
+    operands.end()
+
+    def fence(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.fence_maps(x, i, None if address is None else np.broadcast_to(np.asarray(address(x)), x.threads.shape), scope)
 
     return fence
 

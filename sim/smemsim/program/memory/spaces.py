@@ -21,6 +21,7 @@ from smemsim.program.traps import misaligned, outside, reserved
 from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, THREADS
 from smemsim.ptx.module import Instruction, Operand
 from smemsim.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
+from smemsim.spec.tensor_map import TENSOR_MAP
 
 if TYPE_CHECKING:
     from smemsim.machine.region import Region
@@ -286,6 +287,7 @@ _FINDERS: dict[str, Callable[..., Locate]] = {
 }
 
 
+WHOLE_MAP = TENSOR_MAP.parts.size  # bytes that tensormap.replace accesses
 # What moves the bytes of a thread at once: numpy copies rows of an array far more slowly than single values.
 AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
 
@@ -346,7 +348,7 @@ def values_of(x: Wave, piece: Piece, size: int, own: Callable[[], np.ndarray] | 
     """Called before a store: what the watch wants to know of it."""
     if x.watch is None or (piece.space != "shared" and (piece.space != "global" or x.watch.globals is None)):
         return None
-    return Values(piece, size, own) if size in AT_ONCE or (size == 32 and piece.space == "global") else None
+    return Values(piece, size, own) if size in AT_ONCE or (size == 32 and piece.space == "global") or size == WHOLE_MAP else None
 
 
 def note_write(
@@ -391,8 +393,8 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
     if piece.space == "shared" and x.has_owners:
         chunks = piece.at >> 4
         x.owners.touch(chunks, THREADS)
-        if size > 16:
-            x.owners.touch(chunks + 1, THREADS)
+        for n in range(1, size >> 4):
+            x.owners.touch(chunks + n, THREADS)
 
 
 def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, scope: int = GPU) -> None:

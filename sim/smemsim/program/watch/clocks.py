@@ -407,6 +407,11 @@ class Order:
         self.seen[warps, warps % self.columns] = self.clock[warps]
 
     @_both
+    def passes(self, warps: np.ndarray) -> None:
+        """These warps pass a fence that stands as an operation of its own: what they do behind it is not in front of it."""
+        self._tick(warps)
+
+    @_both
     def fence_proxy(self, warps: np.ndarray) -> None:
         """fence.proxy.async: what these warps have seen is visible to the async proxy."""
         self.fenced[warps] = np.maximum(self.fenced[warps], self.seen[warps])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from smemsim.program.memory.spaces import Piece, Values
     from smemsim.program.wave import Wave
 
-__all__ = ["GlobalShadow", "History"]
+__all__ = ["GlobalShadow", "History", "Written"]
 
 
 WIDEST = 16  # bytes of a cell at most
@@ -110,6 +110,15 @@ class _Pending:
     readers: np.ndarray
     key: tuple[str, int, int]
     tell: Callable[[int], None]  # of the place in `readers` of a warp that has used it
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """A write of a thread of this wave that lies in memory: the warp, its clock, the instruction."""
+
+    warp: int
+    when: int
+    instruction: Instruction
 
 
 class History:
@@ -421,6 +430,33 @@ class GlobalShadow:
             if self.order.is_carrier(what := (piece.space, memory, at)):
                 self.order.weakly_stored(what)
 
+    # ---- tensor maps, which one instruction of a thread reads whole
+
+    def object_read(self, i: Instruction, thread: int, address: int, size: int) -> bool:
+        """A thread reads an object of `size` bytes; returns whether that races."""
+        for array, at in self._places(np.array([address]), size, is_read=True):
+            array.fit(size)
+            array.for_reads()
+            threads = np.array([thread])
+            found = loops.read(at, size, threads, self.history.index(i), False, self._known, array.cells, self.history.suspects)
+            return bool(found) and self._look(i, array, at, threads, found, "reads")
+        return False
+
+    def written(self, address: int, size: int, warp: int) -> list[Written]:
+        """The writes of threads of this wave, those of the own CTA where CTAs are apart, that lie in `size` bytes, each once."""
+        found = {}
+        for array, at in self._places(np.array([address]), size, is_read=True):
+            if not len(array.cells.writers):
+                continue
+            nothing = np.zeros_like(self.order.seen)
+            count = loops.unfenced(at, size, warp, nothing, self._known, array.cells, self.history.suspects)
+            for epoch in np.unique(self.history.suspects[:count, 2]).tolist():
+                who = (epoch >> loops.WHO) - 1 - self.first
+                if 0 <= who < len(self.order.clock):
+                    instruction = self.history.instructions[epoch & loops.INDEX]
+                    found[epoch] = Written(who, epoch >> loops.WHEN & loops.CLOCK, instruction)
+        return list(found.values())
+
     # ---- asynchronous operations
 
     def op_reads(self, op: Operation, addresses: np.ndarray, size: int) -> None:
@@ -463,6 +499,7 @@ class GlobalShadow:
             op = self.operations.begin(i, warp * WARP, "fence")
             self._fences.append((op, self.order.seen[warp].copy()))
             self.order.knows(np.array([warp]), [op])
+        self.order.passes(warps)
 
     def _places(self, addresses: np.ndarray, size: int, *, is_read: bool = False) -> Iterator[tuple[_Array, np.ndarray]]:
         """The arrays in which addresses lie, with the byte offsets in each."""

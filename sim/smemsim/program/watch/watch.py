@@ -18,6 +18,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     unwritten            doubts.py            values that may be wrong, up to where they are used
     telling              telling.py           findings, and the names in them
     globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
+    maps                 maps.py              tensor maps in global memory that the kernel makes
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.global_memory import GlobalShadow, History
 from smemsim.program.watch.lanes import Lanes
 from smemsim.program.watch.lifetimes import Endings, Lifetimes
+from smemsim.program.watch.maps import MapsInMemory
 from smemsim.program.watch.registers import RegistersInFlight
 from smemsim.program.watch.shared import SharedShadow
 from smemsim.program.watch.synchronisation import CommitGroups, Initialised
@@ -93,10 +95,11 @@ class Watch:
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
         self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten)
+        self.maps = None if self.globals is None else MapsInMemory(self.order, self.operations, self.telling, self.globals)
         self.endings = Endings(x, self.order, self.operations, self.groups)
         self.operations.holders += [self.alone, self.order, self.groups, self.shared, self.tensor, self.registers]
-        if self.globals is not None:
-            self.operations.holders.append(self.globals)
+        if self.globals is not None and self.maps is not None:
+            self.operations.holders += [self.globals, self.maps]
         self.has_shared = x.launch.window_bytes > 0
         self.has_blank = self.globals is not None and x.launch.memory.has_blank
         self._is_elsewhere = x.launch.judge is not None and not x.program.uses.isdisjoint(MATRIX)
@@ -280,6 +283,11 @@ class Watch:
         """An operation writes so."""
         if self.globals is not None:
             self.globals.op_writes(op, addresses, size)
+
+    def map_used(self, i: Instruction, thread: int, address: int, size: int) -> None:
+        """A thread issues a transfer with the tensor map at an address."""
+        if self.maps is not None:
+            self.maps.used(i, thread, address, size)
 
     def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values) -> None:
         """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
@@ -466,6 +474,18 @@ class Watch:
         """fence.proxy.async.global: what the running threads have seen of global memory is visible to asynchronous operations ordered behind it."""
         if self.globals is not None:
             self.globals.fence_global(i, self._running(x))
+
+    def fence_maps(self, x: Wave, i: Instruction, addresses: np.ndarray | None, scope: int) -> None:
+        """fence.proxy.tensormap::generic of the running threads: an acquire of the maps at these addresses, one for each thread, or a release."""
+        self.fence(x, acquires=addresses is not None, releases=addresses is None, scope=scope)
+        if self.maps is None:
+            return
+        if addresses is None:
+            for warp in self._running(x).tolist():
+                self.maps.releases(i, warp)
+            return
+        for warp, address in dict.fromkeys(zip((x.threads >> 5).tolist(), addresses.tolist(), strict=True)):
+            self.maps.acquires(i, warp, address)
 
     def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> None:
         """A memory fence of the running threads, with which their relaxed accesses order."""
