@@ -1,6 +1,5 @@
 """How a grid is executed: in waves, several of them where CTAs wait for each other, and in shards for other processes."""
 
-import dataclasses
 import itertools
 import multiprocessing
 import os
@@ -26,7 +25,7 @@ from smemsim.spec.launches import RESIDENCY
 from strategies import examples
 
 WARPS = 1024  # threads of the CTAs of grids that fill the card: two of them on a multiprocessor
-AT_ONCE = RESIDENCY.multiprocessors * RESIDENCY.threads // WARPS
+AT_ONCE = Device("sm_90a").multiprocessors * RESIDENCY.threads // WARPS
 
 ENDS = """
 mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x; sub.u32 %r4, %r3, 1;
@@ -34,8 +33,9 @@ setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, %r4;
 """
 
 
-def run(body, *arrays, **given):
+def run(body, *arrays, multiprocessors=None, **given):
     device = Device()
+    device.multiprocessors = multiprocessors or device.multiprocessors
     placed = [device.array(a) for a in arrays]
     variables = {} if "sm" in body else {"variables": ""}  # nothing to watch without shared memory
     done = device.launch(kernel(len(arrays), body, **variables), "k", args=placed, **{"watch_global": False} | given)
@@ -90,16 +90,16 @@ def test_a_whole_card_of_ctas_meets():
     assert (words.tolist(), done.findings) == ([AT_ONCE], {})
 
 
-def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that(monkeypatch):
+def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
     """On a card of three multiprocessors, for the sake of time."""
-    card = dataclasses.replace(RESIDENCY, multiprocessors=3)
-    monkeypatch.setattr("smemsim.program.execute.RESIDENCY", card)
-    fits = 3 * card.threads // WARPS
-    done, (words,) = run(WAITS_FOR_THE_LAST.format(poll=POLLS["acquire"]), np.zeros(2, np.uint32), grid=3 * fits, block=WARPS)
+    fits = 3 * RESIDENCY.threads // WARPS
+    done, (words,) = run(
+        WAITS_FOR_THE_LAST.format(poll=POLLS["acquire"]), np.zeros(2, np.uint32), grid=3 * fits, block=WARPS, multiprocessors=3
+    )
     assert (words.tolist(), done.findings) == ([7, 1], {}), "all but CTA 0 end, so that the last one finds room"
-    done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=fits, block=WARPS)
+    done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=fits, block=WARPS, multiprocessors=3)
     assert (words.tolist(), done.findings) == ([fits], {})
-    done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=fits + 5, block=WARPS)
+    done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=fits + 5, block=WARPS, multiprocessors=3)
     assert words.tolist() == [fits]
     hangs = [f for f in done.findings.values() if f.code == "X006"]
     assert hangs

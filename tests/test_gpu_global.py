@@ -187,6 +187,29 @@ def test_a_map_inside_a_structure_says_what_is_written(place, at):
         assert [f.code for f in run.findings] == ["X008"]
 
 
+# Each CTA adds to a sum, then to a counter; who finds that it is the last reads the sum, and sets the counter back.
+SUMMED = """setp.ne.u32 %p1, %r1, 0; @%p1 bra END; red.global.add.u32 [%d20], 5; {} atom.global.add.u32 %r3, [%d21], 1; mov.u32 %r4, %nctaid.x; sub.u32 %r4, %r4, 1;
+setp.ne.u32 %p2, %r3, %r4; @%p2 bra END; {} st.global.u32 [%d21], 0; {}.global.u32 %r5, [%d20]; st.global.u32 [%d22], %r5; END:"""
+
+
+@pytest.mark.parametrize(
+    ("released", "acquired", "load", "codes"),
+    [
+        (FENCE, FENCE, "ld", set()),
+        (FENCE, FENCE, "ld.volatile", set()),
+        ("", "", "ld.relaxed.gpu", set()),  # no data race, though the sum may lack what others add
+        ("", "", "ld", {"X008"}),
+        (FENCE, "", "ld", {"X008"}),
+        ("", FENCE, "ld", {"X008"}),
+        ("fence.acq_rel.cta;", FENCE, "ld", {"X008"}),
+    ],
+)
+@pytest.mark.parametrize("grid", [3, 140])
+def test_who_reads_a_sum_must_have_seen_all_that_were_added(released, acquired, load, codes, grid):
+    """The last to add in a run is the reader itself; in another run it need not be."""
+    assert set(found(SUMMED.format(released, acquired, load), *np.zeros((3, 1), np.uint32), grid=grid)) == codes
+
+
 # Warp 0 changes the address in the map at `room`, and thread 32 loads with it.
 MAP_MADE = """.version 8.7 .target sm_90a .address_size 64
 .visible .entry k(.param .u64 room, .param .u64 other, .param .u64 out) {{ .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<9>;
@@ -236,7 +259,9 @@ def test_a_map_that_the_kernel_makes_is_seen_behind_two_fences_of_its_proxy(chan
     assert all(words in f.message for f in run.findings for code, words in codes.items() if f.code == code)
     if not codes:
         assert out.numpy()[0] == 1
-        again = gpu.launch(MAP_MADE.format(early="", change="", meet="bar.sync 0;", acquire="", wait=""), block=64, args=[room, b, out], progress=False)
+        again = gpu.launch(
+            MAP_MADE.format(early="", change="", meet="bar.sync 0;", acquire="", wait=""), block=64, args=[room, b, out], progress=False
+        )
         assert again.findings == []  # what another launch has made is there
 
 

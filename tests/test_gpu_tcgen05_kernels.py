@@ -551,9 +551,10 @@ WAITS:
     return kernel(body, ".b64 out", ".b64 began", shared=64, arch="sm_100a")
 
 
-def taken_over(ptx: str, grid: int, size: int = 1, **given: object) -> tuple[smemsim.Run, list[int], int]:
+def taken_over(ptx: str, grid: int, size: int = 1, multiprocessors: int = 148, **given: object) -> tuple[smemsim.Run, list[int], int]:
     """(the run, how often the work of each CTA was done, how many CTAs began)."""
     gpu = Gpu("sm_100a")
+    gpu.multiprocessors = multiprocessors
     out, began = gpu.array(np.zeros((grid, 32), np.uint32)), gpu.array(np.zeros(1, np.uint32))
     run = gpu.launch(ptx, "k", grid=grid, block=32, cluster=size, args=(out, began), progress=False, **given)  # type: ignore[arg-type]
     done, rest = np.divmod(out.numpy(), np.arange(1, 32 * grid + 1).reshape(grid, 32))
@@ -574,11 +575,11 @@ def test_work_is_done_once_whoever_does_it(cancel: str, begin: int, ctas: int) -
 
 
 def test_what_does_not_fit_on_the_card_at_once_can_be_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "RESIDENCY", dataclasses.replace(execution.RESIDENCY, multiprocessors=5, ctas=1))
+    monkeypatch.setattr(execution, "RESIDENCY", dataclasses.replace(execution.RESIDENCY, ctas=1))
     for grid, begin in ((3, 3), (5, 5), (12, 5)):
-        _, done, began = taken_over(taking_over(), grid)
+        _, done, began = taken_over(taking_over(), grid, multiprocessors=5)
         assert (done, began) == ([1] * grid, begin)
-    _, done, began = taken_over(taking_over(again=""), 12)  # each takes over one, and does not do it
+    _, done, began = taken_over(taking_over(again=""), 12, multiprocessors=5)  # each takes over one, and does not do it
     assert (sum(done), began) == (7, 7)
 
 

@@ -538,7 +538,7 @@ def resident(launch: Launch) -> int:
     """Clusters that are on the card at once."""
     warps = -(-launch.threads // WARP) * WARP
     fits = min(RESIDENCY.threads // warps, RESIDENCY.ctas, RESIDENCY.shared_bytes // (launch.window_bytes + RESIDENCY.reserved_bytes))
-    return max(1, RESIDENCY.multiprocessors * max(1, fits) // launch.cluster_size)
+    return max(1, launch.multiprocessors * max(1, fits) // launch.cluster_size)
 
 
 def depends(launch: Launch) -> bool:

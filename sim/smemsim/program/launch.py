@@ -350,6 +350,7 @@ class Launch:
     memory: GlobalMemory
     parameter_address: int
     parameters: np.ndarray
+    multiprocessors: int  # of the card
     status: int = 0
     waves: list[Wave] = dataclasses.field(default_factory=list)
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what waves that begin later use again: see `Wave.alike`

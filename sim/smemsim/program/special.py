@@ -44,7 +44,8 @@ def _of_cta(x: Wave, values: list[int] | np.ndarray) -> np.ndarray:
 def _multiprocessor(x: Wave, number: np.ndarray) -> np.ndarray:
     """Where CTAs run: which one is nobody's to say, and schedules differ."""
     first = 0 if x.launch.schedule is None else x.launch.schedule.first_multiprocessor
-    return (first + number) % RESIDENCY.multiprocessors
+    where: np.ndarray = (first + number) % x.launch.multiprocessors
+    return where
 
 
 def _tid(x: Wave, n: int) -> np.ndarray:
@@ -78,7 +79,7 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "lanemask_gt":         lambda x: ((np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
     "lanemask_ge":         lambda x: ((np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
     "smid":                lambda x: _of_cta(x, _multiprocessor(x, x.numbers)),
-    "nsmid":               lambda x: _of_cta(x, [RESIDENCY.multiprocessors] * len(x.ctas)),
+    "nsmid":               lambda x: _of_cta(x, [x.launch.multiprocessors] * len(x.ctas)),
     "gridid":              lambda x: _of_cta(x, [1] * len(x.ctas)),
     "dynamic_smem_size":   lambda x: _of_cta(x, [x.launch.shared_bytes] * len(x.ctas)),
     "total_smem_size":     lambda x: _of_cta(x, [x.launch.window_bytes] * len(x.ctas)),

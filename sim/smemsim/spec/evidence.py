@@ -232,6 +232,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "and a finding where ordinary stores do",
          _grades("compiled", "compiled", "compiled"), "PTX ISA 9.1 §9.7.13.15.13; ptxas 13.0 makes the same machine code of it as of an arrival without a scope, and of .release.cluster with MEMBAR.ALL.GPU in front; "
          "it is the default of mbarrier_arrive of the CuTe DSL (4.8.1, cute/arch/mbar.py), whose notes want .cluster where data are handed to another CTA"),
+    Rule("order.tensormap_proxy", "a transfer sees what threads have written into its map behind fence.proxy.tensormap::generic.release of the writer (cp_fenceproxy has it) and .acquire of the map, each on the way of order",
+         _grades("documented", "documented"), "PTX ISA 9.1 §9.7.13.4 (membar, fence: unidirectional proxy fences), 9.7.13.16 (tensormap.cp_fenceproxy); Triton, CUTLASS, DeepGEMM and the CuTe DSL write both"),
     Rule("order.update", "two threads that each load a word of global or shared memory, and store there what arithmetic makes of it, by relaxed or volatile accesses, with nothing that orders the two, lose an update in some order",
          _grades("documented", "documented"), "PTX ISA 9.1 §8.10: nothing but atomic operations keeps another write from coming between a read and a write; no data race, as both are morally strong"),
     Rule("order.carrier", "a store of another thread ends what was released at an address, an atomic hands it on, a plain store carries nothing, an atomic that leaves all as it was writes nothing",

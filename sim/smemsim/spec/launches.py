@@ -38,9 +38,8 @@ LAUNCH_LIMITS = LaunchLimits(
 
 @dataclasses.dataclass(frozen=True)
 class Residency:
-    """How much of a grid is on the card at once: CTAs that poll what others write need these to be there too."""
+    """How much of a grid is on a multiprocessor at once: CTAs that poll what others write need these to be there too."""
 
-    multiprocessors: int
     threads: int  # of a multiprocessor
     ctas: int
     shared_bytes: int
@@ -57,7 +56,7 @@ SHARED_WINDOW, LOCAL_WINDOW = 0x1E00_0000_0000, 0x1D00_0000_0000
 # From "1" to "end" lies what cooperative groups use for tiles of several warps (inferred: 32 bytes, and 8 for each of 32 warps in its headers).
 RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
 
-RESIDENCY = Residency(132, 2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")
+RESIDENCY = Residency(2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -363,7 +363,7 @@ class VirtualDevice:
         """What executes kernels. It is loaded when code is: what a program asks before that needs none."""
         from smemsim.virtual.machine import Machine
 
-        made = Machine(self.arch, self.memory)
+        made = Machine(self.arch, self.memory, self.multiprocessors)
         copies = [shadow for _, shadow in self._registered]
         for allocation in self.memory:
             if allocation not in copies:

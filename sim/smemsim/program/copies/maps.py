@@ -88,7 +88,7 @@ def build_replace(i: Instruction, c: Linker) -> Step:
     """`tensormap.replace.tile.FIELD{.space}.b1024.type [map], {ordinal,} value` (PTX ISA 9.1 §9.7.9.28): an access of all 1,024 bits."""
     words, operands = Modifiers(i, "replace", "tile", "b1024"), Operands(i)
     field = words.need(*REPLACE_FIELDS)
-    space = words.one_of(("global", "shared::cta")) or None
+    space = words.one_of(("global", "shared::cta", "shared")) or None
     words.need("b64" if REPLACE_FIELDS[field].bits == 64 else "b32")
     words.end()
     find = locate(i, c, operands.next("an address"), space, SIZE, 1)

@@ -1,8 +1,8 @@
 """The shadow of global memory compiled: accesses are noted, and those that nothing orders behind what lies there are listed.
 
 What is kept of an access is one number, its epoch: the warp, counted through the launch from 1 on, its clock, and the instruction. A cell has the epoch of
-its last writer, of its last reader, and of one more reader, of another CTA where there is one. With more readers than that a race may go unseen; none is
-made up.
+its last writer, of one more by a strong operation that the last one does not follow, of its last reader, and of one more reader, of another CTA where there
+is one. With more than that a race may go unseen; none is made up.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Cells(NamedTuple):
     line: int
     split: np.ndarray
     writers: np.ndarray
+    earlier: np.ndarray
     readers: np.ndarray
     others: np.ndarray
     line_writers: np.ndarray
@@ -150,6 +151,16 @@ def _overwrites(cell, n, warp, scope, table, known, suspects, found):  # type: i
 
 
 @compiled
+def _note_strong(cell, writer, warp, scope, earlier, known):  # type: ignore[no-untyped-def]
+    """A warp writes by a strong operation over what another one has written so, and nothing orders the two: who reads must have seen both. A plain store
+    ends that: the atomics of one address come in an order, and who sets back what it has added to itself overwrites them all."""
+    if scope == 0:
+        earlier[cell] = 0
+    elif writer != 0 and not _is_ordered(writer, warp, known) and (earlier[cell] == 0 or _is_ordered(earlier[cell], warp, known)):
+        earlier[cell] = writer
+
+
+@compiled
 def _is_free(line, warp, own, scope, is_read, cells, known):  # type: ignore[no-untyped-def]
     """May a warp overwrite a line, all of whose readers it has seen?"""
     writer = cells.line_writers[line]
@@ -172,7 +183,7 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
     clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
     count, per_line = size >> shift, (1 << line_shift) // size
     is_written, mask = len(cells.line_writers) > 0, (1 << line_shift) - 1
-    writers, readers, others = cells.writers, cells.readers, cells.others
+    writers, earlier, readers, others = cells.writers, cells.earlier, cells.readers, cells.others
     line_writers, line_readers, line_others = cells.line_writers, cells.line_readers, cells.line_others
     previous, own, free = -1, np.int64(0), np.int64(0)  # `free`: an epoch that the warp has seen
     n = 0
@@ -196,6 +207,8 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
                     free = writers[cell]
                 else:
                     found = _note(suspects, found, n, cell, writers[cell], WRITER)
+            if len(earlier) and not _may_go(earlier[cell], warp, scope, known):
+                found = _note(suspects, found, n, cell, earlier[cell], WRITER)
             _note_reader(cell, own, per_cta, readers, others)
         n += 1
     return found
@@ -208,7 +221,7 @@ def write(at, size, threads, index, when, stops, known, cells, suspects):  # typ
     known_clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
     count, per_line = size >> shift, (1 << line_shift) // size
     is_read, mask = len(cells.line_readers) > 0, (1 << line_shift) - 1
-    writers, readers, others = cells.writers, cells.readers, cells.others
+    writers, earlier, readers, others = cells.writers, cells.earlier, cells.readers, cells.others
     previous, own, free = -1, np.int64(0), np.int64(0)
     n = 0
     while n < len(at):
@@ -219,7 +232,7 @@ def write(at, size, threads, index, when, stops, known, cells, suspects):  # typ
             own = (first_warp + warp + 1) << WHO | clock << WHEN | index
         line = place >> line_shift
         if not split[line]:
-            if place & mask == 0 and _is_line(at, n, per_line, size, threads) and _is_free(line, warp, own, scope, is_read, cells, known):
+            if place & mask == 0 and _is_line(at, n, per_line, size, threads) and _is_free(line, warp, own, 0, is_read, cells, known):
                 cells.line_writers[line] = own
                 if is_read and cells.line_readers[line]:
                     cells.line_readers[line] = cells.line_others[line] = 0
@@ -230,9 +243,11 @@ def write(at, size, threads, index, when, stops, known, cells, suspects):  # typ
             writer = writers[cell]
             if writer not in (own, free):
                 if _may_go(writer, warp, scope, known):
-                    free = writer
+                    free = writer if scope == 0 else free
                 else:
                     found = _note(suspects, found, n, cell, writer, WRITER)
+            if len(earlier):
+                _note_strong(cell, writer, warp, scope, earlier, known)
             if is_read and (readers[cell] != 0 or others[cell] != 0):
                 found = _overwrites(cell, n, warp, scope, readers, known, suspects, found)
                 found = _overwrites(cell, n, warp, scope, others, known, suspects, found)

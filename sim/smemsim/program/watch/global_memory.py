@@ -72,15 +72,16 @@ class _Array:
         shift = min(size, WIDEST).bit_length() - 1
         line = min(shift + WARP.bit_length() - 1, LINE)
         split = np.zeros((region.words.nbytes >> line) + 1, bool)
-        self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 6)
+        self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 7)
 
     def fit(self, size: int) -> None:
         """Make the cells no larger than an access of `size` bytes."""
         shift = min(size & -size, WIDEST).bit_length() - 1
         if shift < self.cells.shift:
             times = 1 << self.cells.shift - shift
-            writers, readers, others = (np.repeat(table, times) for table in (self.cells.writers, self.cells.readers, self.cells.others))
-            self.cells = self.cells._replace(shift=shift, writers=writers, readers=readers, others=others)
+            cells = self.cells
+            writers, earlier, readers, others = (np.repeat(table, times) for table in (cells.writers, cells.earlier, cells.readers, cells.others))
+            self.cells = cells._replace(shift=shift, writers=writers, earlier=earlier, readers=readers, others=others)
 
     def for_reads(self) -> None:
         """Make room for readers."""
@@ -91,11 +92,13 @@ class _Array:
                 line_others=np.zeros(lines, np.int64),
             )  # fmt: skip
 
-    def for_writes(self) -> None:
-        """Make room for writers."""
+    def for_writes(self, scope: int) -> None:
+        """Make room for writers, by strong operations where they have a `scope`."""
+        fine, lines = self._sizes
         if not len(self.cells.writers):
-            fine, lines = self._sizes
             self.cells = self.cells._replace(writers=np.zeros(fine, np.int64), line_writers=np.zeros(lines, np.int64))
+        if scope and not len(self.cells.earlier):
+            self.cells = self.cells._replace(earlier=np.zeros(fine, np.int64))
 
     @property
     def _sizes(self) -> tuple[int, int]:
@@ -362,7 +365,7 @@ class GlobalShadow:
     def _writes(self, i: Instruction, array: _Array, piece: Piece, size: int, *, stops: bool) -> int:
         array.fit(size)
         index = self.history.index(i)
-        array.for_writes()
+        array.for_writes(int(self.history.scope[index]))
         if array.region.blank is not None:
             if stops:
                 return 1
@@ -481,7 +484,7 @@ class GlobalShadow:
                 array.region.blank[at[:, None] + np.arange(size)] = False
             array.fit(size)
             index = self.history.index(op.instruction)
-            array.for_writes()
+            array.for_writes(int(self.history.scope[index]))
             threads = np.full(len(at), op.warps[0] * WARP)
             found = loops.write(at, size, threads, index, when, False, self._known, array.cells, self.history.suspects)
             if found:
