@@ -187,6 +187,18 @@ def test_a_map_inside_a_structure_says_what_is_written(place, at):
         assert [f.code for f in run.findings] == ["X008"]
 
 
+@pytest.mark.parametrize(
+    ("writes", "load", "codes"), [(True, "ld.global.nc", ["X008"]), (True, "ld.global", []), (False, "ld.global.nc", [])]
+)
+def test_read_only_loads_of_what_the_kernel_has_written_are_a_remark(writes, load, codes):
+    body = f"{OWN_WORD} {'st.global.u32 [%d1], %r1;' if writes else ''} bar.sync 0; {load}.u32 %r2, [%d20]; st.global.u32 [%d21], %r2;"
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(
+        kernel(2, body), block=64, args=[gpu.array(np.zeros(64, np.uint32)), gpu.array(np.zeros(1, np.uint32))], progress=False
+    )
+    assert (run.findings, [f.code for f in run.remarks]) == ([], codes)
+
+
 # Each CTA adds to a sum, then to a counter; who finds that it is the last reads the sum, and sets the counter back.
 SUMMED = """setp.ne.u32 %p1, %r1, 0; @%p1 bra END; red.global.add.u32 [%d20], 5; {} atom.global.add.u32 %r3, [%d21], 1; mov.u32 %r4, %nctaid.x; sub.u32 %r4, %r4, 1;
 setp.ne.u32 %p2, %r3, %r4; @%p2 bra END; {} st.global.u32 [%d21], 0; {}.global.u32 %r5, [%d20]; st.global.u32 [%d22], %r5; END:"""

@@ -346,6 +346,15 @@ def test_a_card_says_what_it_is(arch):
         assert struct.unpack_from("<i", raw, place)[0] == 7
         assert struct.unpack_from("<ii", raw, 360) == (number // 10, number % 10)
     assert code_of(device.attribute, 999) == 1
+    held = np.zeros((20, 2), np.uint32)
+    device.launch(device.load(WHERE.replace("sm_90a", arch)).function("where"), 20, 1, [word(device.bind(held))])
+    assert held.tolist() == [[cta % 7, 7] for cta in range(20)]  # programs index workspaces by %smid
+
+
+# Each CTA leaves %smid and %nsmid.
+WHERE = """.version 8.8 .target sm_90a .address_size 64
+.visible .entry where(.param .u64 to) { .reg .b32 %r<4>; .reg .b64 %rd<3>; ld.param.u64 %rd1, [to]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 8;
+  add.s64 %rd1, %rd1, %rd2; mov.u32 %r2, %smid; mov.u32 %r3, %nsmid; st.global.v2.u32 [%rd1], {%r2, %r3}; ret; }"""
 
 
 def test_a_map_is_encoded_by_the_rules_and_refused_by_them(device, capsys):

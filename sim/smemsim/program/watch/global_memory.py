@@ -80,7 +80,9 @@ class _Array:
         if shift < self.cells.shift:
             times = 1 << self.cells.shift - shift
             cells = self.cells
-            writers, earlier, readers, others = (np.repeat(table, times) for table in (cells.writers, cells.earlier, cells.readers, cells.others))
+            writers, earlier, readers, others = (
+                np.repeat(table, times) for table in (cells.writers, cells.earlier, cells.readers, cells.others)
+            )
             self.cells = cells._replace(shift=shift, writers=writers, earlier=earlier, readers=readers, others=others)
 
     def for_reads(self) -> None:
@@ -327,13 +329,19 @@ class GlobalShadow:
         array = self._read(i, piece.memory, size)
         if array is not None and array.region.blank is not None and i.op == "ld":
             self._follows_blank(i, array, piece.at, size)
-        if array is not None and (found := self._reads(i, array, piece.at, size, stops=False)):
+        if array is None:
+            return
+        if "nc" in i.modifiers:
+            self._is_constant(i, array, piece.at)
+        if found := self._reads(i, array, piece.at, size, stops=False):
             self._look(i, array, piece.at, self.x.threads, found, "reads")
 
     def passes_read(self, i: Instruction, piece: Piece, size: int) -> bool:
         """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told."""
         array = self._read(i, piece.memory, size)
-        return array is None or (array.region.blank is None and not self._reads(i, array, piece.at, size, stops=True))
+        return array is None or (
+            array.region.blank is None and "nc" not in i.modifiers and not self._reads(i, array, piece.at, size, stops=True)
+        )
 
     def _read(self, i: Instruction, memory: np.ndarray, size: int) -> _Array | None:
         """What is kept of an array that is read; None where that is nothing, as nobody writes there."""
@@ -348,6 +356,23 @@ class GlobalShadow:
         self.history.follows(i)
         found: int = loops.read(at, size, self.x.threads, index, stops, self._known, array.cells, self.history.suspects)
         return found
+
+    def _is_constant(self, i: Instruction, array: _Array, at: np.ndarray) -> None:
+        """The running threads load by .nc: has nobody written there in this launch (rule order.non_coherent)?"""
+        if not len(array.cells.writers):
+            return
+        cells = array.cells
+        writers = np.where(cells.split[at >> cells.line], cells.writers[at >> cells.shift], cells.line_writers[at >> cells.line])
+        if not writers.any():
+            return
+        first = int(np.argmax(writers != 0))
+        other = self.history.instructions[int(writers[first]) & loops.INDEX]
+        self.x.launch.find(
+            "X008", i, f"{i.name} reads {self._where(i, array, int(at[first]) >> cells.shift)} through the non-coherent cache, which line {other.line} ({other.name}) has written "
+            "in this launch: the value may be an old one", "ld.global without .nc (no const __restrict__, no __ldg, for what the kernel writes)",
+            because="PTX ISA 9.1 §9.7.9.9 (ld.global.nc): the memory is read-only as long as the kernel runs", milder=Severity.NOTE,
+            operation=f"global memory, line {other.line}", other=other, arrays=(array.region.begin,),
+        )  # fmt: skip
 
     def write(self, i: Instruction, piece: Piece, size: int, values: Values | None = None) -> None:
         """The running threads have written `size` bytes each: those who leave what lies there race with nobody, where `values` are given."""
