@@ -222,7 +222,7 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("order.looks_again", "a plain load of a word that an atomic operation of the program changes at the same address by cas, min, max, and, or: a remark, not a race",
          _grades("inferred", "inferred"), "PTX ISA 9.1 §8.7: a data race; the atomic operation decides by the value that is there then"),
     Rule("order.non_coherent", "ld.global.nc of what the kernel itself has written in this launch is a remark: the value may be an old one",
-         _grades("documented", "documented"), "PTX ISA 9.1 §9.7.9.9: the memory has to be read-only; that it is read right within a CTA is what DeepEP relies on, who tells so itself"),
+         _grades("documented", "documented"), "PTX ISA 9.1 §9.7.9.9: the memory has to be read-only; DeepEP relies on it, with .L1::no_allocate, and says that this is outside of the document"),
     Rule("order.scope", "two patterns synchronise, and two strong accesses are no race, where the scope of each includes the other's thread; the write and the read that carry a pattern too",
          _grades("documented", "documented"), "PTX ISA 9.1 §8.4 (scope), 8.7 (morally strong), 8.9.2 (observation order)"),
     Rule("order.default_scope", "an mbarrier operation without a scope orders the CTAs of a cluster, though the PTX ISA gives it .cta; one with .cta written does not",

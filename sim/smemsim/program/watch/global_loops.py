@@ -54,11 +54,11 @@ class Known(NamedTuple):
 
 
 @compiled
-def _is_ordered(epoch, warp, known):  # type: ignore[no-untyped-def]
+def _is_ordered(epoch, warp, role, known):  # type: ignore[no-untyped-def]
     """Has a warp of the wave seen an access? Of other waves nothing is known here."""
     who = (epoch >> WHO) - 1 - known.first
     when = (epoch >> WHEN) & CLOCK
-    if known.asynchronous[epoch & INDEX]:
+    if role == WRITER and known.asynchronous[epoch & INDEX]:
         when = known.waited[when]
     elif who == warp:
         return True
@@ -135,7 +135,7 @@ def _note_reader(cell, own, per_cta, readers, others):  # type: ignore[no-untype
 @compiled
 def _may_go(epoch, warp, scope, known):  # type: ignore[no-untyped-def]
     """Is an access no race with what a warp does now?"""
-    return epoch == 0 or _is_ordered(epoch, warp, known) or _is_strong(epoch, warp, scope, known)
+    return epoch == 0 or _is_ordered(epoch, warp, WRITER, known) or _is_strong(epoch, warp, scope, known)
 
 
 @compiled
@@ -143,7 +143,7 @@ def _overwrites(cell, n, warp, scope, table, known, suspects, found):  # type: i
     """A warp overwrites what the reader of a table may still read; one that it has seen is forgotten."""
     reader = table[cell]
     if reader != 0:
-        if _is_ordered(reader, warp, known):
+        if _is_ordered(reader, warp, READER, known):
             table[cell] = 0
         elif not _is_strong(reader, warp, scope, known):
             return _note(suspects, found, n, cell, reader, READER)
@@ -156,7 +156,11 @@ def _note_strong(cell, writer, warp, scope, earlier, known):  # type: ignore[no-
     ends that: the atomics of one address come in an order, and who sets back what it has added to itself overwrites them all."""
     if scope == 0:
         earlier[cell] = 0
-    elif writer != 0 and not _is_ordered(writer, warp, known) and (earlier[cell] == 0 or _is_ordered(earlier[cell], warp, known)):
+    elif (
+        writer != 0
+        and not _is_ordered(writer, warp, WRITER, known)
+        and (earlier[cell] == 0 or _is_ordered(earlier[cell], warp, WRITER, known))
+    ):
         earlier[cell] = writer
 
 
@@ -168,7 +172,7 @@ def _is_free(line, warp, own, scope, is_read, cells, known):  # type: ignore[no-
         return False
     if is_read:
         for reader in (cells.line_readers[line], cells.line_others[line]):
-            if reader != 0 and not _is_ordered(reader, warp, known):
+            if reader != 0 and not _is_ordered(reader, warp, READER, known):
                 return False
     return True
 

@@ -281,7 +281,7 @@ class History:
             self.instructions[n:] = [i]
             if n == len(self.scope):
                 self.scope, self.asynchronous = np.resize(self.scope, 2 * n), np.resize(self.asynchronous, 2 * n)
-            self.scope[n], self.asynchronous[n] = _scope(i), i.op == "cp" and "bulk_group" in i.modifiers
+            self.scope[n], self.asynchronous[n] = _scope(i), i.op == "cp"
         return n
 
     def issues(self) -> int:
@@ -446,7 +446,7 @@ class GlobalShadow:
             same = np.stack((now, at[now] >> array.cells.shift, epochs, np.zeros(len(now), np.int64)), axis=1)
             suspects = np.concatenate((self.history.suspects[:found], same))
             who = (suspects[:, 2] >> loops.WHO) - 1
-            late = (who != self.first + warp) & ~self._heard_of(np.full(len(who), warp), suspects[:, 2])
+            late = (who != self.first + warp) & ~self._heard_of(np.full(len(who), warp), suspects)
             late &= np.array([id(self.history.instructions[n]) in self._updates for n in (suspects[:, 2] & loops.INDEX).tolist()], bool)
             if late.any():
                 self._tell(i, array, suspects[late], np.full(int(late.sum()), warp), "updates")
@@ -579,7 +579,7 @@ class GlobalShadow:
         """Tell what is wrong with suspicious accesses of threads at byte offsets `at`; is there anything?"""
         suspects = self.history.suspects[:found].copy()
         warps = threads[suspects[:, 0]] >> 5
-        late = ~self._heard_of(warps, suspects[:, 2])
+        late = ~self._heard_of(warps, suspects)
         lost = late & self._are_lost(i, suspects)
         if lost.any():  # two that leave the same value have both read before either wrote: one of them is lost
             self._tell(i, array, suspects[lost], warps[lost], "updates")
@@ -598,11 +598,12 @@ class GlobalShadow:
         lost: np.ndarray = (suspects[:, 3] == loops.WRITER) & np.array(others, bool)
         return lost
 
-    def _heard_of(self, warps: np.ndarray, epochs: np.ndarray) -> np.ndarray:
-        """Which accesses of other waves have these warps seen?"""
-        heard = np.zeros(len(warps), bool)
+    def _heard_of(self, warps: np.ndarray, suspects: np.ndarray) -> np.ndarray:
+        """Which suspicious accesses, of other waves, have these warps seen?"""
+        heard, epochs = np.zeros(len(warps), bool), suspects[:, 2]
         who, when, index = (epochs >> loops.WHO) - 1, epochs >> loops.WHEN & loops.CLOCK, epochs & loops.INDEX
-        when = np.where(self.history.asynchronous[index], self.history.waited[np.minimum(when, self.history.writes)], when)
+        written = self.history.asynchronous[index] & (suspects[:, 3] == loops.WRITER)
+        when = np.where(written, self.history.waited[np.minimum(when, self.history.writes)], when)
         outside = (who < self.first) | (who >= self.first + len(self.order.clock))
         for warp in np.unique(warps[outside]).tolist():
             own = outside & (warps == warp)
