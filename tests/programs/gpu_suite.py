@@ -241,6 +241,36 @@ def test_backward():
     assert (x.grad == 2).all()
 
 
+@torch.library.custom_op("suite::added", mutates_args=(), device_types="cuda")
+def added(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    assert x.is_cuda
+    assert out.is_cuda
+    add[(1,)](x, x, out, x.numel(), block=64)
+    return out
+
+
+def test_operators_of_a_program():
+    added.register_autograd(lambda ctx, grad: added(grad.contiguous()))
+    x = torch.ones(40, device="cuda", requires_grad=True)
+    y = added(x)
+    y.sum().backward()
+    assert y.is_cuda
+    assert (y == 2).all()
+    assert (x.grad == 2).all()
+    with pytest.raises(NotImplementedError, match="suite::added"):
+        added(torch.ones(40))
+    added.register_kernel("cpu", lambda x: x * 3)
+    assert (added(torch.ones(40)) == 3).all()
+    assert (torch.ops.suite.added(y.detach()) == 4).all()
+    graph, z = torch.cuda.CUDAGraph(), torch.ones(40, device="cuda")
+    with torch.cuda.graph(graph):
+        z += added(z)
+    for _ in range(2):
+        graph.replay()
+    assert (z == 9).all()
+
+
 def test_graph():
     x, out = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
     graph = torch.cuda.CUDAGraph()
@@ -446,6 +476,13 @@ class TestTorch:
         a, b, c = torch.randn(8, 16, device="cuda"), torch.randn(4, 16, device="cuda"), torch.empty(8, 4, device="cuda")
         triton._C.libtriton.nvidia.cublas.CublasLt(torch.empty(16, device="cuda")).matmul(a, b, c)
         torch.testing.assert_close(c, a @ b.T)
+
+    def test_products_with_another_type_of_the_result(self):
+        a = (torch.arange(64, device="cuda").reshape(8, 8) + 0.5).to(torch.bfloat16)
+        wide = a.float() @ a.float().t()
+        assert torch.equal(torch.mm(a, a.t(), out_dtype=torch.float32), wide)
+        assert torch.equal(torch.bmm(a[None], a.t()[None], torch.float32)[0], wide)
+        assert torch.equal(torch.addmm(torch.zeros_like(a), a, a.t(), out_dtype=torch.float32), wide)
 
     def test_products_of_8_bit_floats_with_a_power_of_two_to_32(self):
         """torch._scaled_mm of MXFP8, scales in tiles of 128 rows by 4: those of row r are at 16 (r % 32) + 4 (r / 32)."""

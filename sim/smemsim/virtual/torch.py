@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from smemsim.virtual import callers, process
@@ -20,8 +20,9 @@ from smemsim.virtual.alignment import align
 from smemsim.virtual.cublas import MX_BLOCK, NVFP4_BLOCK, block_scaled
 from smemsim.virtual.torch_cuda import is_cuda, names, streams
 from smemsim.virtual.torch_graphs import Capture, CudaGraph, captured, is_capturing
+from smemsim.virtual.torch_ops import is_of_program, open_operators
 from smemsim.virtual.torch_rest import CudaType, cuda_types, default, open_rest
-from smemsim.virtual.torch_tensors import CPU, CUDA, PINNED, out_of_memory, tensors
+from smemsim.virtual.torch_tensors import CPU, CUDA, PINNED, out_of_memory, tensors, tensors_in
 
 __all__ = ["install", "streams", "tensors"]
 
@@ -30,18 +31,6 @@ CUDA_VERSION = "13.0"
 
 
 # ---- What torch's functions do with devices
-
-
-def _tensors_in(value: Any, depth: int = 3) -> Iterator[Any]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)) and depth:
-        for member in value:
-            yield from _tensors_in(member, depth - 1)
-    elif isinstance(value, dict) and depth:
-        yield from _tensors_in(tuple(value.values()), depth - 1)
 
 
 def _call(func: Any, args: Any, kwargs: Any) -> Any:
@@ -72,9 +61,9 @@ def _made(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _mark_all(out: Any, place: str | None, func: Any, args: Any, kwargs: Any) -> None:
-    for tensor in _tensors_in(out):
+    for tensor in tensors_in(out):
         if place is None:
-            inputs = {tensors.place(given) for given in _tensors_in((args, kwargs))}
+            inputs = {tensors.place(given) for given in tensors_in((args, kwargs))}
             place = CUDA if CUDA in inputs else PINNED if PINNED in inputs and _shares(tensor, args) else CPU
         tensors.mark(tensor, place, getattr(func, "__name__", "").replace("__get__", "a gradient"))
 
@@ -82,7 +71,7 @@ def _mark_all(out: Any, place: str | None, func: Any, args: Any, kwargs: Any) ->
 def _shares(tensor: Any, args: Any) -> bool:
     """Is it a view of an argument?"""
     mine = tensor.untyped_storage().data_ptr()
-    return any(mine == given.untyped_storage().data_ptr() for given in _tensors_in(args))
+    return any(mine == given.untyped_storage().data_ptr() for given in tensors_in(args))
 
 
 def _moved(tensor: Any, place: str, func: Any, dtype: Any = None, **more: Any) -> Any:
@@ -180,6 +169,21 @@ def _in_fp32(func: Any, args: Any, kwargs: Any) -> Any:
     return out
 
 
+def _with_out_dtype(func: Any, args: Any, kwargs: Any) -> Any:
+    """Products with `out_dtype`, which the CPU's lack: of operands in that type, as cuBLAS adds in fp32 and gives that."""
+    import torch
+
+    dtype = kwargs.get("out_dtype") or next((x for x in args if isinstance(x, torch.dtype)), None)
+    if dtype is None:
+        return _call(func, args, kwargs)
+
+    def wide(value: Any) -> Any:
+        return value.to(dtype) if isinstance(value, torch.Tensor) else value
+
+    rest = {key: value if key == "out" else wide(value) for key, value in kwargs.items() if key != "out_dtype"}
+    return _call(func, tuple(wide(x) for x in args if x is not dtype), rest)
+
+
 def _histc(func: Any, args: Any, kwargs: Any) -> Any:
     """`histc` of integers, which the CPU's lacks, in fp64."""
     x = args[0] if args else kwargs["input"]
@@ -231,6 +235,7 @@ def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
         tensor.to: _to,
         torch._scaled_mm: _scaled_mm,
         **dict.fromkeys((torch.histc, tensor.histc), _histc),
+        **dict.fromkeys((torch.mm, torch.bmm, torch.addmm, torch.baddbmm), _with_out_dtype),
         tensor.cuda: lambda f, a, k: _moved(a[0], CUDA, f),
         tensor.cpu: lambda f, a, k: _moved(a[0], CPU, f),
         tensor.type: _type,
@@ -255,7 +260,8 @@ def _mode_class() -> Any:
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             handler = cases.get(func, _call)
-            return captured(handler, func, args, kwargs or {}) if is_capturing() else handler(func, args, kwargs or {})
+            given = func, args, kwargs or {}
+            return captured(handler, *given) if is_capturing() and not is_of_program(func) else handler(*given)
 
     return DeviceMode
 
@@ -343,6 +349,7 @@ def _open() -> None:
     _CREATING.update(of_devices._device_constructors())
     mode = _mode_class()()
     open_rest(mode)
+    open_operators(mode)
     mode.__enter__()
     _keep_in_backward(mode)
     _tell_dlpack()

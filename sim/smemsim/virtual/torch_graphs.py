@@ -6,13 +6,13 @@ alone, as on a card. What was made while the graph was captured lives as long as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from smemsim.virtual import process
 from smemsim.virtual.device import GraphExec, Node
 from smemsim.virtual.torch_cuda import CudaStream, streams
-from smemsim.virtual.torch_tensors import CUDA, tensors
+from smemsim.virtual.torch_tensors import CUDA, tensors, tensors_in
 
 __all__ = ["Capture", "CudaGraph", "captured", "is_capturing"]
 
@@ -90,12 +90,12 @@ def captured(handler: Callable[[Any, Any, Any], Any], func: Any, args: Any, kwar
     if name in ("__get__", "__set__", "__delete__") or name in OF_SHAPES:
         return handler(func, args, kwargs)
     target = kwargs.get("out") if kwargs.get("out") is not None else args[0] if args and _changes(name) else None
-    if target is not None and any(tensors.place(x) == CUDA for x in _all((target,))):
+    if target is not None and any(tensors.place(x) == CUDA for x in tensors_in((target,))):
         _add(lambda: func(*args, **kwargs))
         return None if name == "__setitem__" else target
     out = handler(func, args, kwargs)
-    given = {x.untyped_storage().data_ptr() for x in _all((args, tuple(kwargs.values()))) if not x.is_sparse}
-    new = [x for x in _all((out,)) if tensors.place(x) == CUDA and not x.is_sparse and x.untyped_storage().data_ptr() not in given]
+    given = {x.untyped_storage().data_ptr() for x in tensors_in((args, tuple(kwargs.values()))) if not x.is_sparse}
+    new = [x for x in tensors_in((out,)) if tensors.place(x) == CUDA and not x.is_sparse and x.untyped_storage().data_ptr() not in given]
     if not new:
         return out
     keeps = [x.detach() for x in new]
@@ -103,7 +103,7 @@ def captured(handler: Callable[[Any, Any, Any], Any], func: Any, args: Any, kwar
         tensors.mark(x, CUDA)
 
     def again() -> None:
-        made = [x for x in _all((func(*args, **kwargs),)) if not x.is_sparse]
+        made = [x for x in tensors_in((func(*args, **kwargs),)) if not x.is_sparse]
         fresh = [x for x in made if x.untyped_storage().data_ptr() not in given]
         for to, x in zip(keeps, fresh, strict=False):
             to.copy_(x.detach())
@@ -125,16 +125,3 @@ def _add(run: Callable[[], Any]) -> None:
             run()
 
     process.device().submit(streams.get(streams.current), Node("host", without_grad))
-
-
-def _all(values: Any, depth: int = 3) -> Iterator[Any]:
-    """The tensors in tuples, lists and dicts."""
-    import torch
-
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (tuple, list)) and depth:
-            yield from _all(value, depth - 1)
-        elif isinstance(value, dict) and depth:
-            yield from _all(value.values(), depth - 1)

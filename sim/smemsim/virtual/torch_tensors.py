@@ -7,6 +7,7 @@ import functools
 import re
 import sys
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from smemsim.errors import InputError
@@ -14,7 +15,7 @@ from smemsim.program.arrays import TORCH
 from smemsim.virtual import alignment, process
 from smemsim.virtual.device import CudaError
 
-__all__ = ["CPU", "CUDA", "MARK", "PINNED", "Tensors", "out_of_memory", "tensors"]
+__all__ = ["CPU", "CUDA", "MARK", "PINNED", "Tensors", "out_of_memory", "tensors", "tensors_in"]
 
 
 MARK = "_smemsim_place"  # an attribute of a torch.UntypedStorage
@@ -172,6 +173,19 @@ class Tensors:
 
 
 tensors = Tensors()
+
+
+def tensors_in(value: Any, depth: int = 3) -> Iterator[Any]:
+    """The tensors in a value: in tuples, lists and dicts too."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)) and depth:
+        for member in value:
+            yield from tensors_in(member, depth - 1)
+    elif isinstance(value, dict) and depth:
+        yield from tensors_in(tuple(value.values()), depth - 1)
 
 
 def out_of_memory(why: str) -> Exception:

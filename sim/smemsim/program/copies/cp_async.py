@@ -175,7 +175,7 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
             barrier = mbarrier_of(x, cta, offset, i)
             if x.watch is not None:
                 x.select(threads[part])
-                x.watch.commit(x, i, GROUP, barrier)
+                x.watch.counted(x, barrier)
                 x.select(kept)
             if counts:
                 lands(x, functools.partial(_arrives, x, i, cta, offset, threads[part]), stream=GROUP)

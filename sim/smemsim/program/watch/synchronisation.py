@@ -51,18 +51,26 @@ class CommitGroups:
         for warp in op.warps.tolist():
             self._of(warp, kind).open.append(op)
 
-    def commit(self, warps: np.ndarray, kind: str, barrier: Any = None) -> None:
-        """Warps commit their open groups, which an mbarrier counts where one is named."""
+    def commit(self, warps: np.ndarray, kind: str) -> None:
+        """Warps commit their open groups."""
         for warp in warps.tolist():
             if kind == "cp.async":
                 self.copies.pop(warp, None)
             groups = self._of(warp, kind)
-            if barrier is not None:
-                for operation in groups.open:
-                    self.order.brings(operation, np.array([warp]), barrier)
-            else:
-                groups.pending.append(groups.open)
+            groups.pending.append(groups.open)
             groups.open = []
+
+    def counted(self, warps: np.ndarray, barrier: Any) -> None:
+        """An mbarrier counts, by cp.async.mbarrier.arrive, all copies that warps have issued until now, committed or not; no group changes
+        (PTX ISA 9.1 §9.7.13.15.15)."""
+        for warp in warps.tolist():
+            self.copies.pop(warp, None)
+            groups = self._of(warp, "cp.async")
+            flags = np.zeros(self.order.done.shape[1], bool)
+            for group in (*groups.pending, groups.open):
+                group[:] = [op for op in group if not self.order.done[warp, op.number]]
+                flags[[op.number for op in group]] = True
+            self.order.brings_all(flags, warp, barrier)
 
     def wait(self, warps: np.ndarray, kind: str, left: int, *, only_read: bool = False) -> Iterator[tuple[int, list[Operation]]]:
         """Warps wait until at most `left` groups are pending, `only_read` for what these read: each warp that waits for something, and for what."""

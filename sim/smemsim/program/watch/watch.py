@@ -350,9 +350,13 @@ class Watch:
         """An operation belongs to the next group that its thread commits: "bulk" "cp.async" "wgmma"."""
         self.groups.joins(op, group)
 
-    def commit(self, x: Wave, i: Instruction, group: str, barrier: Any = None) -> None:
-        """The running threads commit their open group; cp.async.mbarrier.arrive names the mbarrier that counts it."""
-        self.groups.commit(self._running(x), group, barrier)
+    def commit(self, x: Wave, i: Instruction, group: str) -> None:
+        """The running threads commit their open group."""
+        self.groups.commit(self._running(x), group)
+
+    def counted(self, x: Wave, barrier: Any) -> None:
+        """The phase of an mbarrier counts the copies (cp.async) of the running threads."""
+        self.groups.counted(self._running(x), barrier)
 
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""

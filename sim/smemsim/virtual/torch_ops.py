@@ -1,0 +1,97 @@
+"""Operators that a program defines for torch (`torch.library`, `torch.library.custom_op`): their kernels for CUDA run where tensors of the card are given.
+
+torch chooses among kernels by dispatch keys, and a tensor that stands for the card's has the CPU's. So the CPU's kernel of such an operator is a choice:
+CUDA's where a tensor of the card is given, else what the program has for the CPU. In all of them "cuda" means the card, as outside.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from smemsim.virtual.torch_tensors import CUDA, tensors, tensors_in
+
+__all__ = ["is_of_program", "open_operators"]
+
+
+STANDS_FOR = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}  # dispatch keys (c10/core/DispatchKey.h)
+FOR_ALL = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "")  # "": the last but one, as torch.library.Library.impl has it
+KEYS = (*STANDS_FOR, *STANDS_FOR.values(), *FOR_ALL)
+OF_TORCH = ("aten", "prims", "prim", "quantized")
+
+
+@dataclasses.dataclass
+class _Operator:
+    """The kernels of one operator, by dispatch key; `libraries` that have put a choice among them into torch, by key."""
+
+    name: str
+    kernels: dict[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
+    libraries: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def choice(self, of_card: str, of_host: str) -> Callable[..., Any]:
+        """What stands in torch for the host's dispatch key, and so for the card's."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            given = [tensors.place(x) for x in tensors_in((args, kwargs))]
+            on_card = CUDA in given or not given
+            for key in (of_card, *FOR_ALL, of_host) if on_card else (of_host, *FOR_ALL):
+                if key in self.kernels:
+                    return self.kernels[key](*args, **kwargs)
+            raise NotImplementedError(
+                f"Could not run {self.name!r} with arguments from the 'CPU' backend: it has a kernel for {', '.join(self.kernels)} alone."
+            )
+
+        return run
+
+
+_operators: dict[str, _Operator] = {}
+
+
+def open_operators(mode: Any) -> None:
+    """Change torch, once. `mode` is what handles torch's functions."""
+    import torch
+
+    library = torch.library.Library
+    register = library.impl
+
+    @functools.wraps(register)
+    def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **named: Any) -> None:
+        key = dispatch_key or self.dispatch_key
+        if self.ns in OF_TORCH or fn is torch.library.fallthrough_kernel or key not in KEYS:
+            register(self, op_name, fn, dispatch_key, **named)
+            return
+        name = f"{self.ns}::{self._resolve_op_name(op_name, 'impl').split('::')[-1]}"
+        operator = _operators.setdefault(name, _Operator(name))
+        fn = operator.kernels[key] = _with(mode, fn)
+        for of_card, of_host in STANDS_FOR.items():
+            if key in (of_card, of_host) and operator.libraries.get(of_host) is not self:
+                operator.libraries[of_host] = self
+                register(self, op_name, operator.choice(of_card, of_host), of_host, **named)
+        if key not in STANDS_FOR.values():
+            register(self, op_name, fn, dispatch_key, **named)
+
+    library.impl = impl
+
+
+def _with(mode: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that sees the card: torch calls those of operators without modes."""
+    import torch
+
+    @functools.wraps(kernel)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if any(one is mode for one in torch.overrides._get_current_function_mode_stack()):
+            return kernel(*args, **kwargs)
+        with mode:
+            return kernel(*args, **kwargs)
+
+    return run
+
+
+def is_of_program(func: Any) -> bool:
+    """Is a function of torch an operator whose kernels see the card themselves?"""
+    name = getattr(func, "_qualified_op_name", None) or getattr(
+        func, "_name", None
+    )  # of a torch._ops.OpOverloadPacket, a torch._ops.OpOverload
+    return isinstance(name, str) and name in _operators
