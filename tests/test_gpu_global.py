@@ -277,6 +277,41 @@ def test_a_map_that_the_kernel_makes_is_seen_behind_two_fences_of_its_proxy(chan
         assert again.findings == []  # what another launch has made is there
 
 
+# Two launches: the second may begin as soon as the first lets it. It reads the word of the neighbouring warp.
+DEPENDENT = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry first(.param .u64 a) {{ .reg .b32 %r<4>; .reg .b64 %d<4>; ld.param.u64 %d1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4;
+  add.u64 %d1, %d1, %d2; {lets} st.global.u32 [%d1], %r1; ret; }}
+.visible .entry second(.param .u64 a, .param .u64 b) {{ .reg .b32 %r<4>; .reg .b64 %d<5>; .reg .pred %p<2>; ld.param.u64 %d1, [a]; ld.param.u64 %d3, [b];
+  mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; xor.b32 %r2, %r1, 32; mul.wide.u32 %d2, %r1, 4; add.u64 %d3, %d3, %d2; mul.wide.u32 %d2, %r2, 4;
+  add.u64 %d1, %d1, %d2; {} ret; }}"""
+LETS, WAITS, TAKES = "griddepcontrol.launch_dependents;", "griddepcontrol.wait;", "ld.global.u32 %r2, [%d1]; st.global.u32 [%d3], %r2;"
+
+
+@pytest.mark.parametrize(
+    ("lets", "second", "codes"),
+    [
+        (LETS, f"{WAITS} {TAKES}", []),
+        (LETS, f"@%p1 {WAITS} bar.sync 0; {TAKES}", []),  # one waits, for all
+        (LETS, f"st.global.u32 [%d3], 0; {WAITS} {TAKES}", []),  # of what the first does not touch, before it waits
+        ("", TAKES, []),  # begins when the first has ended
+        (LETS, TAKES, ["X008"]),
+        (LETS, f"{TAKES} {WAITS}", ["X008"]),
+        (LETS, f"@%p1 {WAITS} {TAKES}", ["X008"]),
+        (LETS, "st.global.u32 [%d1], 0;", ["X008"]),
+    ],
+)
+def test_a_dependent_launch_waits_for_the_one_in_front(lets, second, codes):
+    gpu = Gpu("sm_90a")
+    a, b = (gpu.array(np.zeros(64, np.uint32)) for _ in range(2))
+    ptx = DEPENDENT.format(second, lets=lets)
+    first = gpu.launch(ptx, "first", block=64, args=[a], progress=False)
+    for after, expected in ((first, codes), (None, [])):
+        run = gpu.launch(ptx, "second", block=64, args=[a, b], progress=False, after=after)
+        assert [f.code for f in run.findings] == expected
+    with pytest.raises(InputError, match="after"):
+        gpu.launch(ptx, "first", block=64, args=[a], after=3)
+
+
 def test_it_can_be_left_out():
     ptx = """.version 8.0 .target sm_90a .address_size 64
     .visible .entry k(.param .u64 a) { .reg .b32 %r<2>; .reg .b64 %d<2>; ld.param.u64 %d1, [a]; mov.u32 %r1, %ctaid.x; st.global.u32 [%d1], %r1; ret; }"""

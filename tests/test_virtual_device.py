@@ -1,6 +1,7 @@
 """The virtual device in the process of the test: memory, code, launches, streams, graphs, limits, hooks. No compiler is needed."""
 
 import ctypes
+import functools
 import importlib
 import pathlib
 import pickle
@@ -355,6 +356,22 @@ def test_a_card_says_what_it_is(arch):
 WHERE = """.version 8.8 .target sm_90a .address_size 64
 .visible .entry where(.param .u64 to) { .reg .b32 %r<4>; .reg .b64 %rd<3>; ld.param.u64 %rd1, [to]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 8;
   add.s64 %rd1, %rd1, %rd2; mov.u32 %r2, %smid; mov.u32 %r3, %nsmid; st.global.v2.u32 [%rd1], {%r2, %r3}; ret; }"""
+
+
+def test_a_dependent_launch_is_held_against_the_one_in_front_of_it_in_its_stream():
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding="collect"))
+    module = device.load(PTX.replace("st.global.u32 [%rd3], %r2;", "griddepcontrol.launch_dependents; st.global.u32 [%rd3], %r2;"))
+    to, other = word(device.allocate(256)), Stream()
+    fill = functools.partial(device.launch, module.function("fill"), 2, 32, dependent=True)
+    between = {"nothing": lambda: None, "a copy": lambda: device.fill(device.allocate(4), 0, 4), "a wait": device.synchronize}
+    found = {}
+    for name, act in between.items():
+        for stream in (None, other):
+            fill([to, word(1, 4)])
+            act()
+            found[name, stream is None] = [f.code for f in fill([to, word(2, 4)], stream=stream).findings]
+            device.synchronize()
+    assert found == {(name, same): ["X008"] * (name == "nothing" and same) for name in between for same in (True, False)}
 
 
 def test_a_map_is_encoded_by_the_rules_and_refused_by_them(device, capsys):

@@ -29,7 +29,7 @@ from smemsim.judge.run import Run
 from smemsim.judge.schedules import Appeared, Schedules, apart, schedules_of
 from smemsim.machine.region import Region
 from smemsim.program.device import Device, relinked
-from smemsim.program.execute import requests
+from smemsim.program.execute import in_front, requests
 from smemsim.program.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
 from smemsim.program.linking.program import module_of
 from smemsim.program.schedule import seeds_of
@@ -78,6 +78,7 @@ class Gpu(Device):
         cooperative: bool = False,
         schedule: int | str | None = None,
         assume: str | None = None,
+        after: Run | None = None,
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
@@ -96,6 +97,8 @@ class Gpu(Device):
         stores land, when waits give up), "earliest" and "latest" are the extremes, and "all:N" runs the kernel in the usual order, the extremes and with
         the seeds below N, each on the same memory: `Run.schedules` says what differs (finding X030), what appears, and which seed shows it again.
         `assume` names an alternative of a rule about Blackwell that holds instead, as "tcgen05.pair=b_interleaved" (`smemsim evidence --alternatives`).
+        `after` is the run in front of a launch with programmatic stream serialization: where that kernel executes griddepcontrol.launch_dependents, what this
+        one reads of its results without griddepcontrol.wait is found (X008).
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
@@ -121,6 +124,7 @@ class Gpu(Device):
         options = RunOptions(
             sanitize=sanitize, watch_global=watch_global, ctas=ctas, limit=limit, limit_seconds=limit_seconds, workers=workers, client=client,
             progress=progress, sources=sources, name=name, schedule=schedule, assume=assume,
+            after=None if after is None else _in_front(after),
         )  # fmt: skip
         return self.run(ptx, config, options)
 
@@ -264,3 +268,9 @@ def _clusters_of(launch: Launch, ctas: Any) -> list[int]:
 
 def _ctas_of(launch: Launch, clusters: Sequence[int]) -> list[int]:
     return [launch.cta(cluster, rank)[0] for cluster in clusters for rank in range(launch.cluster_size)]
+
+
+def _in_front(after: Any) -> Any:
+    if not isinstance(after, Run):
+        raise InputError(f"after = {shown(after)}: needs the Run of the launch in front")
+    return in_front(after.launch)

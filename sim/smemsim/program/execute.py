@@ -16,6 +16,7 @@ from smemsim.program.launch import CANCEL, Launch, Queue
 from smemsim.program.linking.flow import following
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Apart, Turns
+from smemsim.program.watch.dependence import releases_dependents
 from smemsim.program.watch.global_memory import History
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Circle, Endless, Wait, Wave
@@ -541,6 +542,15 @@ def resident(launch: Launch) -> int:
     return max(1, launch.multiprocessors * max(1, fits) // launch.cluster_size)
 
 
+def in_front(launch: Launch) -> History | None:
+    """What a launch that is over has done to memory, for the next one with programmatic stream serialization; None where that cannot begin before its end."""
+    history: History | None = launch.history
+    if history is None or not releases_dependents(launch):
+        return None
+    history.before = None  # one is kept, not all
+    return history
+
+
 def depends(launch: Launch) -> bool:
     """May a CTA of the launch wait for, or add to, what another one writes to global memory?"""
     return launch.program.needs_others
@@ -594,7 +604,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
     launch.waves.clear()
     others_help = depends(launch)
     if watch and launch.options.watch_global and launch.history is None:
-        launch.history = History(launch)
+        launch.history = History(launch, launch.options.after)
     elif launch.history is None:
         launch.memory.wrote_all()
     history = launch.history if watch else None

@@ -124,7 +124,8 @@ class RunOptions:
     CTAs that do not depend on each other, or the Dask cluster of `client`, a `distributed.Client`. `progress` False draws no bar. `sources` are folders
     with sources that findings may show, `name` is how findings call the PTX. `schedule` is in which order things happen: None the usual one, a seed
     any that the memory model allows, "earliest" and "latest" the extremes, "all:N" each of these and N seeds, one run after the other. `assume` names an
-    alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved", that holds instead of it; such a launch runs in this process. Raises InputError.
+    alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved", that holds instead of it; such a launch runs in this process, and so does one with
+    `after`: what the launch in front has done to memory (`program.execute.in_front`), beside which this one may run. Raises InputError.
     """
 
     sanitize: bool = True
@@ -139,6 +140,7 @@ class RunOptions:
     name: str = "ptx"
     schedule: int | str | None = None
     assume: str | None = None
+    after: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
@@ -154,6 +156,8 @@ class RunOptions:
             alternative_of(self.assume)
             if self.client is not None or (self.workers or 1) > 1:
                 raise InputError(f"assume = {shown(self.assume)}: such a launch runs in one process; leave workers and client out")
+            object.__setattr__(self, "workers", 1)
+        if self.after is not None:
             object.__setattr__(self, "workers", 1)
         if self.client is not None and not hasattr(self.client, "get_executor"):
             raise InputError(f"client = {shown(self.client)}: needs a distributed.Client")

@@ -221,6 +221,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("compiled", "compiled"), "Triton lets warps load the elements of others in a block smaller than the CTA and guards their stores alone"),
     Rule("order.looks_again", "a plain load of a word that an atomic operation of the program changes at the same address by cas, min, max, and, or: a remark, not a race",
          _grades("inferred", "inferred"), "PTX ISA 9.1 §8.7: a data race; the atomic operation decides by the value that is there then"),
+    Rule("order.dependent_launch", "behind a launch that executes griddepcontrol.launch_dependents one with programmatic stream serialization may begin at once; what the first has done is ordered behind griddepcontrol.wait alone",
+         _grades("documented", "documented"), "PTX ISA 9.1 §9.7.13.13; CUDA C++ Programming Guide, programmatic dependent launch"),
     Rule("order.non_coherent", "ld.global.nc of what the kernel itself has written in this launch is a remark: the value may be an old one",
          _grades("documented", "documented"), "PTX ISA 9.1 §9.7.9.9: the memory has to be read-only; DeepEP relies on it, with .L1::no_allocate, and says that this is outside of the document"),
     Rule("order.scope", "two patterns synchronise, and two strong accesses are no race, where the scope of each includes the other's thread; the write and the read that carry a pattern too",

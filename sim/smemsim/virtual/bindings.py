@@ -279,7 +279,7 @@ class _Driver(_Both):
         gx, gy, gz, bx, by, bz, shared, stream, arguments, *_ = given
         f = self.session.function_of(int(function))
         bank = _bank(f, arguments, int(function), self.session)
-        self.session.call("launch", int(function), gx, gy, gz, bx, by, bz, 0, 0, 0, shared, int(stream or 0), 0, bank)
+        self.session.call("launch", int(function), gx, gy, gz, bx, by, bz, 0, 0, 0, shared, int(stream or 0), 0, 0, bank)
 
     def cuGetErrorName(self, error: Any) -> bytes:
         known = CUDA_CODES.get(int(error))

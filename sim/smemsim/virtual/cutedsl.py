@@ -324,7 +324,7 @@ def _launch(config: int, function: int, arguments: int) -> None:
     shared, stream, attributes = ((ctypes.c_uint64).from_address(config + 24 + 8 * n).value for n in range(3))
     said = attributes_of(attributes, ctypes.c_uint32.from_address(config + 48).value)
     session().call(
-        "launch", function, *(n or 1 for n in grid), *(n or 1 for n in block), *said.cluster, shared, stream, said.is_cooperative,
+        "launch", function, *(n or 1 for n in grid), *(n or 1 for n in block), *said.cluster, shared, stream, said.is_cooperative, said.is_dependent,
         session().bank(function, arguments),
     )  # fmt: skip
 

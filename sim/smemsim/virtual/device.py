@@ -345,6 +345,9 @@ class VirtualDevice:
         self.hooks = hooks_of(self.policy.hooks)
         self._registered: list[tuple[Allocation, Allocation]] = []  # the host's memory of another process, and what holds its copy here
         self._pages: dict[str, int] = {}
+        self._in_front: dict[
+            Stream | None, Any
+        ] = {}  # what the last launch of a stream has done, while the next one may begin before its end
         self._began = time.monotonic()
         self._is_over = ""
         self._told_of_ctas = False
@@ -560,13 +563,20 @@ class VirtualDevice:
         if stream is not None and stream.graph is not None:
             stream.last = [stream.graph.add(node, stream.last)]
             return None
+        if node.kind != "kernel":
+            self.nothing_in_front()
         return node.run()
+
+    def nothing_in_front(self) -> None:
+        """What was launched is over before the next launch begins."""
+        self._in_front.clear()
 
     def synchronize(self, stream: Stream | None = None) -> None:
         """Everything issued has run; CudaError if a kernel trapped."""
         if stream is not None and stream.graph is not None:
             stream.is_broken = True
             raise CudaError(CAPTURE_UNSUPPORTED)
+        self.nothing_in_front()
         self.host.settle()
         self.check()
 
@@ -576,6 +586,7 @@ class VirtualDevice:
             event.captured, event.time = (stream.graph, list(stream.last)), None
             return
         self.check()
+        self.nothing_in_front()
         self.host.settle()
         event.captured, event.time = None, time.perf_counter()
 
@@ -851,22 +862,24 @@ class VirtualDevice:
 
     def launch(
         self, function: Function, grid: Any, block: Any, arguments: bytes | Sequence[bytes], *, cluster: Any = None, shared_bytes: int = 0,
-        stream: Stream | None = None, cooperative: bool = False,
+        stream: Stream | None = None, cooperative: bool = False, dependent: bool = False,
     ) -> Run | None:  # fmt: skip
         """Run a kernel. `arguments` are the parameters' bytes in their order, or the whole parameter bank; `cluster` None is what the kernel says.
+        `dependent` is the attribute programmatic stream serialization: it may begin before the launch in front of it in the stream has ended.
 
         The run, None where the launch was captured, hooked or refused. Raises CudaError for a launch that the driver refuses, and
         FindingsError for findings where the policy is to raise; a kernel that traps leaves its error in `error`.
         """
         if self._is_over:
             self._refuse(self._asked(function, grid, block, cluster, shared_bytes))
-        node = self.kernel_node(function, grid, block, arguments, cluster=cluster, shared_bytes=shared_bytes, cooperative=cooperative)
+        more: dict[str, Any] = {"cooperative": cooperative, "dependent": dependent, "stream": stream}
+        node = self.kernel_node(function, grid, block, arguments, cluster=cluster, shared_bytes=shared_bytes, **more)
         found: Run | None = self.submit(stream, node)
         return found
 
     def kernel_node(
         self, function: Function, grid: Any, block: Any, arguments: bytes | Sequence[bytes], *, cluster: Any = None, shared_bytes: int = 0,
-        cooperative: bool = False,
+        cooperative: bool = False, dependent: bool = False, stream: Stream | None = None,
     ) -> Node:  # fmt: skip
         """A launch that has not run, for a graph; arguments as for `launch`."""
         config = self._configured(function, grid, block, cluster, shared_bytes, cooperative)
@@ -879,7 +892,7 @@ class VirtualDevice:
             wanted = ", ".join(str(p.size) for p in function.parameters)
             raise CudaError(INVALID_VALUE, f"{function.readable} has parameters of {wanted or 'no'} bytes, not {[len(a) for a in given]}")
         info = {"function": function, "config": config, "arguments": given}
-        return Node("kernel", lambda: self._run(function, config, given), info)
+        return Node("kernel", lambda: self._run_behind(function, config, given, stream, dependent=dependent), info)
 
     def _configured(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int, cooperative: bool) -> dict[str, Any]:
         """The shape of a launch, checked as the driver does. CudaError says which limit is broken."""
@@ -924,7 +937,19 @@ class VirtualDevice:
             )
         return {**shape, "cluster": chosen, "shared_bytes": shared_bytes}
 
-    def _run(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...]) -> Run | None:
+    def _run_behind(
+        self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], stream: Stream | None, *, dependent: bool
+    ) -> Run | None:
+        """Execute a launch of a stream now, beside what is in front of it where it is `dependent`."""
+        from smemsim.program.execute import in_front
+
+        after = self._in_front.pop(stream, None)
+        run = self._run(f, config, arguments, after if dependent else None)
+        if run is not None and (done := in_front(run.launch)) is not None:
+            self._in_front[stream] = done
+        return run
+
+    def _run(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], after: Any) -> Run | None:
         """Execute a launch now."""
         self.check()
         about = Launched(
@@ -936,11 +961,11 @@ class VirtualDevice:
         self.launches.append(about)
         self.begins(about)
         try:
-            return self._execute(f, config, arguments, about)
+            return self._execute(f, config, arguments, about, after)
         finally:
             self.ended(about)
 
-    def _execute(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], about: Launched) -> Run | None:
+    def _execute(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], about: Launched, after: Any) -> Run | None:
         self.host.settle()
         self._mirror(to_device=True)
         self._look_up(arguments)
@@ -958,6 +983,7 @@ class VirtualDevice:
                 limit=self.policy.limit or LIMIT,
                 limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
                 workers=self.policy.workers, cancel=self.policy.cancel, schedule=self.policy.schedule, assume=self.policy.assume,
+                after=after,
             )  # fmt: skip
         except SmemsimError as e:
             about.seconds = time.perf_counter() - begin

@@ -22,7 +22,7 @@ from smemsim.virtual.server import DEFAULT_STREAMS, KINDS, Kept, Session, parsed
 __all__ = ["LaunchAttributes", "LocalSession", "attributes_of", "session"]
 
 
-CLUSTER, COOPERATIVE = 4, 2  # cudaLaunchAttributeID; the others change when and where CTAs run, which is no matter here
+CLUSTER, COOPERATIVE, DEPENDENT = 4, 2, 6  # cudaLaunchAttributeID; the others change when and where CTAs run, which is no matter here
 ATTRIBUTE_BYTES, VALUE_AT = 72, 8
 FIRST_HANDLE = 1 << 32  # above the numbers of torch's streams
 
@@ -114,7 +114,7 @@ class LaunchAttributes:
 
     def __init__(self) -> None:
         self.cluster: tuple[int, ...] = (0, 0, 0)
-        self.is_cooperative = False
+        self.is_cooperative = self.is_dependent = False
 
 
 def attributes_of(address: int, count: int) -> LaunchAttributes:
@@ -127,6 +127,8 @@ def attributes_of(address: int, count: int) -> LaunchAttributes:
             found.cluster = (x, y, z)
         elif kind == COOPERATIVE:
             found.is_cooperative = bool(x)
+        elif kind == DEPENDENT:
+            found.is_dependent = bool(x)
     return found
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from smemsim.virtual.device import VirtualDevice
     from smemsim.virtual.policy import Launched, Policy
 
-__all__ = ["DOORS", "SOCKET_ENDING", "card", "choose", "device", "has_device", "open_on_import"]
+__all__ = ["DOORS", "SOCKET_ENDING", "card", "choose", "device", "has_device", "open_on_import", "worked"]
 
 
 # A library, and the module whose `install` opens its door once it is imported; `before_import`, where there is one, comes before that.
@@ -72,6 +72,12 @@ def card() -> Card:
 def has_device() -> bool:
     """Was the device used yet?"""
     return device.cache_info().currsize > 0
+
+
+def worked() -> None:
+    """Something has worked on the device that is no launch: what was launched is over."""
+    if has_device():
+        device().nothing_in_front()
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from smemsim.virtual import callers, process
 from smemsim.virtual.alignment import align
 from smemsim.virtual.cublas import MX_BLOCK, NVFP4_BLOCK, block_scaled
 from smemsim.virtual.torch_cuda import is_cuda, names, streams
-from smemsim.virtual.torch_graphs import Capture, CudaGraph, captured, is_capturing
+from smemsim.virtual.torch_graphs import WITHOUT_WORK, Capture, CudaGraph, captured, is_capturing
 from smemsim.virtual.torch_ops import is_of_program, open_operators
 from smemsim.virtual.torch_rest import CudaType, cuda_types, default, open_rest
 from smemsim.virtual.torch_tensors import CPU, CUDA, PINNED, out_of_memory, tensors, tensors_in
@@ -261,6 +261,8 @@ def _mode_class() -> Any:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             handler = cases.get(func, _call)
             given = func, args, kwargs or {}
+            if getattr(func, "__name__", "") not in WITHOUT_WORK:
+                process.worked()
             return captured(handler, *given) if is_capturing() and not is_of_program(func) else handler(*given)
 
     return DeviceMode

@@ -14,7 +14,7 @@ from smemsim.virtual.device import GraphExec, Node
 from smemsim.virtual.torch_cuda import CudaStream, streams
 from smemsim.virtual.torch_tensors import CUDA, tensors, tensors_in
 
-__all__ = ["Capture", "CudaGraph", "captured", "is_capturing"]
+__all__ = ["WITHOUT_WORK", "Capture", "CudaGraph", "captured", "is_capturing"]
 
 
 # Functions with such names change what tensors are, not their values.
@@ -25,6 +25,8 @@ IN_PLACE = {
     *(f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")),
 }
 EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+# What launches nothing on a card.
+WITHOUT_WORK = OF_SHAPES | EMPTY | {"__get__", "__set__", "__delete__", "__len__", "as_strided", "data_ptr", "detach", "dim", "element_size", "expand", "flatten", "is_contiguous", "narrow", "ndimension", "numel", "permute", "reshape", "size", "squeeze", "storage_offset", "stride", "t", "transpose", "unflatten", "unsqueeze", "untyped_storage", "view", "view_as"}  # fmt: skip
 
 
 class CudaGraph:

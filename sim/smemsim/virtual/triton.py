@@ -156,13 +156,13 @@ class Utils:
         values = [*zip(signature, flat, strict=True), ("*i8", scratch), ("*i8", profile)]
         packed = [_packed(kind, value) for kind, value in values]
         if x * y * z > 0 and not self.is_measuring:
-            self._run(self.functions[function], (x, y, z), sizes, packed, stream, bool(cooperative))
+            self._run(self.functions[function], (x, y, z), sizes, packed, stream, bool(cooperative), bool(dependent))
         if leave is not None:
             leave(metadata)
 
     def _run(
-        self, f: Function, grid: tuple[int, int, int], sizes: tuple[int, int, int], packed: list[bytes], stream: int, cooperative: bool
-    ) -> None:
+        self, f: Function, grid: tuple[int, int, int], sizes: tuple[int, int, int], packed: list[bytes], stream: int, cooperative: bool, dependent: bool,
+    ) -> None:  # fmt: skip
         warps, ctas, shared = sizes
         if ctas == LARGE_CLUSTER:
             f.allows_large_clusters = True
@@ -179,7 +179,7 @@ class Utils:
         try:
             process.device().launch(
                 f, (grid[0] * ctas, *grid[1:]), block, given, cluster=(ctas, 1, 1) if ctas != 1 else None, shared_bytes=shared,
-                stream=_stream(stream), cooperative=cooperative,
+                stream=_stream(stream), cooperative=cooperative, dependent=dependent,
             )  # fmt: skip
         except CudaError as e:
             raise RuntimeError(f"Triton Error [CUDA]: {e}") from None

@@ -94,7 +94,6 @@ def build_nanosleep(i: Instruction, c: Linker) -> Step:
 
 # Instructions that change nothing a kernel can see, with the words that they may have.
 _WITHOUT_EFFECT = {
-    "griddepcontrol": ("launch_dependents", "wait"),
     "pmevent": ("mask",),
     "prefetch": ("global", "local", "const", "param", "tensormap", "L1", "L2", "L2::evict_last", "L2::evict_normal"),
     "prefetchu": ("L1",),
@@ -110,6 +109,21 @@ def build_nothing(i: Instruction, c: Linker) -> Step:
     if unknown:
         raise unmodelled(i, f".{unknown[0]}")
     run: Plain = lambda x: None  # noqa: E731
+    return run
+
+
+@implements("griddepcontrol")
+def build_griddepcontrol(i: Instruction, c: Linker) -> Step:
+    """`griddepcontrol.launch_dependents` and `.wait` (PTX ISA 9.1 §9.7.13.13): launches run one after the other here, and the watch knows which of them need
+    not."""
+    words = Modifiers(i)
+    is_wait = words.need("launch_dependents", "wait") == "wait"
+    words.end()
+
+    def run(x: Wave) -> None:
+        if is_wait and x.watch is not None:
+            x.watch.waited_for_launch(x, i)
+
     return run
 
 

@@ -20,6 +20,7 @@ from smemsim.finding import TensorMapError
 from smemsim.program.linking.flows import Root, accumulations, same_place, stores_of, updates, written
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
+from smemsim.program.watch.dependence import Prerequisite
 from smemsim.program.watch.doubts import Unwritten, uses
 from smemsim.program.watch.telling import BARRIER, Telling
 from smemsim.program.wave import WARP
@@ -127,10 +128,10 @@ class Written:
 
 
 class History:
-    """What the waves of a launch have done to global memory."""
+    """What the waves of a launch have done to global memory; `before` is that of the launch in front, which may still run."""
 
-    def __init__(self, launch: Launch) -> None:
-        self.launch = launch
+    def __init__(self, launch: Launch, before: History | None = None) -> None:
+        self.launch, self.before = launch, before
         self.warps = 0  # that have a number
         self.told: set[tuple[str, int, int]] = set()
         self.suspects = np.empty((SUSPECTS, 4), np.int64)
@@ -163,8 +164,13 @@ class History:
         known = self._unwritten.get(id(memory))
         if known is None:
             written = self._may_be_written
-            known = self._unwritten[id(memory)] = written is not None and id(memory) not in written and not self._is_blank(memory)
+            is_kept = self._is_blank(memory) or (self.before is not None and self.before.kept(memory) is not None)
+            known = self._unwritten[id(memory)] = written is not None and id(memory) not in written and not is_kept
         return known
+
+    def kept(self, memory: np.ndarray) -> _Array | None:
+        """What is kept of the array whose words these are, until now."""
+        return self._arrays.get(id(memory))
 
     def _is_blank(self, memory: np.ndarray) -> bool:
         """Is an array with these words one that was declared uninitialised?"""
@@ -306,10 +312,11 @@ class GlobalShadow:
         self._fences: list[tuple[Operation, np.ndarray]] = []  # fence.proxy.async.global: what its warp had seen
         self._updates, self._accumulations = updates(x.launch.program), accumulations(x.launch.program)
         self._open: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
+        self.before = None if history.before is None else Prerequisite(x, order, operations, history.before, self._where)
 
     def remembered(self) -> list[int]:
-        """The numbers of the operations that stand for fences."""
-        return [op.number for op, _ in self._fences]
+        """The numbers of the operations that stand for fences and waits."""
+        return [*(op.number for op, _ in self._fences), *(self.before.remembered() if self.before is not None else ())]
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
@@ -326,6 +333,8 @@ class GlobalShadow:
 
     def read(self, i: Instruction, piece: Piece, size: int) -> None:
         """The running threads read `size` bytes each."""
+        if self.before is not None:
+            self.before.look(i, piece.memory, piece.at, size, self.x.threads >> 5, writes=False)
         array = self._read(i, piece.memory, size)
         if array is not None and array.region.blank is not None and i.op == "ld":
             self._follows_blank(i, array, piece.at, size)
@@ -338,6 +347,8 @@ class GlobalShadow:
 
     def passes_read(self, i: Instruction, piece: Piece, size: int) -> bool:
         """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told."""
+        if self.before is not None and not self.before.are_behind(self.x.threads >> 5):
+            return False
         array = self._read(i, piece.memory, size)
         return array is None or (
             array.region.blank is None and "nc" not in i.modifiers and not self._reads(i, array, piece.at, size, stops=True)
@@ -376,6 +387,8 @@ class GlobalShadow:
 
     def write(self, i: Instruction, piece: Piece, size: int, values: Values | None = None) -> None:
         """The running threads have written `size` bytes each: those who leave what lies there race with nobody, where `values` are given."""
+        if self.before is not None:
+            self.before.look(i, piece.memory, piece.at, size, self.x.threads >> 5, writes=True)
         if (array := self._array(piece.memory, size)) is None:
             return
         found = self._writes(i, array, piece, size, stops=False)
@@ -384,6 +397,8 @@ class GlobalShadow:
 
     def passes_write(self, i: Instruction, piece: Piece, size: int) -> bool:
         """The same of a write, before it happens."""
+        if self.before is not None and not self.before.are_behind(self.x.threads >> 5):
+            return False
         array = self._array(piece.memory, size)
         return array is None or not self._writes(i, array, piece, size, stops=True)
 
@@ -463,9 +478,11 @@ class GlobalShadow:
     def object_read(self, i: Instruction, thread: int, address: int, size: int) -> bool:
         """A thread reads an object of `size` bytes; returns whether that races."""
         for array, at in self._places(np.array([address]), size, is_read=True):
+            threads = np.array([thread])
+            if self.before is not None:
+                self.before.look(i, array.region.words, at, size, threads >> 5, writes=False)
             array.fit(size)
             array.for_reads()
-            threads = np.array([thread])
             found = loops.read(at, size, threads, self.history.index(i), False, self._known, array.cells, self.history.suspects)
             return bool(found) and self._look(i, array, at, threads, found, "reads")
         return False
@@ -490,10 +507,12 @@ class GlobalShadow:
     def op_reads(self, op: Operation, addresses: np.ndarray, size: int) -> None:
         """An asynchronous operation reads `size` bytes at each of these addresses, through the asynchronous proxy."""
         for array, at in self._places(addresses, size, is_read=True):
+            threads = np.full(len(at), op.warps[0] * WARP)
+            if self.before is not None:
+                self.before.look(op.instruction, array.region.words, at, size, threads >> 5, writes=False)
             array.fit(size)
             index = self.history.index(op.instruction)
             array.for_reads()
-            threads = np.full(len(at), op.warps[0] * WARP)
             found = loops.read(at, size, threads, index, False, self._known, array.cells, self.history.suspects)
             if found and self._look(op.instruction, array, at, threads, found, "reads"):
                 continue
@@ -505,12 +524,14 @@ class GlobalShadow:
         when = self.history.issues()
         self._open[op] = when
         for array, at in self._places(addresses, size):
+            threads = np.full(len(at), op.warps[0] * WARP)
+            if self.before is not None:
+                self.before.look(op.instruction, array.region.words, at, size, threads >> 5, writes=True)
             if array.region.blank is not None:
                 array.region.blank[at[:, None] + np.arange(size)] = False
             array.fit(size)
             index = self.history.index(op.instruction)
             array.for_writes(int(self.history.scope[index]))
-            threads = np.full(len(at), op.warps[0] * WARP)
             found = loops.write(at, size, threads, index, when, False, self._known, array.cells, self.history.suspects)
             if found:
                 self._look(op.instruction, array, at, threads, found, "writes")

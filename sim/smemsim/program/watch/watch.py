@@ -375,6 +375,11 @@ class Watch:
         for warp in warps.tolist():
             self.telling.waits[warp] = barrier, i.line, barrier.last
 
+    def waited_for_launch(self, x: Wave, i: Instruction) -> None:
+        """griddepcontrol.wait of the running threads."""
+        if self.globals is not None and self.globals.before is not None:
+            self.globals.before.waited(i, self._running(x))
+
     def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
         """A thread executes mbarrier.init."""
         self.barriers.makes(i, barrier, thread)

@@ -321,11 +321,12 @@ API R smemsim_launch(U function, const unsigned *grid, const unsigned *block, un
     smemsim_layout layout;
     R error = smemsim_layout_of(function, &layout);
     if (error) return error;
-    U cluster[3] = {0, 0, 0}, cooperative = 0;
+    U cluster[3] = {0, 0, 0}, cooperative = 0, dependent = 0;
     const attribute *given = attributes;
     for (unsigned n = 0; n < count; n++) {
         if (given[n].id == 4) for (int k = 0; k < 3; k++) cluster[k] = given[n].value.numbers[k];
         if (given[n].id == 2) cooperative = given[n].value.numbers[0];
+        if (given[n].id == 6) dependent = given[n].value.numbers[0]; /* programmatic stream serialization */
     }
     unsigned bytes = layout.bytes;
     char *bank = calloc(1, bytes + 8);
@@ -343,8 +344,8 @@ API R smemsim_launch(U function, const unsigned *grid, const unsigned *block, un
         free(bank);
         return INVALID_VALUE;
     }
-    error = smemsim_call("launch", "iiiiiiiiiiiiib", function, (U)grid[0], (U)grid[1], (U)grid[2], (U)block[0], (U)block[1], (U)block[2],
-                         cluster[0], cluster[1], cluster[2], (U)shared, stream, cooperative, bank, (size_t)bytes);
+    error = smemsim_call("launch", "iiiiiiiiiiiiiib", function, (U)grid[0], (U)grid[1], (U)grid[2], (U)block[0], (U)block[1], (U)block[2],
+                         cluster[0], cluster[1], cluster[2], (U)shared, stream, cooperative, dependent, bank, (size_t)bytes);
     free(bank);
     return error;
 }

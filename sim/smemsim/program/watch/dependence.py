@@ -1,0 +1,95 @@
+"""A launch that may begin before the one in front of it has ended (programmatic stream serialization; PTX ISA 9.1 §9.7.13.13, griddepcontrol).
+
+Where the launch in front executes griddepcontrol.launch_dependents, a launch with that attribute may run beside it. Only behind griddepcontrol.wait is all
+that the first has done to memory complete, and seen; a thread that has not waited, and that nothing orders behind one that has, races with all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.program.watch import global_loops as loops
+from smemsim.program.watch.clocks import Operation, Operations, Order
+from smemsim.program.wave import WARP
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.program.launch import Launch
+    from smemsim.program.watch.global_memory import History
+    from smemsim.program.wave import Wave
+
+__all__ = ["Prerequisite", "releases_dependents"]
+
+
+BECAUSE = "PTX ISA 9.1 §9.7.13.13 (griddepcontrol)"
+REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before it, in this thread or in front of a barrier that orders it"
+
+
+def releases_dependents(launch: Launch) -> bool:
+    """May launches behind this one begin before it has ended?"""
+    return any(i.op == "griddepcontrol" and "launch_dependents" in i.modifiers for i in launch.program.inlined.body)
+
+
+class Prerequisite:
+    """What the launch in front has done to global memory, for the warps of a wave; `where` names a place in an array."""
+
+    def __init__(
+        self, x: Wave, order: Order, operations: Operations, before: History, where: Callable[[Instruction, Any, int], str]
+    ) -> None:
+        self.x, self.order, self.operations, self.before, self.where = x, order, operations, before, where
+        self._waits: list[Operation] = []
+        self._behind = np.zeros(x.total // WARP, bool)
+
+    def remembered(self) -> list[int]:
+        """The numbers of the operations that stand for waits."""
+        return [operation.number for operation in self._waits]
+
+    def waited(self, i: Instruction, warps: np.ndarray) -> None:
+        """Warps execute griddepcontrol.wait."""
+        for warp in warps[~self._behind[warps]].tolist():
+            operation = self.operations.begin(i, warp * WARP, "wait")
+            self._waits.append(operation)
+            self.order.knows(np.array([warp]), [operation])
+        self._behind[warps] = True
+
+    def are_behind(self, warps: np.ndarray) -> bool:
+        """Does all that these warps do come behind a wait?"""
+        early = np.unique(warps[~self._behind[warps]])
+        if early.size and self._waits:
+            self._behind[early] = self.order.done[np.ix_(early, np.array(self.remembered()))].any(axis=1)
+        return bool(self._behind[early].all())
+
+    def look(self, i: Instruction, memory: np.ndarray, at: np.ndarray, size: int, warps: np.ndarray, *, writes: bool) -> None:
+        """Warps access `size` bytes at each of these offsets in an array: X008 for the first that the launch in front writes, or reads where these write."""
+        if self.are_behind(warps) or (array := self.before.kept(memory)) is None:
+            return
+        early = ~self._behind[warps]
+        at, warps = at[early], warps[early]
+        count = max(1, size >> array.cells.shift)
+        cells = (at >> array.cells.shift)[:, None] + np.arange(count)
+        epochs, does = _epochs(array.cells, cells, array.cells.writers, array.cells.line_writers), "writes"
+        if writes and not epochs.any():
+            epochs, does = _epochs(array.cells, cells, array.cells.readers, array.cells.line_readers), "reads"
+        if not epochs.any():
+            return
+        n, k = np.unravel_index(int(np.argmax(epochs != 0)), epochs.shape)
+        other = self.before.instructions[int(epochs[n, k]) & loops.INDEX]
+        launch = self.before.launch
+        self.x.launch.find(
+            "X008", i, f"{i.name} of warp {int(warps[n]) % (self.x.stride // WARP)} {'writes' if writes else 'reads'} {self.where(i, array, int(cells[n, k]))}, which the "
+            f"launch in front, of {launch.program.name}, {does} at its line {other.line} ({other.name}): this launch may run beside it (programmatic stream "
+            "serialization), and has not waited for its end", REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}",
+            arrays=(array.region.begin,),
+        )  # fmt: skip
+
+
+def _epochs(cells: loops.Cells, places: np.ndarray, fine: np.ndarray, lines: np.ndarray) -> np.ndarray:
+    """What a table has of cells, 0 where it has nothing."""
+    if not len(fine):
+        return np.zeros(places.shape, np.int64)
+    of_line = places >> cells.line - cells.shift
+    found: np.ndarray = np.where(cells.split[of_line], fine[places], lines[of_line])
+    return found
