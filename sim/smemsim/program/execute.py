@@ -17,7 +17,7 @@ from smemsim.program.linking.flow import following
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Apart, Turns
 from smemsim.program.watch.dependence import releases_dependents
-from smemsim.program.watch.global_memory import History
+from smemsim.program.watch.history import History
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Circle, Endless, Wait, Wave
 from smemsim.ptx.module import Immediate, Instruction

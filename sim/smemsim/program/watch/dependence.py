@@ -7,18 +7,18 @@ that the first has done to memory complete, and seen; a thread that has not wait
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Operation, Operations, Order
+from smemsim.program.watch.history import ArrayShadow, History
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from smemsim.program.launch import Launch
-    from smemsim.program.watch.global_memory import History
     from smemsim.program.wave import Wave
 
 __all__ = ["Prerequisite", "releases_dependents"]
@@ -37,7 +37,7 @@ class Prerequisite:
     """What the launch in front has done to global memory, for the warps of a wave; `where` names a place in an array."""
 
     def __init__(
-        self, x: Wave, order: Order, operations: Operations, before: History, where: Callable[[Instruction, Any, int], str]
+        self, x: Wave, order: Order, operations: Operations, before: History, where: Callable[[Instruction, ArrayShadow, int], str]
     ) -> None:
         self.x, self.order, self.operations, self.before, self.where = x, order, operations, before, where
         self._waits: list[Operation] = []

@@ -12,7 +12,8 @@ import dataclasses
 import numpy as np
 
 from smemsim.program.watch.clocks import Operation, Operations, Order
-from smemsim.program.watch.global_memory import GlobalShadow, Written
+from smemsim.program.watch.global_memory import GlobalShadow
+from smemsim.program.watch.history import Written
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction

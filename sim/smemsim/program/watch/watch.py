@@ -34,7 +34,8 @@ from smemsim.program.watch.alone import LanesAlone
 from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
-from smemsim.program.watch.global_memory import GlobalShadow, History
+from smemsim.program.watch.global_memory import GlobalShadow
+from smemsim.program.watch.history import History
 from smemsim.program.watch.lanes import Lanes
 from smemsim.program.watch.lifetimes import Endings, Lifetimes
 from smemsim.program.watch.maps import MapsInMemory

@@ -1,0 +1,286 @@
+"""What the waves of a launch have done to global memory: of each piece of each array the last writer and readers, and races that wait for a use."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.errors import InputError
+from smemsim.finding import TensorMapError
+from smemsim.program.linking.flows import Root, stores_of, written
+from smemsim.program.watch import global_loops as loops
+from smemsim.program.wave import WARP
+from smemsim.ptx.module import Instruction
+from smemsim.words.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from smemsim.machine.region import Region
+    from smemsim.program.launch import Launch
+    from smemsim.program.wave import Wave
+
+__all__ = ["ArrayShadow", "History", "Pending", "Written"]
+
+
+WIDEST = 16  # bytes of a cell at most
+LINE = 7  # of a line, 1 << LINE bytes
+MOST_BYTES = 1 << 32  # of an array that is watched
+SUSPECTS = 1 << 14  # of one instruction, that are looked at
+WORD, MAP_BYTES = 8, 128  # of a pointer, of a tensor map
+NEAR = 1 << 20  # bytes beside arrays in which pointers may begin
+NEVER = np.iinfo(np.int32).max  # the clock behind a wait that has not come
+SCOPES = {"cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
+SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
+NOTHING = np.zeros(0, np.int64)
+
+
+def _scope(i: Instruction) -> int:
+    """How far a strong access reaches, 0 for a weak one. Volatile ones are relaxed in all the system (PTX ISA 9.1 §8.4)."""
+    words = set(i.modifiers)
+    if words & {"volatile", "mmio"}:
+        return SCOPES["sys"]
+    if i.op == "cp":  # reductions are relaxed, each element for itself (PTX ISA 9.1 §9.7.9.25)
+        return SCOPES["gpu"] if i.modifiers[0] == "reduce" else 0
+    if i.op in ("atom", "red") or words.intersection(SEMANTICS):
+        return next((SCOPES[m] for m in i.modifiers if m in SCOPES), SCOPES["gpu"])
+    return 0
+
+
+class ArrayShadow:
+    """What is kept of one array: its cells, as small as the smallest access, and lines of them."""
+
+    def __init__(self, region: Region, size: int) -> None:
+        self.region = region
+        shift = min(size, WIDEST).bit_length() - 1
+        line = min(shift + WARP.bit_length() - 1, LINE)
+        split = np.zeros((region.words.nbytes >> line) + 1, bool)
+        self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 7)
+
+    def fit(self, size: int) -> None:
+        """Make the cells no larger than an access of `size` bytes."""
+        shift = min(size & -size, WIDEST).bit_length() - 1
+        if shift < self.cells.shift:
+            times = 1 << self.cells.shift - shift
+            cells = self.cells
+            writers, earlier, readers, others = (
+                np.repeat(table, times) for table in (cells.writers, cells.earlier, cells.readers, cells.others)
+            )
+            self.cells = cells._replace(shift=shift, writers=writers, earlier=earlier, readers=readers, others=others)
+
+    def for_reads(self) -> None:
+        """Make room for readers."""
+        if not len(self.cells.readers):
+            fine, lines = self._sizes
+            self.cells = self.cells._replace(
+                readers=np.zeros(fine, np.int64), others=np.zeros(fine, np.int64), line_readers=np.zeros(lines, np.int64),
+                line_others=np.zeros(lines, np.int64),
+            )  # fmt: skip
+
+    def for_writes(self, scope: int) -> None:
+        """Make room for writers, by strong operations where they have a `scope`."""
+        fine, lines = self._sizes
+        if not len(self.cells.writers):
+            self.cells = self.cells._replace(writers=np.zeros(fine, np.int64), line_writers=np.zeros(lines, np.int64))
+        if scope and not len(self.cells.earlier):
+            self.cells = self.cells._replace(earlier=np.zeros(fine, np.int64))
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return len(self.cells.split) << self.cells.line - self.cells.shift, len(self.cells.split)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pending:
+    """A race with a read of which it is not known yet whether its value is used: the stores that use it, the warps that have read, how it is told."""
+
+    stores: frozenset[int]
+    readers: np.ndarray
+    key: tuple[str, int, int]
+    tell: Callable[[int], None]  # of the place in `readers` of a warp that has used it
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """A write of a thread of this wave that lies in memory: the warp, its clock, the instruction."""
+
+    warp: int
+    when: int
+    instruction: Instruction
+
+
+class History:
+    """What the waves of a launch have done to global memory; `before` is that of the launch in front, which may still run."""
+
+    def __init__(self, launch: Launch, before: History | None = None) -> None:
+        self.launch, self.before = launch, before
+        self.warps = 0  # that have a number
+        self.told: set[tuple[str, int, int]] = set()
+        self.suspects = np.empty((SUSPECTS, 4), np.int64)
+        self.instructions: list[Instruction] = []
+        self.scope, self.asynchronous = np.zeros(64, np.int64), np.zeros(64, bool)
+        self.waited = np.zeros(256, np.int32)
+        self.writes = 0  # asynchronous ones
+        self._index: dict[int, int] = {}
+        self._arrays: dict[int, ArrayShadow | None] = {}
+        self.waves: list[tuple[int, int]] = []  # the first warp of each wave, and the number of its `Order`
+        self._ctas: list[tuple[int, list[int]]] = []  # by wave: warps of a CTA, the CTAs by their number in the grid
+        self._unwritten: dict[int, bool] = {}  # by the words of an array: does nobody write to it in this launch?
+        self._pending: list[Pending] = []
+        self._held: dict[tuple[str, int, int], set[int]] = {}  # by what is pending: the readers
+        self._followed: dict[int, frozenset[int] | None] = {}  # of loads: see `follows`
+        self._done: dict[int, np.ndarray] = {}  # of stores that use what a load has brought: which warps of the launch have executed them
+
+    def enters(self, x: Wave, number: int) -> int:
+        """A wave begins, whose `Order` has a number; returns the number of its first warp."""
+        first = self.warps
+        self.waves.append((first, number))
+        self._ctas.append((x.stride // WARP, x.numbers.tolist()))
+        self.warps += x.total // WARP
+        return first
+
+    # ---- arrays that nobody writes to: nothing can race there, and reads need no record
+
+    def is_unwritten(self, memory: np.ndarray) -> bool:
+        """Does no instruction of the program have an address in an array with these words, to write there?"""
+        known = self._unwritten.get(id(memory))
+        if known is None:
+            written = self._may_be_written
+            is_kept = self._is_blank(memory) or (self.before is not None and self.before.kept(memory) is not None)
+            known = self._unwritten[id(memory)] = written is not None and id(memory) not in written and not is_kept
+        return known
+
+    def kept(self, memory: np.ndarray) -> ArrayShadow | None:
+        """What is kept of the array whose words these are, until now."""
+        return self._arrays.get(id(memory))
+
+    def _is_blank(self, memory: np.ndarray) -> bool:
+        """Is an array with these words one that was declared uninitialised?"""
+        return any(region.words is memory and region.blank is not None for region in self.launch.memory.table()[2])
+
+    @functools.cached_property
+    def _may_be_written(self) -> set[int] | None:
+        """The arrays, by their words, that the program may write to; None: any."""
+        launch, found = self.launch, set()
+        regions = launch.memory.table()[2]
+        first, last = (regions[0].begin - NEAR, regions[-1].end + NEAR) if regions else (0, 0)
+        for root in written(launch.program):
+            if root.kind == "unknown":
+                return None
+            for address in self._addresses(root):
+                region = launch.memory.holding(address, address + 1)
+                if region is not None:
+                    found.add(id(region.words))
+                elif first <= address < last:  # a pointer to somewhere beside an array
+                    return None
+        return found
+
+    def _addresses(self, root: Root) -> list[int]:
+        """The addresses that something is computed from."""
+        launch = self.launch
+        if root.kind == "variable":
+            return [int(launch.addresses[root.name])]
+        given = launch.parameters
+        whole = given[: len(given) // WORD * WORD].view(np.uint64)
+        if root.kind == "map":
+            raw = bytes(given[root.offset : root.offset + MAP_BYTES])
+            try:
+                return [TensorMap.from_bytes(raw).global_address]
+            except (InputError, TensorMapError):  # no map there
+                pass
+        if root.kind != "parameter" or root.offset % WORD or root.offset // WORD >= len(whole):
+            return [int(word) for word in whole]
+        return [int(whole[root.offset // WORD])]
+
+    # ---- reads whose value nobody uses
+
+    def follows(self, load: Instruction) -> frozenset[int] | None:
+        """The stores that use what a load of an array that is written brings; None: it is used otherwise. Who executes them is noted from now on."""
+        if id(load) not in self._followed:
+            self._followed[id(load)] = stores = stores_of(self.launch.program, load)
+            for store in stores or ():
+                self._done.setdefault(store, np.zeros(256, bool))
+        return self._followed[id(load)]
+
+    def executes(self, i: Instruction, warps: np.ndarray) -> None:
+        """Warps of the launch execute a store."""
+        done = self._done.get(id(i))
+        if done is not None:
+            if self.warps > len(done):
+                done = self._done[id(i)] = np.concatenate((done, np.zeros(self.warps, bool)))
+            done[warps] = True
+            if self._pending:
+                self._tell_used()
+
+    def holds_back(self, pending: Pending) -> None:
+        """A race is told once the value is used (rule order.unused_read)."""
+        known = self._held.setdefault(pending.key, set())
+        if not known.issuperset(pending.readers.tolist()):
+            known.update(pending.readers.tolist())
+            self._pending.append(pending)
+            self._tell_used()
+
+    def _tell_used(self) -> None:
+        """Tell races with reads whose value has been used by now."""
+        left, self._pending = self._pending, []
+        for pending in left:
+            used = np.zeros(len(pending.readers), bool)
+            for store in pending.stores:
+                done = self._done[store]
+                used |= (pending.readers < len(done)) & done[np.minimum(pending.readers, len(done) - 1)]
+            if not used.any():
+                self._pending += [pending] if pending.key not in self.told else []
+            elif pending.key not in self.told:
+                self.told.add(pending.key)
+                pending.tell(int(np.argmax(used)))
+
+    # ---- waves, arrays, instructions
+
+    def wave_of(self, warps: np.ndarray) -> np.ndarray:
+        """Which of the `waves` warps are of."""
+        found: np.ndarray = np.searchsorted(np.array([first for first, _ in self.waves]), warps, "right") - 1
+        return found
+
+    def place_of(self, warp: int) -> tuple[int, int]:
+        """(CTA, warp in it) of a warp of the launch."""
+        n = bisect.bisect_right(self.waves, warp, key=lambda wave: wave[0]) - 1
+        per_cta, ctas = self._ctas[n]
+        cta, own = divmod(warp - self.waves[n][0], per_cta)
+        return ctas[cta], own
+
+    def array(self, memory: np.ndarray, size: int) -> ArrayShadow | None:
+        """What is kept of the array whose words these are; None where that is nothing."""
+        key = id(memory)
+        if key not in self._arrays:
+            self._unwritten[key] = False  # if it is not known to be read alone
+            region = next((r for r in self.launch.memory.table()[2] if r.words is memory), None)
+            is_watched = region is not None and region.words.nbytes <= MOST_BYTES
+            self._arrays[key] = ArrayShadow(region, size) if is_watched and region is not None else None
+            if region is not None and not is_watched:
+                self.launch.evidence.add(f"races in {region} are not watched: it is larger than {MOST_BYTES >> 30} GiB")
+        return self._arrays[key]
+
+    def index(self, i: Instruction) -> int:
+        """The number of an instruction."""
+        n = self._index.get(id(i))
+        if n is None:
+            n = min(len(self.instructions), loops.INDEX)
+            self._index[id(i)] = n
+            self.instructions[n:] = [i]
+            if n == len(self.scope):
+                self.scope, self.asynchronous = np.resize(self.scope, 2 * n), np.resize(self.asynchronous, 2 * n)
+            self.scope[n], self.asynchronous[n] = _scope(i), i.op == "cp"
+        return n
+
+    def issues(self) -> int:
+        """An asynchronous write begins; returns its place in `waited`."""
+        if self.writes == loops.CLOCK:
+            return 0
+        self.writes += 1
+        if self.writes == len(self.waited):
+            self.waited = np.resize(self.waited, 2 * self.writes)
+        self.waited[self.writes] = NEVER
+        return self.writes
