@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.arithmetic.multiply import Sums
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_registers, types_of
 from smemsim.program.asynchronous import judge, stops
 from smemsim.program.events import Mma
 from smemsim.program.late import lands
 from smemsim.program.linking.inline import slots_of
+from smemsim.program.matrix.accumulators import accumulators, bits_of_slots
 from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
+from smemsim.program.registers import bits_of
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.watch.doubts import WORD, Product
 from smemsim.program.wave import WARPGROUP
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Cta, Wave
 
 
+REGISTER = 32  # bits
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 
 
@@ -101,7 +105,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
 @implements("wgmma.mma_async")
 def build_mma(i: Instruction, c: Linker) -> Step:
     """`wgmma.mma_async{.sp}.sync.aligned.m64nNkK{.satfinite}.D.A.B{.and.popc} d, a, b {, metadata, selector}, scale-d {, scale-a, scale-b {, trans-a, trans-b}}`."""
-    return Gate(lambda x: _together(i, x), _Mma(i, c).run)
+    mma = _Mma(i, c)
+    return Gate(lambda x: _together(i, x), mma.run, keeps=bits_of_slots(mma.d_slots))
 
 
 class _Mma:
@@ -135,13 +140,13 @@ class _Mma:
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.sums = frozenset(slot for part in d for slot in slots_of(_naming(i, part)))
         self.slots = self.sums | {slot for part in self.a_items for slot in slots_of(_naming(i, part))}
+        self.d_slots = _apart(d, slots_of(dataclasses.replace(i, operands=i.operands[1:])))
 
     def run(self, x: Wave) -> None:
         """Multiply, for every warpgroup that is here."""
         threads, of = x.threads, self.of
         firsts = threads[::WARPGROUP].tolist()
         ctas = [x.ctas[int(x.cta_of[first])] for first in firsts]
-        held = self._registers(x, self.read_d)
         b = self._uniform(x, self.read_b, "B's descriptor")
         scale = [bool(value) for value in self._uniform(x, self.scale_d, "scale-d")]
         a: Any = self._registers(x, self.read_a) if self.in_registers else self._uniform(x, self.read_a[0], "A's descriptor")
@@ -151,13 +156,12 @@ class _Mma:
             judge(x, event)  # before it is executed: it may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read([cta.shared for cta in ctas], a, b, metadata)
-            out = None if x.late is not None else self._product(operands, held, scale)
         for event, missing in zip(events, operands.unwritten.tolist(), strict=True):
             self._note(x, event, is_unwritten=missing)
         if x.watch is not None:
             self._tell(x, ctas, firsts, a, b, scale)
-        if out is not None:
-            self._write(x, out)
+        if x.late is None:
+            self._add(x, operands, firsts, scale)
             return
 
         def act() -> None:
@@ -166,6 +170,15 @@ class _Mma:
             self._write(x, self._product(late, self._registers(x, self.read_d), scale))
 
         lands(x, act, stream="wgmma", kind="wgmma", threads=x.threads.copy())
+
+    def _add(self, x: Wave, operands: Any, firsts: list[int], scale: list[bool]) -> None:
+        """Add up what was multiplied, in the registers of D or where their values are kept."""
+        if self.d_slots and self.of.adds_in_place:
+            which, adds = np.array(firsts, np.int64) // WARPGROUP, np.array(scale)
+            values = accumulators(x).of(self.d_slots, self.of.n, which, adds)
+            self.of.add(operands, Sums(values, which, adds))
+        else:
+            self._write(x, self._product(operands, self._registers(x, self.read_d), scale))
 
     def _product(self, operands: Any, held: np.ndarray, scale: list[bool]) -> np.ndarray:
         """The registers of D, from the operands and what was in them."""
@@ -275,6 +288,12 @@ def _name(i: Instruction, words: Modifiers, is_sparse: bool) -> tuple[int, tuple
     if n not in row.n or k != row.k * (1 + is_sparse):
         raise InputError(f".{shape[0]}: wgmma with {a_type} has no such shape (PTX ISA 9.1 §9.7.15.2)")
     return n, (a_type, b_type, d_type), row
+
+
+def _apart(d: Sequence[Operand], others: set[int]) -> tuple[int, ...]:
+    """The slots of D, all different registers of 32 bits that the instruction names nowhere else; nothing where there are others."""
+    slots = tuple(item.slot for item in d if isinstance(item, Register) and bits_of(item.type) == REGISTER)
+    return slots if len(set(slots)) == len(d) and others.isdisjoint(slots) else ()
 
 
 def _number(i: Instruction, operands: Operands, what: str) -> int:
