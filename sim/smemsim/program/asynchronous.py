@@ -16,9 +16,11 @@ from smemsim.program.barriers.mbarrier import Delivery, current, mbarrier_of
 from smemsim.program.late import Hidden, lands
 from smemsim.program.maps import beyond_array
 from smemsim.program.registry import unmodelled
+from smemsim.program.runs import WORD, Runs
 from smemsim.program.traps import warp_name
 from smemsim.program.wave import RANK_SHIFT, WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.shared_memory import LINE
 from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ __all__ = [
     "stop",
     "stops",
     "touched",
+    "touched_runs",
 ]
 
 
@@ -169,6 +172,14 @@ def touched(transfer: Any, begin: int) -> np.ndarray:
     chunks = transfer.chunk_shared[transfer.chunk_valid > 0] if transfer.is_store else transfer.chunk_shared
     found: np.ndarray = (chunks[:, None] ^ np.arange(0, 16, 4, dtype=np.uint32)).ravel().astype(np.int64) - begin
     return found
+
+
+def touched_runs(transfer: Any, begin: int) -> Runs:
+    """`touched` as runs of words."""
+    if transfer.geometry.is_whole_lines and (transfer.whole or not transfer.is_store):
+        at, size = transfer.smem_address - begin, LINE * len(transfer.lines)
+        return Runs(np.array([at // WORD], np.int64), size // WORD, lambda: touched(transfer, begin) // WORD)
+    return Runs.of(touched(transfer, begin) // WORD)
 
 
 def judge(x: Wave, event: Event) -> None:

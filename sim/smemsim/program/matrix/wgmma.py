@@ -11,6 +11,7 @@ import numpy as np
 
 from smemsim.arithmetic.multiply import Sums
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.machine.memory import SharedMemory
 from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_registers, types_of
 from smemsim.program.asynchronous import judge, stops
 from smemsim.program.events import Mma
@@ -21,9 +22,11 @@ from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registers import bits_of
 from smemsim.program.registry import Gate, Step, implements, unmodelled
-from smemsim.program.watch.doubts import WORD, Product
-from smemsim.program.wave import WARPGROUP
+from smemsim.program.runs import WORD, Runs
+from smemsim.program.watch.doubts import Product
+from smemsim.program.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
+from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WgmmaTypes
@@ -140,6 +143,7 @@ class _Mma:
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.sums = frozenset(slot for part in d for slot in slots_of(_naming(i, part)))
         self.slots = self.sums | {slot for part in self.a_items for slot in slots_of(_naming(i, part))}
+        self._behind: dict[tuple[int, ...], tuple[SharedOperand, ...]] = {}
         self.d_slots = _apart(d, slots_of(dataclasses.replace(i, operands=i.operands[1:])))
 
     def run(self, x: Wave) -> None:
@@ -222,17 +226,51 @@ class _Mma:
 
     def _tell(self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int], scale: list[bool]) -> None:
         """Tell the watch what was read."""
-        for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True)):
-            op = x.watch.begin(x, self.i, first, "wgmma")
-            operands = [self.of.b(b[g]), *([] if self.in_registers else [self.of.a(a[g])])]
-            product = _Product(x, self, cta, first, operands)
-            op.products.append(product)
-            x.watch.op_reads(op, cta, np.concatenate([operand.read_words(cta.shared) for operand in operands]))
-            if product.found or x.watch.unwritten.slots:
-                product.finish(product.rows_of_registers(), None, goes_on=scale[g])
-            x.watch.sums(op, self.sums, goes_on=scale[g])
-            x.watch.op_registers(op, self.slots, results=self.sums)
-            x.watch.joins(op, first, "wgmma")
+        watch = x.watch
+        words = list(zip(b, strict=True)) if self.in_registers else list(zip(b, a, strict=True))
+        operations = [watch.begin(x, self.i, first, "wgmma") for first in firsts]
+        for op, cta, first, own in zip(operations, ctas, firsts, words, strict=True):
+            op.products.append(_Product(x, self, cta, first, self._operands(own)))
+        are_read = all(
+            watch.products_read(
+                [op for op, its in zip(operations, words, strict=True) if its == own],
+                [cta for cta, its in zip(ctas, words, strict=True) if its == own],
+                self._runs(own, ctas[0].shared),
+            )
+            for own in dict.fromkeys(words)
+        )
+        for op, cta, own, goes_on in zip(operations, ctas, words, scale, strict=True):
+            if not are_read:
+                watch.op_reads(op, cta, self._runs(own, cta.shared))
+            product = op.products[-1]
+            if product.found or watch.unwritten.slots:
+                product.finish(product.rows_of_registers(), None, goes_on=goes_on)
+            watch.sums(op, self.sums, goes_on=goes_on)
+            watch.op_registers(op, self.slots, results=self.sums)
+            watch.joins(op, int(op.warps[0]) * WARP, "wgmma")
+
+    def _operands(self, words: tuple[int, ...]) -> tuple[SharedOperand, ...]:
+        """B, and A where it is in shared memory, behind their descriptors."""
+        found = self._behind.get(words)
+        if found is None:
+            if len(self._behind) > MOST_WORDS:
+                self._behind.clear()
+            found = self._behind[words] = tuple(make(word) for make, word in zip((self.of.b, self.of.a), words, strict=False))
+        return found
+
+    def _runs(self, words: tuple[int, ...], shared: SharedMemory) -> Runs:
+        """The words of a window that are read through descriptors."""
+        return _runs(self._operands(words), shared.arch, shared.begin, shared.end)
+
+
+MOST_WORDS = 1024  # descriptors of an instruction that are remembered
+
+
+@remembered(512)
+def _runs(operands: tuple[SharedOperand, ...], arch: str, begin: int, end: int) -> Runs:
+    """The words that operands read of a window from `begin` to `end`."""
+    window = SharedMemory(arch, size=end - begin)
+    return Runs.among(np.concatenate([operand.read_words(window) for operand in operands]) // WORD)
 
 
 class _Product(Product):
@@ -243,7 +281,12 @@ class _Product(Product):
     def __init__(self, x: Wave, made: _Mma, cta: Cta, first: int, operands: Sequence[SharedOperand]) -> None:
         super().__init__(x.watch.unwritten, made.i)
         self.made, self.cta, self.operands, self.n = made, cta, operands, made.of.n
-        self.threads, self.pitch = np.arange(first, first + WARPGROUP), x.pitch
+        self.first, self.pitch = first, x.pitch
+
+    @property
+    def threads(self) -> np.ndarray:
+        """The threads of its warpgroup."""
+        return np.arange(self.first, self.first + WARPGROUP)
 
     def words(self) -> tuple[np.ndarray, np.ndarray]:
         begin = self.pitch * self.cta.index // WORD
