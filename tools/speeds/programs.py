@@ -140,7 +140,9 @@ def _products(watch: bool) -> Callable[[], Race]:
         def products() -> np.ndarray:
             d = np.zeros((len(a), len(b)), np.uint32)
             for k in range(0, a.shape[1], 16):
-                d = smemsim.mma(a[:, k : k + 16], b[:, k : k + 16], d, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32")
+                d = smemsim.mma(
+                    a[:, k : k + 16], b[:, k : k + 16], d, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32"
+                )
             return d
 
         wanted = smemsim.from_float64(smemsim.to_float64(products(), "f32"), "bf16")

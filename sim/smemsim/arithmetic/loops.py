@@ -7,7 +7,17 @@ import numpy as np
 from smemsim.arithmetic import dot as _dot
 from smemsim.compiling.loop import compiled
 
-__all__ = ["decode_all", "encode_all", "exponent_all", "float_sums", "float_tiles", "grouped_tiles", "integer_tiles", "look_up", "nothing_cut"]
+__all__ = [
+    "decode_all",
+    "encode_all",
+    "exponent_all",
+    "float_sums",
+    "float_tiles",
+    "grouped_tiles",
+    "integer_tiles",
+    "look_up",
+    "nothing_cut",
+]
 
 
 NOTHING, DOUBLE_FRACTION, NO_SPECIALS, ONLY_NAN, IEEE = _dot.NOTHING, _dot.DOUBLE_FRACTION, _dot.NO_SPECIALS, _dot.ONLY_NAN, _dot.IEEE

@@ -322,6 +322,13 @@ class SharedMemory:
         """The writers of lines of 128 bytes, by their numbers in the window; 0 for lines that no load wrote as a whole."""
         return self._owners.of_lines(lines)
 
+    @staticmethod
+    def lines_writers(memories: Sequence[SharedMemory], lines: np.ndarray) -> np.ndarray:
+        """`line_writers` of several memories, a row for each."""
+        if all(memory._is_beside(memories[0]) for memory in memories):
+            return Owners.each_of_lines([memory._owners for memory in memories], lines)
+        return np.stack([memory.line_writers(lines) for memory in memories])
+
     def owner(self, address: int) -> tuple[Transfer | BulkTransfer | ThreadWrite, tuple[int, ...]] | None:
         """Who wrote the byte at `address` and which tensor element it belongs to (for threads: the byte's index); None: nobody."""
         at = whole("address", address) - self.begin

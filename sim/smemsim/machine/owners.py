@@ -188,6 +188,12 @@ class Owners:
         return bool((((entry > 0) & (entry < SPLIT)) | (self._lines[chunks >> 3] > 0)).all())
 
     @staticmethod
+    def each_of_lines(parts: Sequence[Owners], lines: np.ndarray) -> np.ndarray:
+        """`of_lines` of several parts of the same, a row for each."""
+        begins = np.array([part._at // LINE for part in parts], np.int64)
+        return parts[0]._all.of_lines(begins[:, None] + lines)
+
+    @staticmethod
     def each_owned(parts: Sequence[Owners], chunks: np.ndarray) -> np.ndarray:
         """`owned` of the same chunks of several parts of the same, a bool for each."""
         of, found = parts[0]._all, np.empty(len(parts), bool)

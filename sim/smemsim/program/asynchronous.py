@@ -24,7 +24,7 @@ from smemsim.spec.shared_memory import LINE
 from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE
 
 if TYPE_CHECKING:
-    from smemsim.program.events import Event
+    from smemsim.program.events import Event, Mma
     from smemsim.program.registers import Read
     from smemsim.program.wave import Cta, Wave
     from smemsim.words.tensor_map import TensorMap
@@ -38,6 +38,7 @@ __all__ = [
     "each",
     "each_store",
     "judge",
+    "judge_products",
     "leaves",
     "member",
     "own_address",
@@ -186,6 +187,12 @@ def judge(x: Wave, event: Event) -> None:
     """Have an event judged: a transfer after it happened, a matrix instruction before it is executed."""
     if x.launch.judge is not None:
         x.launch.judge(x, event)
+
+
+def judge_products(x: Wave, events: Sequence[Mma]) -> None:
+    """Have a matrix instruction judged that CTAs execute together, each by itself."""
+    if x.launch.judge is not None:
+        x.launch.judge.multiplied(x, events)
 
 
 def record(x: Wave, event: Event) -> None:

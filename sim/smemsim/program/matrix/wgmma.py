@@ -13,7 +13,7 @@ from smemsim.arithmetic.multiply import Sums
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.memory import SharedMemory
 from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_registers, types_of
-from smemsim.program.asynchronous import judge, stops
+from smemsim.program.asynchronous import judge_products, stops
 from smemsim.program.events import Mma
 from smemsim.program.late import lands
 from smemsim.program.linking.inline import slots_of
@@ -156,8 +156,7 @@ class _Mma:
         a: Any = self._registers(x, self.read_a) if self.in_registers else self._uniform(x, self.read_a[0], "A's descriptor")
         metadata = None if self.metadata is None else np.broadcast_to(self.metadata(x), x.n).reshape(-1, WARPGROUP)
         events = [self._event(x, cta, first, a, b, scale, g) for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True))]
-        for event in events:
-            judge(x, event)  # before it is executed: it may be what ends the kernel
+        judge_products(x, events)  # before they are executed: one may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read([cta.shared for cta in ctas], a, b, metadata)
         for event, missing in zip(events, operands.unwritten.tolist(), strict=True):

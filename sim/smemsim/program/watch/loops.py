@@ -255,7 +255,9 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, k
                     return False
                 if not is_generic and known.fenced[warp, by - base] < when <= known.seen[warp, by - base]:
                     return False
-            if _are_apart(tables.read_mark[word], mine) or not _readers_are_done(word, warp, known.seen, tables.read_when, tables.read_line):
+            if _are_apart(tables.read_mark[word], mine) or not _readers_are_done(
+                word, warp, known.seen, tables.read_when, tables.read_line
+            ):
                 return False
             if not _operations_are_done(word, warp, known.read_done, tables.read_by) or (
                 tables.has_strong and not _no_strong(word, warp, known.seen, tables)

@@ -405,7 +405,17 @@ class SharedShadow:
         owns, rows = np.array([op.number for op in ops], np.int64), firsts % self.per_cta // GROUP % READERS
         return bool(
             loops.operations_read(
-                runs.begins, runs.count, windows, firsts, len(first.warps), owns, rows, first.kind in GENERIC, stops_at_operations, self.tables, self._known
+                runs.begins,
+                runs.count,
+                windows,
+                firsts,
+                len(first.warps),
+                owns,
+                rows,
+                first.kind in GENERIC,
+                stops_at_operations,
+                self.tables,
+                self._known,
             )
         )
 
