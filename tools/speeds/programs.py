@@ -14,12 +14,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
+import smemsim
 from smemsim.evidence.launches import LaunchFile, load_launch_file
 from smemsim.judge.gpu import Gpu
 from smemsim.program.compiled.tier import TIERS
 from smemsim.program.launch import RunOptions
 from tools.speeds.peers import simulators
-from tools.speeds.race import Differs, LeftOut, Race, Row, Timer
+from tools.speeds.race import Differs, LeftOut, Race, Row, Timer, same
 
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "golden" / "sm_90a" / "launches" / "kernels"
 ROWS, ELEMENTS, PAIRS = 4096, 1 << 20, 1 << 17
@@ -127,6 +130,27 @@ def _watch(grown: Grown) -> Callable[[], Race]:
     return start
 
 
+def _products(watch: bool) -> Callable[[], Race]:
+    """A Triton kernel that multiplies matrices of bf16, against the products in it alone: for each K of an instruction one `mma` of the whole result."""
+
+    def start() -> Race:
+        ours, arrays = started(Grown("triton_matmul_512", (4, 4, 1), {}).file(), watch=watch)
+        a, b, c = (arrays[name].numpy().view(np.uint16) for name in "abc")
+
+        def products() -> np.ndarray:
+            d = np.zeros((len(a), len(b)), np.uint32)
+            for k in range(0, a.shape[1], 16):
+                d = smemsim.mma(
+                    a[:, k : k + 16], b[:, k : k + 16], d, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32"
+                )
+            return d
+
+        wanted = smemsim.from_float64(smemsim.to_float64(products(), "f32"), "bf16")
+        return Race(processor(ours), processor(products), same(c, wanted, "elements"))
+
+    return start
+
+
 PEERED = {
     "add": Grown("triton_add_f32", (256, 1, 1), dict.fromkeys(("x", "y", "out"), (1 << 18,)), {3: 1 << 18}),
     "softmax": Grown("triton_softmax", (PEER_ROWS, 1, 1), dict.fromkeys(("x", "out"), (PEER_ROWS, 704))),
@@ -161,6 +185,8 @@ ROWS_OF_PROGRAMS = (
     *(Row("run", f"{name}, {'watched' if watch else 'unwatched'}", "closures", *WORK[name], _tiers(grown, watch=watch), rounds=2, long=True)
       for name, grown in GROWN.items() for watch in (False, True)),
     *(Row("run", f"{name}, the watch on", "without the watch", *WORK[name], _watch(grown), rounds=2, long=True) for name, grown in GROWN.items()),
+    *(Row("run", f"Triton's bf16 product, 512 x 512 x 512, {'watched' if watch else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",
+          _products(watch), asked=1 / 3 if watch else 1 / 1.8, rounds=8, long=True) for watch in (False, True)),
     *(Row("run", f"Triton's {name}, the watch on", "TRITON_INTERPRET=1", *PEER_WORK[name], _beside(name, "triton"), peer=True, long=True) for name in ("add", "softmax", "layernorm", "matmul")),
     Row("run", "Triton's add, the watch on, beside numba", "numba's CUDA simulator", *PEER_WORK["few add"], _beside("few add", "numba"), rounds=1, peer=True, long=True),
 )

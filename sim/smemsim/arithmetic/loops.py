@@ -7,7 +7,17 @@ import numpy as np
 from smemsim.arithmetic import dot as _dot
 from smemsim.compiling.loop import compiled
 
-__all__ = ["decode_all", "encode_all", "exponent_all", "float_tiles", "grouped_tiles", "integer_tiles", "look_up", "nothing_cut"]
+__all__ = [
+    "decode_all",
+    "encode_all",
+    "exponent_all",
+    "float_sums",
+    "float_tiles",
+    "grouped_tiles",
+    "integer_tiles",
+    "look_up",
+    "nothing_cut",
+]
 
 
 NOTHING, DOUBLE_FRACTION, NO_SPECIALS, ONLY_NAN, IEEE = _dot.NOTHING, _dot.DOUBLE_FRACTION, _dot.NO_SPECIALS, _dot.ONLY_NAN, _dot.IEEE
@@ -63,35 +73,63 @@ def _finish(total, largest, kept_bits, result, d):  # type: ignore[no-untyped-de
 
 
 @compiled
+def _sum(a, a_exponent, b, b_exponent, index, kept_bits, start, largest, unit, total):  # type: ignore[no-untyped-def]
+    """`fused` of a row of D, in units of 2^(largest - kept_bits): a row of A (S,), B (K, N), the K of A's elements, the values of C and their exponents
+    in `largest`, which becomes that of all terms. S is a multiple of 4: four terms at a time spare most of the traffic of partial results."""
+    lanes = len(total)
+    for s in range(0, len(a), 4):
+        k0, k1, k2, k3 = index[s], index[s + 1], index[s + 2], index[s + 3]
+        a0, a1, a2, a3 = a_exponent[s], a_exponent[s + 1], a_exponent[s + 2], a_exponent[s + 3]
+        for n in range(lanes):
+            # int16, so that 32 of them go into a register
+            first = larger(np.int16(a0 + b_exponent[k0, n]), np.int16(a1 + b_exponent[k1, n]))
+            second = larger(np.int16(a2 + b_exponent[k2, n]), np.int16(a3 + b_exponent[k3, n]))
+            largest[n] = larger(largest[n], larger(first, second))
+    for n in range(lanes):
+        unit[n] = two_to(kept_bits - largest[n])
+        total[n] = cut(start[n], unit[n])
+    for s in range(0, len(a), 4):
+        k0, k1, k2, k3 = index[s], index[s + 1], index[s + 2], index[s + 3]
+        a0, a1, a2, a3 = a[s], a[s + 1], a[s + 2], a[s + 3]
+        for n in range(lanes):
+            first = cut(a0 * b[k0, n], unit[n]) + cut(a1 * b[k1, n], unit[n])
+            second = cut(a2 * b[k2, n], unit[n]) + cut(a3 * b[k3, n], unit[n])
+            total[n] += first + second
+
+
+@compiled
 def float_tiles(a, a_exponent, b, b_exponent, c, c_scale, smallest, index, kept_bits, zero_exponent, result, d):  # type: ignore[no-untyped-def]
     """`fused` and `convert` of every element of D (tiles, M, N): a (tiles, M, S), b (tiles, K, N), c (tiles, M, N), index (M, S) of K.
 
-    `smallest` is the exponent of C's subnormals. S is a multiple of 4: four terms at a time spare most of the traffic of partial results.
+    `smallest` is the exponent of C's subnormals, S a multiple of 4.
     """
     lanes = d.shape[2]
     largest, start, unit, total = np.empty(lanes, np.int16), np.empty(lanes), np.empty(lanes), np.empty(lanes)
     for tile in range(d.shape[0]):
         for m in range(d.shape[1]):
             _start(c[tile, m], c_scale, smallest, zero_exponent, start, largest)
-            for s in range(0, a.shape[2], 4):
-                k0, k1, k2, k3 = index[m, s], index[m, s + 1], index[m, s + 2], index[m, s + 3]
-                a0, a1, a2, a3 = a_exponent[tile, m, s], a_exponent[tile, m, s + 1], a_exponent[tile, m, s + 2], a_exponent[tile, m, s + 3]
-                for n in range(lanes):
-                    # int16, so that 32 of them go into a register
-                    first = larger(np.int16(a0 + b_exponent[tile, k0, n]), np.int16(a1 + b_exponent[tile, k1, n]))
-                    second = larger(np.int16(a2 + b_exponent[tile, k2, n]), np.int16(a3 + b_exponent[tile, k3, n]))
-                    largest[n] = larger(largest[n], larger(first, second))
-            for n in range(lanes):
-                unit[n] = two_to(kept_bits - largest[n])
-                total[n] = cut(start[n], unit[n])
-            for s in range(0, a.shape[2], 4):
-                k0, k1, k2, k3 = index[m, s], index[m, s + 1], index[m, s + 2], index[m, s + 3]
-                a0, a1, a2, a3 = a[tile, m, s], a[tile, m, s + 1], a[tile, m, s + 2], a[tile, m, s + 3]
-                for n in range(lanes):
-                    first = cut(a0 * b[tile, k0, n], unit[n]) + cut(a1 * b[tile, k1, n], unit[n])
-                    second = cut(a2 * b[tile, k2, n], unit[n]) + cut(a3 * b[tile, k3, n], unit[n])
-                    total[n] += first + second
+            _sum(a[tile, m], a_exponent[tile, m], b[tile], b_exponent[tile], index[m], kept_bits, start, largest, unit, total)
             _finish(total, largest, kept_bits, result, d[tile, m])
+
+
+@compiled
+def float_sums(  # type: ignore[no-untyped-def]
+    a, a_exponent, which_a, b, b_exponent, which_b, index, c, d, which_d, adds, smallest, kept_bits, zero_exponent, result
+):
+    """`float_tiles` of accumulators that stay where they are: `c` and `d` (some, M, N) are the same bits. Tile t adds a product of A `which_a[t]` (some, M, S)
+    and B `which_b[t]` (some, K, N) to D `which_d[t]`, or writes it there where `adds[t]` is False."""
+    lanes = d.shape[2]
+    largest, start, unit, total = np.empty(lanes, np.int16), np.empty(lanes), np.empty(lanes), np.empty(lanes)
+    nothing = np.zeros(lanes, np.float32)
+    for tile in range(len(which_d)):
+        of_a, of_b, of_d = which_a[tile], which_b[tile], which_d[tile]
+        for m in range(d.shape[1]):
+            if adds[tile]:
+                _start(c[of_d, m], 1.0, smallest, zero_exponent, start, largest)
+            else:
+                _start(nothing, 1.0, smallest, zero_exponent, start, largest)
+            _sum(a[of_a, m], a_exponent[of_a, m], b[of_b], b_exponent[of_b], index[m], kept_bits, start, largest, unit, total)
+            _finish(total, largest, kept_bits, result, d[of_d, m])
 
 
 @compiled

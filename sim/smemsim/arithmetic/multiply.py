@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import ARITHMETIC, LARGEST_ZERO_EXPONENT, LEAST_KEPT_BITS, NAN, MmaArithmetic, arithmetic_of
 
-__all__ = ["Factors", "Options", "certain", "multiply", "multiply_tiles", "row_of"]
+__all__ = ["Factors", "Options", "Sums", "add_tiles", "certain", "is_added_in_place", "multiply", "multiply_tiles", "row_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +135,6 @@ def _multiply_tiles(
     factors: Factors | None,
 ) -> np.ndarray:
     d = np.empty(c.shape, np.uint16 if element_format(types[2]).bits == 16 else np.uint32)
-    step = max(1, TILE_WORK // max(1, c.shape[1] * c.shape[2]))
-    parts = [slice(first, first + step) for first in range(0, len(d), step)]
 
     def some(part: slice) -> None:
         scales = None if factors is None else factors.of(factors.a[part], factors.b[part])
@@ -144,13 +143,52 @@ def _multiply_tiles(
         else:
             _floats(a[part], b[part], c[part], row, types, index, options, scales, d[part])
 
-    if len(parts) == 1 or c.size * a.shape[2] < THREAD_WORK:
+    _in_parts(len(d), c.shape[1] * c.shape[2], a.shape[2], some)
+    return d
+
+
+class Sums(NamedTuple):
+    """Accumulators that stay where they are: tile t adds to number `which[t]` of `values` (some, M, N), float32 as raw bits, or overwrites it where `adds[t]`
+    is False."""
+
+    values: np.ndarray
+    which: np.ndarray
+    adds: np.ndarray
+
+
+def is_added_in_place(row: MmaArithmetic, d_type: str) -> bool:
+    """Does `add_tiles` have this arithmetic?"""
+    return row.grade is Grade.MEASURED and row.kept_bits is not None and row.group == 1 and d_type == "f32"
+
+
+def add_tiles(
+    a: np.ndarray, b: np.ndarray, which: tuple[np.ndarray, np.ndarray], sums: Sums, *, row: MmaArithmetic, types: tuple[str, str, str], options: Options
+) -> None:  # fmt: skip
+    """`multiply_tiles` of accumulators that stay where they are. Raw bits `a` (some, M, S) and `b` (some, N, K) are those of all tiles, each once; tile t has
+    number `which[0][t]` of `a` and `which[1][t]` of `b`. Of arithmetic for which `is_added_in_place`."""
+    from smemsim.arithmetic import loops
+
+    terms, result, c = _terms(a, b, sums.values[:0], types, None, options), _result(row, types[2]), sums.values.view(np.float32)
+
+    def some(part: slice) -> None:
+        loops.float_sums(
+            terms.a, terms.a_exponent, which[0][part], terms.b, terms.b_exponent, which[1][part], terms.of, c, sums.values, sums.which[part],
+            sums.adds[part], terms.smallest, row.kept_bits, row.zero_exponent, result,
+        )  # fmt: skip
+
+    _in_parts(len(sums.which), sums.values[0].size, a.shape[2], some)
+
+
+def _in_parts(tiles: int, size: int, k: int, some: Callable[[slice], None]) -> None:
+    """Do something for all tiles of so many results, of K products each: large batches on every core."""
+    step = max(1, TILE_WORK // max(1, size))
+    parts = [slice(first, first + step) for first in range(0, tiles, step)]
+    if len(parts) == 1 or tiles * size * k < THREAD_WORK:
         for part in parts:
             some(part)
     else:
         with concurrent.futures.ThreadPoolExecutor(os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) as pool:
             list(pool.map(some, parts))
-    return d
 
 
 class Terms(NamedTuple):
@@ -178,7 +216,8 @@ def _terms(
 ) -> Terms:
     """The operands as numbers: signs changed, C and the elements of A and B scaled, zeros appended to A until S is a multiple of 4."""
     formats = [element_format(t) for t in types]
-    values, each = map(list, zip(*(numbers(x, fmt) for x, fmt in zip((a, b), formats, strict=False)), strict=True))
+    across = np.ascontiguousarray(b.transpose(0, 2, 1)) if factors is None else b
+    values, each = map(list, zip(*(numbers(x, fmt) for x, fmt in zip((a, across), formats, strict=False)), strict=True))
     where = _index(a, index)
     if factors is not None:
         of_a = np.arange(a.shape[1])[:, None], where // factors.k_per_factor
@@ -187,6 +226,7 @@ def _terms(
             scale, scale_exponent = numbers(bits, element_format(factors.dtype))
             values[side] *= scale[:, block[0], block[1]]
             each[side] += scale_exponent[:, block[0], block[1]]
+        values[1], each[1] = (np.ascontiguousarray(x.transpose(0, 2, 1)) for x in (values[1], each[1]))
     for operand, negate in zip(values, (options.negate_a, options.negate_b), strict=False):
         if negate:
             np.negative(operand, out=operand)
@@ -196,15 +236,21 @@ def _terms(
         values[0], each[0] = (
             np.pad(x, ((0, 0), (0, 0), (0, more)), constant_values=zero) for x, zero in ((values[0], -0.0), (each[0], NOTHING))
         )
-        values[1], each[1] = (np.pad(x, ((0, 0), (0, 0), (0, 1))) for x in (values[1], each[1]))
-    b_value, b_exponent = (np.ascontiguousarray(x.transpose(0, 2, 1)) for x in (values[1], each[1]))
+        values[1], each[1] = (np.pad(x, ((0, 0), (0, 1), (0, 0))) for x in (values[1], each[1]))
     smallest = formats[2].smallest_exponent - options.scale_c
-    return Terms(values[0], each[0], b_value, b_exponent, accumulator(c, formats[2]), 2.0**-options.scale_c, smallest, where)
+    return Terms(values[0], each[0], values[1], each[1], accumulator(c, formats[2]), 2.0**-options.scale_c, smallest, where)
 
 
 def _index(a: np.ndarray, index: np.ndarray | None) -> np.ndarray:
     stored = a.shape[2]
     return np.array(np.broadcast_to(np.arange(stored), a.shape[1:]) if index is None else index, np.int64, order="C")
+
+
+def _result(row: MmaArithmetic, d_type: str) -> tuple[int, int, bool, int, int, int, int]:
+    """How sums become bits of D: what `dot.convert` takes, and the bits that are kept."""
+    to = element_format(d_type)
+    kept = ~((1 << to.fraction_bits - row.fraction_bits) - 1)
+    return to.exponent_bits, to.fraction_bits, row.to_nearest, to.largest, to.largest + 1, NAN[to.name], kept
 
 
 def _floats(
@@ -220,9 +266,7 @@ def _floats(
 ) -> None:
     from smemsim.arithmetic import loops
 
-    to = element_format(types[2])
-    kept = ~((1 << to.fraction_bits - row.fraction_bits) - 1)
-    result = (to.exponent_bits, to.fraction_bits, row.to_nearest, to.largest, to.largest + 1, NAN[to.name], kept)
+    result = _result(row, types[2])
     if row.group == 1:
         terms = _terms(a, b, c, types, index, options, factors)
         loops.float_tiles(*terms, row.kept_bits, row.zero_exponent, result, d)

@@ -11,8 +11,8 @@ import dataclasses
 import hashlib
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -282,8 +282,7 @@ class Reads:
     def _forget(self) -> None:
         self._waves: dict[Wave, dict[int, _Course]] = {}
         self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
-        self._places: dict[Any, _Places | None] = {}
-        self._seen: dict[Any, Any] = {}
+        self._places: dict[SharedOperand, _Places | None] = {}
         self._matrices: dict[Any, Matrix | str] = {}
 
     # ---- pieces of other processes
@@ -354,13 +353,41 @@ class Reads:
                 self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
         elif isinstance(event, Mma):
             first = x.numbered(event.cta)
-            self.ctas.add(event.cta)
-            self.instructions += 1
             pair = [first] if event.cta_group == 1 else [x.ctas[first.index ^ n] for n in (0, 1)]
-            told = {reason for cta in pair for reason in self._multiply(x, cta, event)}
-            self.missed_instructions.update(sorted(told)[:1])
+            self._multiplied(event, {reason for cta in pair for reason in self._multiply(x, cta, event)})
         elif isinstance(event, Copy):
             self.copies += 1
+
+    def multiplied(self, x: Wave, events: Sequence[Mma]) -> None:
+        """What one matrix instruction does in several CTAs, each by itself: as if called with these events one after the other."""
+        ctas = [x.numbered(event.cta) for event in events]
+        lines = {side: self._lines_read(ctas, events, side) for side in ("a", "b")}
+        for n, (event, cta) in enumerate(zip(events, ctas, strict=True)):
+            self._multiplied(event, set(self._multiply(x, cta, event, {side: found[n] for side, found in lines.items()})))
+
+    def _multiplied(self, event: Mma, told: Collection[str]) -> None:
+        self.ctas.add(event.cta)
+        self.instructions += 1
+        self.missed_instructions.update(sorted(told)[:1])
+
+    def _lines_read(self, ctas: Sequence[Cta], events: Sequence[Mma], side: str) -> list[_Found]:
+        """The operands of events, and the one load that each reads, where it is one and reads whole lines of it."""
+        alike: dict[int | None, list[int]] = {}
+        for n, event in enumerate(events):
+            alike.setdefault(event.a if side == "a" else event.b, []).append(n)
+        found = [_Found(None, None, 0)] * len(events)
+        for same in alike.values():
+            what = events[same[0]].operand(side)
+            if what is None:
+                continue
+            places = self._places_read(ctas[same[0]].shared, what)
+            writers = [0] * len(same)
+            if places is not None and places.lines is not None:
+                lines = SharedMemory.lines_writers([ctas[n].shared for n in same], places.lines)
+                writers = (lines[:, 0] * (lines == lines[:, :1]).all(axis=1)).tolist()
+            for n, writer in zip(same, writers, strict=True):
+                found[n] = _Found(what, places, writer)
+        return found
 
     def _course(self, x: Wave, cta: Cta) -> _Course:
         courses = self._waves.get(x)
@@ -377,8 +404,8 @@ class Reads:
         if isinstance(transfer, Transfer):
             course.loads[id(transfer)] = Issued(course.count, cta.number, event, transfer, self._map_key(event.tensor_map))
 
-    def _multiply(self, x: Wave, cta: Cta, event: Mma) -> Iterator[str]:
-        """Note an instruction's operands, those in one CTA; gives why one is not judged."""
+    def _multiply(self, x: Wave, cta: Cta, event: Mma, found: Mapping[str, _Found] | None = None) -> Iterator[str]:
+        """Note an instruction's operands, those in one CTA, `found` where they are known already; gives why one is not judged."""
         course = self._course(x, cta)
         course.looked += 1
         if course.looked > MOST:
@@ -387,9 +414,13 @@ class Reads:
             return
         operands: dict[str, OperandRead | None] = {"a": None, "b": None}
         for side in ("a", "b"):
-            operand = event.operand(side)
+            if found is not None:
+                operand, places, writer = found[side]
+            else:
+                operand, writer = event.operand(side), 0
+                places = None if operand is None else self._places_read(cta.shared, operand)
             if operand is not None:
-                operand_read = self._operand(course, cta, event, side, operand)
+                operand_read = self._operand(course, cta, (event, side), operand, places, writer)
                 if isinstance(operand_read, str):
                     yield operand_read
                 elif operand_read is not None:
@@ -437,29 +468,36 @@ class Reads:
             return
         self.outside.setdefault((side, load.event.instruction.line), (side, load, read.modes[1][0].dimension))
 
-    def _operand(self, course: _Course, cta: Cta, event: Mma, side: str, what: SharedOperand) -> OperandRead | str | None:
-        """The read of an operand, or the reason why it is not known; None for what `widths` reports."""
+    def _places_read(self, shared: SharedMemory, what: SharedOperand) -> _Places | None:
+        """Where an operand lies, None where nobody knows."""
+        if what not in self._places:
+            if len(self._places) > MOST_CACHED:
+                self._places.clear()
+            self._places[what] = _places_of(shared, what)
+        return self._places[what]
+
+    def _operand(
+        self, course: _Course, cta: Cta, use: tuple[Mma, str], what: SharedOperand, places: _Places | None, writer: int
+    ) -> OperandRead | str | None:
+        """The read of an operand, all of one `writer` if that is not 0, or the reason why it is not known; None for what `widths` reports."""
         shared = cta.shared
         if element_format(what.dtype).bits < 8:
             return "operands of 4 or 6 bits"
-        if what not in self._places:
-            self._places[what] = _places_of(shared, what)
-        places = self._places[what]
         if places is None:
             return "descriptors of which nobody knows what they read"
-        numbers, pattern = _writers(shared, places)
+        numbers, pattern = ([writer], b"") if writer else _writers(shared, places)
         loads = [course.loads.get(id(shared.writers[n - 1])) if n else None for n in numbers]
-        key = (what, pattern, self._relative(loads))
-        if key not in self._seen:
-            for cache in (self._seen, self._places, self._matrices):
+        key = pattern, self._relative(loads)
+        told = places.told.get(key)
+        if told is None:
+            for cache in (places.told, self._matrices):
                 if len(cache) > MOST_CACHED:
                     cache.clear()
-            self._seen[key] = _looked_at(shared, places, course.loads, what.dtype, what.major)
-        told = self._seen[key]
+            told = places.told[key] = _looked_at(shared, places, course.loads, what.dtype, what.major)
         if not isinstance(told, str):
             return self._read(what.number, [load for load in loads if load is not None], told, what.major)
         if told == _WIDTH:
-            load = next(load for load in loads if load is not None)
+            (event, side), load = use, next(load for load in loads if load is not None)
             self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
         return None if told == _WIDTH else told
 
@@ -482,6 +520,8 @@ class Reads:
         if first is None:
             return None
         base, at = first.transfer.tensor_map.global_address, first.event.coordinates
+        if len(loads) == 1:
+            return first.map_key, first.event.mode, first.transfer.smem_address
         return tuple(
             None if load is None else (
                 load.map_key, load.event.mode, load.transfer.smem_address, load.transfer.tensor_map.global_address == base,
@@ -552,16 +592,25 @@ class Reads:
         return hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
 
 
+class _Found(NamedTuple):
+    """An operand in shared memory, where it lies, and the number of the writer of all its lines; 0 where that is not known."""
+
+    operand: SharedOperand | None
+    places: _Places | None
+    writer: int
+
+
 _WIDTH = "width"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Places:
     """Where an operand's chunks lie, as offsets in the window: (rows, chunks along k), or (chunks along rows, k); -1 outside of the window. `lines` are the
-    lines of 128 bytes that they lie in, None where some lie outside."""
+    lines of 128 bytes that they lie in, None where some lie outside. `told` is what is known of operands that lie there, by their writers."""
 
     chunks: np.ndarray
     lines: np.ndarray | None
+    told: dict[Any, _Told | str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

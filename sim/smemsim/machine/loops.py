@@ -9,7 +9,7 @@ from smemsim.compiling.loop import compiled
 from smemsim.layout.loops import swizzle
 from smemsim.layout.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
 
-__all__ = ["load", "load_lines", "load_words", "own_chunks", "owners_of", "touch_chunks"]
+__all__ = ["are_owned", "gather", "load", "load_lines", "load_words", "own_chunks", "owners_of", "touch_chunks"]
 
 
 _CHUNKS, _CHUNK_BYTES, _MASK, _SHIFT = (int(i) for i in (Layout.CHUNKS, Layout.CHUNK_BYTES, Layout.MASK, Layout.SHIFT))
@@ -105,6 +105,25 @@ def touch_chunks(chunks, entry, lines, owner):  # type: ignore[no-untyped-def]
                 owner[begin + other] = (of_line & ~_XOR) + ((np.uint64(other) ^ (of_line & _XOR)) << np.uint64(4))
             lines[chunk >> 3] = 0
         owner[chunk] = entry
+
+
+@compiled
+def are_owned(chunks, begins, lines, owner, found):  # type: ignore[no-untyped-def]
+    """Has each of these chunks, counted from a line's begin (in chunks) on, one entry? For each begin."""
+    for n in range(len(begins)):
+        found[n] = True
+        for i in range(len(chunks)):
+            chunk = begins[n] + chunks[i]
+            entry = owner[chunk]
+            found[n] &= lines[chunk >> 3] > 0 or 0 < entry < _SPLIT
+
+
+@compiled
+def gather(memory, begins, index, out):  # type: ignore[no-untyped-def]
+    """Words of memory at places `index`, from each begin on; `index` flat, `out` (begins, places)."""
+    for n in range(len(begins)):
+        for i in range(len(index)):
+            out[n, i] = memory[begins[n] + index[i]]
 
 
 @compiled

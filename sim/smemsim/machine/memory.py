@@ -24,6 +24,7 @@ import numpy as np
 from smemsim.arguments import whole
 from smemsim.arithmetic.reduce import tensor_reduction
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.machine import loops
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.machine.owners import Owners, ThreadWrite
 from smemsim.machine.region import GlobalMemory, Region
@@ -160,12 +161,12 @@ class SharedMemory:
     """One CTA's shared window with owners: half a byte of bookkeeping a byte, for chunks of 16 bytes that one writer has written.
 
     `size` is what the kernel asks for, in bytes; before it lies what the system keeps (the first KiB on sm_90a), so that the window is
-    `begin` to `end` in `.shared` addresses. Without it the largest window of the architecture. `words` (uint64, zeros, 16 bytes more than the
-    window) are where its bytes are to lie, and `owners` who wrote them, for memories side by side.
+    `begin` to `end` in `.shared` addresses. Without it the largest window of the architecture. Of memories side by side, `room` (uint64, zeros) is
+    where the bytes of all lie, this one's from byte `at` on (16 bytes more than the window), and `owners` who wrote its own.
     """
 
     def __init__(
-        self, arch: str = "sm_90a", *, size: int | None = None, words: np.ndarray | None = None, owners: Owners | None = None
+        self, arch: str = "sm_90a", *, size: int | None = None, room: np.ndarray | None = None, at: int = 0, owners: Owners | None = None
     ) -> None:
         machine = architecture(arch)
         self.arch = machine.name
@@ -175,7 +176,8 @@ class SharedMemory:
         if not self.begin <= asked <= machine.shared_end:
             raise InputError(f"size = {size} B: {arch} has 0 to {machine.shared_end - self.begin} B of shared memory a CTA")
         count = (self.end - self.begin + GUARD) // 8
-        self._words = np.zeros(count, np.uint64) if words is None else words[:count]
+        self.room, self.at = np.zeros(count, np.uint64) if room is None else room, at
+        self._words = self.room[at // 8 : at // 8 + count]
         self._memory = self._words.view(np.uint8)
         self.bytes = self._memory[:-GUARD]
         self._owners = Owners(len(self._memory)) if owners is None else owners
@@ -320,6 +322,13 @@ class SharedMemory:
         """The writers of lines of 128 bytes, by their numbers in the window; 0 for lines that no load wrote as a whole."""
         return self._owners.of_lines(lines)
 
+    @staticmethod
+    def lines_writers(memories: Sequence[SharedMemory], lines: np.ndarray) -> np.ndarray:
+        """`line_writers` of several memories, a row for each."""
+        if all(memory._is_beside(memories[0]) for memory in memories):
+            return Owners.each_of_lines([memory._owners for memory in memories], lines)
+        return np.stack([memory.line_writers(lines) for memory in memories])
+
     def owner(self, address: int) -> tuple[Transfer | BulkTransfer | ThreadWrite, tuple[int, ...]] | None:
         """Who wrote the byte at `address` and which tensor element it belongs to (for threads: the byte's index); None: nobody."""
         at = whole("address", address) - self.begin
@@ -378,6 +387,27 @@ class SharedMemory:
             return element_bits(self._memory[reach], fmt.bits, fmt.elements_per_chunk(packing), major), False
         operand = self.read_operand(word, dtype=dtype, major=major, rows=rows, k=k, packing=packing)
         return operand.bits, bool(operand.unwritten.any())
+
+    @staticmethod
+    def operands_bits(
+        memories: Sequence[SharedMemory], word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed"
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`operand_bits` of several memories through one descriptor: raw bits (memories, rows, k), bool (memories,)."""
+        form: dict[str, Any] = {"dtype": dtype, "major": major, "rows": rows, "k": k, "packing": packing}
+        first, bits = memories[0], element_format(dtype).bits
+        if len(memories) > 1 and bits in WORDS and all(memory._is_beside(first) for memory in memories):
+            index, chunks = pattern(word, first.arch, dtype, major, rows, k, (first.begin, first.end), packing)
+            if Owners.each_owned([memory._owners for memory in memories], chunks).all():
+                out = np.empty((len(memories), rows, k), WORDS[bits])
+                begins = np.array([8 * memory.at // bits for memory in memories], np.int64)
+                loops.gather(first.room.view(WORDS[bits]), begins, index.reshape(-1), out.reshape(len(memories), -1))
+                return out, np.zeros(len(memories), bool)
+        found = [memory.operand_bits(word, **form) for memory in memories]
+        return np.stack([bits for bits, _ in found]), np.array([missing for _, missing in found])
+
+    def _is_beside(self, other: SharedMemory) -> bool:
+        """Do both lie in one room, with windows of one size?"""
+        return self.room is other.room and self.end == other.end and self.arch == other.arch
 
     def operand_words(self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed") -> np.ndarray:
         """(rows, k) the word of 4 bytes in which each element of an operand begins, counted from the window's begin."""

@@ -9,7 +9,7 @@ it counts before those of the chunks. Which byte of global memory a place is, ea
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,6 +66,7 @@ class Owners:
         self._bytes = np.zeros((8, CHUNK, 2), np.uint32)  # of split chunks: writer, place
         self._used = 0
         self._writes = [0]  # how often anything was written, here or in a part
+        self._all, self._at = self, 0  # whose part these are, and from which offset on
         self._sorted: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # see `_located`, behind the writes by then
 
     def part(self, at: int, size: int) -> Owners:
@@ -75,6 +76,7 @@ class Owners:
         """
         owners = Owners(size, chunks=self._chunks[at // CHUNK : (at + size) // CHUNK], lines=self._lines[at // LINE : (at + size) // LINE])
         owners._writes = self._writes
+        owners._all, owners._at = self._all, self._at + at
         return owners
 
     # ---- who writes
@@ -184,6 +186,20 @@ class Owners:
         """Has each of these chunks of 16 bytes been written as a whole by one writer? False also where it takes a look at the bytes."""
         entry = self._chunks[chunks]
         return bool((((entry > 0) & (entry < SPLIT)) | (self._lines[chunks >> 3] > 0)).all())
+
+    @staticmethod
+    def each_of_lines(parts: Sequence[Owners], lines: np.ndarray) -> np.ndarray:
+        """`of_lines` of several parts of the same, a row for each."""
+        begins = np.array([part._at // LINE for part in parts], np.int64)
+        return parts[0]._all.of_lines(begins[:, None] + lines)
+
+    @staticmethod
+    def each_owned(parts: Sequence[Owners], chunks: np.ndarray) -> np.ndarray:
+        """`owned` of the same chunks of several parts of the same, a bool for each."""
+        of, found = parts[0]._all, np.empty(len(parts), bool)
+        begins = np.array([part._at // CHUNK for part in parts], np.int64)
+        loops.are_owned(chunks, begins, of._lines, of._chunks, found)
+        return found
 
     def of(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(writer, place) of the bytes at offsets `at`, both uint32 of its shape."""

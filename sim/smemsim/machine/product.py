@@ -175,6 +175,10 @@ class SharedOperand:
         """Raw bits (rows, k), and whether there are some among them that nobody wrote. HardwareTrap when the operand leaves the window."""
         return shared.operand_bits(self.number, **self._form)
 
+    def bits_of(self, memories: Sequence[SharedMemory]) -> tuple[np.ndarray, np.ndarray]:
+        """`bits` of each of several memories: (memories, rows, k) and (memories,)."""
+        return SharedMemory.operands_bits(memories, self.number, **self._form)
+
     def read(self, shared: SharedMemory) -> Operand:
         """Raw bits with the address and the writer of each element; InputError for a word that is none."""
         return shared.read_operand(self.word, **self._form)

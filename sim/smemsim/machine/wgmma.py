@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from smemsim.arguments import choice, flag, in_steps, shown, whole
-from smemsim.arithmetic.multiply import Options, multiply_tiles, row_of
+from smemsim.arithmetic.multiply import Options, Sums, add_tiles, is_added_in_place, multiply_tiles, row_of
 from smemsim.errors import InputError
 from smemsim.layout import fragments
 from smemsim.machine.memory import WORDS, SharedMemory
@@ -155,15 +155,14 @@ class Wgmma:
 
         `a` may be registers, uint32 (4, groups, 128); `metadata` of a sparse instruction is uint32 (groups, 128).
         """
-        parts = [self.b(word).bits(memory) for memory, word in zip(shared, b, strict=True)]
-        of_b, unwritten = np.stack([bits for bits, _ in parts]), np.array([missing for _, missing in parts])
+        of_b, which_b, unwritten = _behind(self.b, shared, b)
         if isinstance(a, np.ndarray):
             of_a = from_registers(a, self.a_type, self.stored_k)
+            which_a = np.arange(len(of_a))
         else:
-            parts = [self.a(word).bits(memory) for memory, word in zip(shared, a, strict=True)]
-            of_a = np.stack([bits for bits, _ in parts])
-            unwritten |= [missing for _, missing in parts]
-        return Operands(of_a, of_b, unwritten, self.places_of(metadata))
+            of_a, which_a, missing = _behind(self.a, shared, a)
+            unwritten |= missing
+        return Operands(of_a, of_b, which_a, which_b, unwritten, self.places_of(metadata))
 
     def places_of(self, metadata: np.ndarray | None) -> tuple[Sparse, ...]:
         """What the metadata of each warpgroup, uint32 (groups, 128), says of A; nothing without."""
@@ -173,10 +172,21 @@ class Wgmma:
 
     def execute(self, operands: Operands, c: np.ndarray) -> np.ndarray:
         """D (groups, 64, N), raw bits, of operands and of C, which is what D held, or zeros."""
+        a, b = operands.a[operands.which_a], operands.b[operands.which_b]
         if not operands.places:
-            return self._sums(operands.a, operands.b, c)
-        each = zip(operands.a, operands.b, c, operands.places, strict=True)
+            return self._sums(a, b, c)
+        each = zip(a, b, c, operands.places, strict=True)
         return np.stack([self._sparse_sums(*one) for one in each])
+
+    @property
+    def adds_in_place(self) -> bool:
+        """Has `add` this instruction? Of others `execute` makes a new D."""
+        return not self.is_sparse and is_added_in_place(row_of("wgmma", *self.types), self.d_type)
+
+    def add(self, operands: Operands, sums: Sums) -> None:
+        """`execute` where D stays where it lies."""
+        which, options = (operands.which_a, operands.which_b), Options(*self.negate, 0, self.satfinite)
+        add_tiles(operands.a, operands.b, which, sums, row=row_of("wgmma", *self.types), types=self.types, options=options)
 
     def _sums(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
         options = Options(*self.negate, 0, self.satfinite)
@@ -193,15 +203,38 @@ class Wgmma:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Operands:
-    """What the wgmma of several warpgroups read: raw bits of A (groups, 64, stored K) and of B (groups, N, K).
+    """What the wgmma of several warpgroups read: raw bits of A (some, 64, stored K) and of B (some, N, K), each once.
 
-    `unwritten` (groups,) says where there is something among them that nobody wrote; a sparse instruction has `places` for each group.
+    `which_a`, `which_b` (groups,) say which of them each warpgroup has, `unwritten` (groups,) where there is something among them that nobody wrote; a
+    sparse instruction has `places` for each group.
     """
 
     a: np.ndarray
     b: np.ndarray
+    which_a: np.ndarray
+    which_b: np.ndarray
     unwritten: np.ndarray
     places: tuple[Sparse, ...] = ()
+
+
+def _behind(
+    operand: Callable[[int], SharedOperand], shared: Sequence[SharedMemory], words: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(raw bits of the operands behind descriptors, each once, which of them each warpgroup has, and whether it has elements that nobody wrote)."""
+    order: dict[int, dict[int, int]] = {}  # of each word the windows, each with its place among all
+    keys = [(word, id(memory)) for memory, word in zip(shared, words, strict=True)]
+    for word, window in keys:
+        order.setdefault(word, {}).setdefault(window, 0)
+    memories, bits, missing = {id(memory): memory for memory in shared}, [], []
+    count = 0
+    for word, windows in order.items():
+        for window in windows:
+            windows[window], count = count, count + 1
+        found, unwritten = operand(word).bits_of([memories[window] for window in windows])
+        bits.append(found)
+        missing.append(unwritten)
+    which = np.array([order[word][window] for word, window in keys], np.int64)
+    return bits[0] if len(bits) == 1 else np.concatenate(bits), which, np.concatenate(missing)[which]
 
 
 # ---- `wgmma`: one instruction from registers to registers, explained
@@ -262,7 +295,8 @@ def wgmma(
         c = to_matrix(_registers("d", d, n // 4 if half else n // 2).T[:, None], n, d_type)
     else:
         c = np.zeros((1, WGMMA_M, n), i.d_bits)
-    values = i.execute(Operands(of_a.bits[None], of_b.bits[None], np.zeros(1, bool), places), c)
+    one = np.zeros(1, np.int64)
+    values = i.execute(Operands(of_a.bits[None], of_b.bits[None], one, one, np.zeros(1, bool), places), c)
     counts = {name: int(operand.unwritten.sum()) for name, operand in (("A", of_a), ("B", of_b))}
     return MmaResult(
         i.name, (of_a,), of_b, c[0], values[0], d_type, grade=weaker(of_a.grade, of_b.grade), arithmetic=row_of("wgmma", *i.types),

@@ -16,13 +16,15 @@ from smemsim.program.barriers.mbarrier import Delivery, current, mbarrier_of
 from smemsim.program.late import Hidden, lands
 from smemsim.program.maps import beyond_array
 from smemsim.program.registry import unmodelled
+from smemsim.program.runs import WORD, Runs
 from smemsim.program.traps import warp_name
 from smemsim.program.wave import RANK_SHIFT, WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.shared_memory import LINE
 from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE
 
 if TYPE_CHECKING:
-    from smemsim.program.events import Event
+    from smemsim.program.events import Event, Mma
     from smemsim.program.registers import Read
     from smemsim.program.wave import Cta, Wave
     from smemsim.words.tensor_map import TensorMap
@@ -36,6 +38,7 @@ __all__ = [
     "each",
     "each_store",
     "judge",
+    "judge_products",
     "leaves",
     "member",
     "own_address",
@@ -43,6 +46,7 @@ __all__ = [
     "stop",
     "stops",
     "touched",
+    "touched_runs",
 ]
 
 
@@ -171,10 +175,24 @@ def touched(transfer: Any, begin: int) -> np.ndarray:
     return found
 
 
+def touched_runs(transfer: Any, begin: int) -> Runs:
+    """`touched` as runs of words."""
+    if transfer.geometry.is_whole_lines and (transfer.whole or not transfer.is_store):
+        at, size = transfer.smem_address - begin, LINE * len(transfer.lines)
+        return Runs(np.array([at // WORD], np.int64), size // WORD, lambda: touched(transfer, begin) // WORD)
+    return Runs.of(touched(transfer, begin) // WORD)
+
+
 def judge(x: Wave, event: Event) -> None:
     """Have an event judged: a transfer after it happened, a matrix instruction before it is executed."""
     if x.launch.judge is not None:
         x.launch.judge(x, event)
+
+
+def judge_products(x: Wave, events: Sequence[Mma]) -> None:
+    """Have a matrix instruction judged that CTAs execute together, each by itself."""
+    if x.launch.judge is not None:
+        x.launch.judge.multiplied(x, events)
 
 
 def record(x: Wave, event: Event) -> None:

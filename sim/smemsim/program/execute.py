@@ -462,6 +462,8 @@ def _run_block(wave: Wave, block: Block) -> None:
     )
     try:
         if block.gate is not None:
+            if wave.held & block.slots & ~block.gate.keeps:
+                wave.settle(block.slots & ~block.gate.keeps)
             if not block.gate.opens(wave):
                 return
             if marks is None:
@@ -469,6 +471,8 @@ def _run_block(wave: Wave, block: Block) -> None:
             else:
                 marks.run(wave, block.instructions[0], block.gate.run)
             wave.step = 1
+        if wave.held & block.behind:
+            wave.settle(block.behind)
         if watch is not None:
             watch.names(wave, block)
         if _run_steps(wave, block, marks):

@@ -54,11 +54,13 @@ class Gate:
     """An operation before which threads may have to wait: for others of their warp, or for a barrier.
 
     `opens(x)` narrows the wave's selection to the threads that go on and leaves the others waiting at this instruction, which they will
-    execute again; False when nobody goes on. `run` is the operation.
+    execute again; False when nobody goes on. `run` is the operation. `keeps` are the registers (a bit set) that it takes care of itself where their values
+    lie elsewhere (`Wave.settle`).
     """
 
     opens: Callable[[Wave], bool]
     run: Plain
+    keeps: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

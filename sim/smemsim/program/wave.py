@@ -93,6 +93,7 @@ class Endless:
         return ""
 
     def _state(self, x: Wave) -> list[Any]:
+        x.settle()
         return [x.key, *x.r, x.local]
 
 
@@ -256,6 +257,8 @@ class Wave:
         self.watch: Any = None
         self.state: dict[Any, Any] = {}  # of the operations
         self._patience = (-1, 0)
+        self.held = 0  # registers (a bit set) whose values lie elsewhere
+        self.keeper: Any = None  # who has them
         self.turns: Any = None  # of a schedule: who runs next
         self.late: Any = None  # and what is under way
 
@@ -303,6 +306,20 @@ class Wave:
         left: list[np.ndarray] = self.launch.kept.setdefault(("registers", size), [])
         return (left.pop(), True) if left else (np.zeros(size, np.uint8), False)
 
+    @property
+    def register_words(self) -> np.ndarray:
+        """All registers as words of 32 bits (`first_word` says where one begins)."""
+        return self._registers.view(np.uint32)
+
+    def first_word(self, slot: int) -> int:
+        """Where a register begins in `register_words`: that of thread 0, the other threads' behind it."""
+        return int(self.register_pointers[slot] - self.register_pointers[0]) // 4
+
+    def settle(self, slots: int = -1) -> None:
+        """Give registers their values, where one of these (a bit set; all) is among those whose values lie elsewhere."""
+        if self.held & slots:
+            self.held = self.keeper.settle(slots)
+
     def leave(self) -> None:
         """The wave is over, and nobody looks at its registers any more: the next one may have them."""
         self.launch.kept["registers", len(self._registers)].append(self._registers)
@@ -335,9 +352,8 @@ class Wave:
 
     def _window_of(self, index: int) -> SharedMemory:
         """The window of a CTA, with its part of shared memory."""
-        own = self._words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
-        owners = self.owners.part(index * self.pitch, self.pitch)
-        shared = SharedMemory(self.launch.arch, size=self.window, words=own, owners=owners)
+        at = index * self.pitch
+        shared = SharedMemory(self.launch.arch, size=self.window, room=self._words, at=at, owners=self.owners.part(at, self.pitch))
         shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
         return shared
 

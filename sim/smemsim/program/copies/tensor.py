@@ -23,6 +23,7 @@ from smemsim.program.asynchronous import (
     record,
     stops,
     touched,
+    touched_runs,
 )
 from smemsim.program.barriers.mbarrier import Delivery
 from smemsim.program.copies.maps import map_at
@@ -121,7 +122,7 @@ def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[R
         to, mbar = member(x, cta, d.cta_rank), d.mbar
         if op is not None:
             op.barriers[to.index] = member(x, cta, mbar.cta_rank), mbar.smem_address
-            x.watch.op_writes(op, to, touched(to.shared.writers[-1], to.shared.begin))
+            x.watch.op_writes(op, to, touched_runs(to.shared.writers[-1], to.shared.begin))
             if d is deliveries[0]:
                 x.watch.op_reads_global(op, *_in_global(to.shared.writers[-1]))
         places = None if hidden is None else touched(to.shared.writers[-1], to.shared.begin) + to.index * x.pitch
@@ -171,7 +172,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
                 transfer = leaves(x, make, functools.partial(_span, shared, tm, where, place), thread)
             if x.watch is not None:
                 op = x.watch.begin(x, i, thread, kind)
-                x.watch.op_reads(op, cta, touched(transfer, shared.begin))
+                x.watch.op_reads(op, cta, touched_runs(transfer, shared.begin))
                 if operation or not is_again:
                     x.watch.op_writes_global(op, *_in_global(transfer))
                 x.watch.joins(op, thread, "bulk")

@@ -112,7 +112,7 @@ _WORD = (1 << 64) - 1
 class Block:
     """Steps that the same threads execute one after the other: `gate` first, if there is one, then `steps`, then `end`.
 
-    `slots` are the registers that its instructions name, as a bit set.
+    `slots` are the registers that its instructions name, as a bit set, `behind` those that instructions behind the gate name.
     """
 
     index: int
@@ -121,6 +121,7 @@ class Block:
     end: End | None  # None: on to the next block
     instructions: list[Instruction]  # of gate, steps and end in this order
     slots: int = 0
+    behind: int = 0
     has_loads: bool = False  # that may read shared memory
     tier: Any = None  # how its steps run: `compiled.tier.Tier`, made when the block first does
 
@@ -486,13 +487,20 @@ def _blocks(inlined: Inlined, steps: list[Step], linker: Linker, *, in_small_blo
         end = own.pop() if own and isinstance(own[-1], End) else None
         plain = [step for step in own if not isinstance(step, (Gate, End))]
         body = list(inlined.body[start:stop])
-        slots = 0
-        for i in body:
-            for slot in slots_of(i):
-                slots |= 1 << slot
+        behind = _slots(body[gate is not None :])
+        slots = behind | _slots(body[: gate is not None])
         gate, end = gate if isinstance(gate, Gate) else None, end if isinstance(end, End) else None
-        blocks.append(Block(index, gate, plain, end, body, slots, any(map(_loads, body))))
+        blocks.append(Block(index, gate, plain, end, body, slots, behind, any(map(_loads, body))))
     return blocks
+
+
+def _slots(body: Sequence[Instruction]) -> int:
+    """The registers that instructions name, as a bit set."""
+    found = 0
+    for i in body:
+        for slot in slots_of(i):
+            found |= 1 << slot
+    return found
 
 
 # Whose order with those of other threads can matter.

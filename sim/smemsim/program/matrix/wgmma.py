@@ -9,18 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.arithmetic.multiply import Sums
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.machine.memory import SharedMemory
 from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_registers, types_of
-from smemsim.program.asynchronous import judge, stops
+from smemsim.program.asynchronous import judge_products, stops
 from smemsim.program.events import Mma
 from smemsim.program.late import lands
 from smemsim.program.linking.inline import slots_of
+from smemsim.program.matrix.accumulators import accumulators, bits_of_slots
 from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
+from smemsim.program.registers import bits_of
 from smemsim.program.registry import Gate, Step, implements, unmodelled
-from smemsim.program.watch.doubts import WORD, Product
-from smemsim.program.wave import WARPGROUP
+from smemsim.program.runs import WORD, Runs
+from smemsim.program.watch.doubts import Product
+from smemsim.program.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
+from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WgmmaTypes
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Cta, Wave
 
 
+REGISTER = 32  # bits
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 
 
@@ -101,7 +108,8 @@ def build_wait(i: Instruction, c: Linker) -> Step:
 @implements("wgmma.mma_async")
 def build_mma(i: Instruction, c: Linker) -> Step:
     """`wgmma.mma_async{.sp}.sync.aligned.m64nNkK{.satfinite}.D.A.B{.and.popc} d, a, b {, metadata, selector}, scale-d {, scale-a, scale-b {, trans-a, trans-b}}`."""
-    return Gate(lambda x: _together(i, x), _Mma(i, c).run)
+    mma = _Mma(i, c)
+    return Gate(lambda x: _together(i, x), mma.run, keeps=bits_of_slots(mma.d_slots))
 
 
 class _Mma:
@@ -135,29 +143,28 @@ class _Mma:
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.sums = frozenset(slot for part in d for slot in slots_of(_naming(i, part)))
         self.slots = self.sums | {slot for part in self.a_items for slot in slots_of(_naming(i, part))}
+        self._behind: dict[tuple[int, ...], tuple[SharedOperand, ...]] = {}
+        self.d_slots = _apart(d, slots_of(dataclasses.replace(i, operands=i.operands[1:])))
 
     def run(self, x: Wave) -> None:
         """Multiply, for every warpgroup that is here."""
         threads, of = x.threads, self.of
         firsts = threads[::WARPGROUP].tolist()
         ctas = [x.ctas[int(x.cta_of[first])] for first in firsts]
-        held = self._registers(x, self.read_d)
         b = self._uniform(x, self.read_b, "B's descriptor")
         scale = [bool(value) for value in self._uniform(x, self.scale_d, "scale-d")]
         a: Any = self._registers(x, self.read_a) if self.in_registers else self._uniform(x, self.read_a[0], "A's descriptor")
         metadata = None if self.metadata is None else np.broadcast_to(self.metadata(x), x.n).reshape(-1, WARPGROUP)
         events = [self._event(x, cta, first, a, b, scale, g) for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True))]
-        for event in events:
-            judge(x, event)  # before it is executed: it may be what ends the kernel
+        judge_products(x, events)  # before they are executed: one may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read([cta.shared for cta in ctas], a, b, metadata)
-            out = None if x.late is not None else self._product(operands, held, scale)
         for event, missing in zip(events, operands.unwritten.tolist(), strict=True):
             self._note(x, event, is_unwritten=missing)
         if x.watch is not None:
             self._tell(x, ctas, firsts, a, b, scale)
-        if out is not None:
-            self._write(x, out)
+        if x.late is None:
+            self._add(x, operands, firsts, scale)
             return
 
         def act() -> None:
@@ -166,6 +173,15 @@ class _Mma:
             self._write(x, self._product(late, self._registers(x, self.read_d), scale))
 
         lands(x, act, stream="wgmma", kind="wgmma", threads=x.threads.copy())
+
+    def _add(self, x: Wave, operands: Any, firsts: list[int], scale: list[bool]) -> None:
+        """Add up what was multiplied, in the registers of D or where their values are kept."""
+        if self.d_slots and self.of.adds_in_place:
+            which, adds = np.array(firsts, np.int64) // WARPGROUP, np.array(scale)
+            values = accumulators(x).of(self.d_slots, self.of.n, which, adds)
+            self.of.add(operands, Sums(values, which, adds))
+        else:
+            self._write(x, self._product(operands, self._registers(x, self.read_d), scale))
 
     def _product(self, operands: Any, held: np.ndarray, scale: list[bool]) -> np.ndarray:
         """The registers of D, from the operands and what was in them."""
@@ -209,17 +225,51 @@ class _Mma:
 
     def _tell(self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int], scale: list[bool]) -> None:
         """Tell the watch what was read."""
-        for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True)):
-            op = x.watch.begin(x, self.i, first, "wgmma")
-            operands = [self.of.b(b[g]), *([] if self.in_registers else [self.of.a(a[g])])]
-            product = _Product(x, self, cta, first, operands)
-            op.products.append(product)
-            x.watch.op_reads(op, cta, np.concatenate([operand.read_words(cta.shared) for operand in operands]))
-            if product.found or x.watch.unwritten.slots:
-                product.finish(product.rows_of_registers(), None, goes_on=scale[g])
-            x.watch.sums(op, self.sums, goes_on=scale[g])
-            x.watch.op_registers(op, self.slots, results=self.sums)
-            x.watch.joins(op, first, "wgmma")
+        watch = x.watch
+        words = list(zip(b, strict=True)) if self.in_registers else list(zip(b, a, strict=True))
+        operations = [watch.begin(x, self.i, first, "wgmma") for first in firsts]
+        for op, cta, first, own in zip(operations, ctas, firsts, words, strict=True):
+            op.products.append(_Product(x, self, cta, first, self._operands(own)))
+        are_read = all(
+            watch.products_read(
+                [op for op, its in zip(operations, words, strict=True) if its == own],
+                [cta for cta, its in zip(ctas, words, strict=True) if its == own],
+                self._runs(own, ctas[0].shared),
+            )
+            for own in dict.fromkeys(words)
+        )
+        for op, cta, own, goes_on in zip(operations, ctas, words, scale, strict=True):
+            if not are_read:
+                watch.op_reads(op, cta, self._runs(own, cta.shared))
+            product = op.products[-1]
+            if product.found or watch.unwritten.slots:
+                product.finish(product.rows_of_registers(), None, goes_on=goes_on)
+            watch.sums(op, self.sums, goes_on=goes_on)
+            watch.op_registers(op, self.slots, results=self.sums)
+            watch.joins(op, int(op.warps[0]) * WARP, "wgmma")
+
+    def _operands(self, words: tuple[int, ...]) -> tuple[SharedOperand, ...]:
+        """B, and A where it is in shared memory, behind their descriptors."""
+        found = self._behind.get(words)
+        if found is None:
+            if len(self._behind) > MOST_WORDS:
+                self._behind.clear()
+            found = self._behind[words] = tuple(make(word) for make, word in zip((self.of.b, self.of.a), words, strict=False))
+        return found
+
+    def _runs(self, words: tuple[int, ...], shared: SharedMemory) -> Runs:
+        """The words of a window that are read through descriptors."""
+        return _runs(self._operands(words), shared.arch, shared.begin, shared.end)
+
+
+MOST_WORDS = 1024  # descriptors of an instruction that are remembered
+
+
+@remembered(512)
+def _runs(operands: tuple[SharedOperand, ...], arch: str, begin: int, end: int) -> Runs:
+    """The words that operands read of a window from `begin` to `end`."""
+    window = SharedMemory(arch, size=end - begin)
+    return Runs.among(np.concatenate([operand.read_words(window) for operand in operands]) // WORD)
 
 
 class _Product(Product):
@@ -230,7 +280,12 @@ class _Product(Product):
     def __init__(self, x: Wave, made: _Mma, cta: Cta, first: int, operands: Sequence[SharedOperand]) -> None:
         super().__init__(x.watch.unwritten, made.i)
         self.made, self.cta, self.operands, self.n = made, cta, operands, made.of.n
-        self.threads, self.pitch = np.arange(first, first + WARPGROUP), x.pitch
+        self.first, self.pitch = first, x.pitch
+
+    @property
+    def threads(self) -> np.ndarray:
+        """The threads of its warpgroup."""
+        return np.arange(self.first, self.first + WARPGROUP)
 
     def words(self) -> tuple[np.ndarray, np.ndarray]:
         begin = self.pitch * self.cta.index // WORD
@@ -275,6 +330,12 @@ def _name(i: Instruction, words: Modifiers, is_sparse: bool) -> tuple[int, tuple
     if n not in row.n or k != row.k * (1 + is_sparse):
         raise InputError(f".{shape[0]}: wgmma with {a_type} has no such shape (PTX ISA 9.1 §9.7.15.2)")
     return n, (a_type, b_type, d_type), row
+
+
+def _apart(d: Sequence[Operand], others: set[int]) -> tuple[int, ...]:
+    """The slots of D, all different registers of 32 bits that the instruction names nowhere else; nothing where there are others."""
+    slots = tuple(item.slot for item in d if isinstance(item, Register) and bits_of(item.type) == REGISTER)
+    return slots if len(set(slots)) == len(d) and others.isdisjoint(slots) else ()
 
 
 def _number(i: Instruction, operands: Operands, what: str) -> int:

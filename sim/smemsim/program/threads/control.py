@@ -319,6 +319,7 @@ class _Kept:
 
     def push(self, x: Wave, threads: np.ndarray) -> None:
         """Keep the registers of threads that enter the function."""
+        x.settle()
         depth = self.depth[threads]
         if len(self.values) == 0 or int(depth.max()) >= len(self.values[0]):
             rows = max(4, 2 * (int(depth.max()) + 1))
@@ -330,6 +331,7 @@ class _Kept:
 
     def pop(self, x: Wave, threads: np.ndarray) -> None:
         """Give the registers back to threads that leave it."""
+        x.settle()
         self.depth[threads] -= 1
         depth = self.depth[threads]
         for slot, kept in zip(self.slots, self.values, strict=True):

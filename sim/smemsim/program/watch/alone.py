@@ -37,6 +37,12 @@ class _Wait:
     met: int
 
 
+def are_whole_warps(threads: np.ndarray) -> bool:
+    """Are threads (ascending) all those of their warps?"""
+    firsts = threads[::WARP]
+    return len(threads) % WARP == 0 and not (firsts % WARP).any() and bool((threads[WARP - 1 :: WARP] - firsts == WARP - 1).all())
+
+
 class LanesAlone:
     """Waits of some lanes of a warp, by warp."""
 
@@ -54,6 +60,8 @@ class LanesAlone:
 
     def waited(self, i: Instruction, threads: np.ndarray, barrier: Any, met: np.ndarray) -> None:
         """Threads are about to learn what a phase of an mbarrier (the Mbarrier object) has brought; `met` is by warp how often its lanes have met."""
+        if not self.waits and are_whole_warps(threads):
+            return
         for warp in np.unique(threads >> 5).tolist():
             here = np.zeros(WARP, bool)
             here[threads[threads >> 5 == warp] % WARP] = True

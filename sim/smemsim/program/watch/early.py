@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.program.barriers.mbarrier import before_loads, is_wait, mbarriers
+from smemsim.program.runs import Runs
 from smemsim.program.watch.clocks import Operation
 from smemsim.program.watch.doubts import is_followed, uses
 from smemsim.program.watch.telling import Telling, Waited
@@ -42,10 +43,10 @@ class EarlyReads:
         if i.line not in self._waits and (waited := self.telling.last_wait(warps, at)) is not None:
             self._waits[i.line] = waited
 
-    def comes(self, op: Operation, at: np.ndarray, is_unordered: Callable[[int, np.ndarray], bool]) -> None:
+    def comes(self, op: Operation, runs: Runs, is_unordered: Callable[[int, np.ndarray], bool]) -> None:
         """An operation brings words; `is_unordered` says of a line and words whether it is not ordered behind those who read them there."""
         for line, (i, words) in list(self._reads.items()):
-            late = at[words[at]]
+            late = runs.words[words[runs.words]]
             if late.size and is_unordered(line, late):
                 del self._reads[line]
                 why, repair = self.telling.other_stage(self._waits.get(line), late, op)

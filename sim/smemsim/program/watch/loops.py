@@ -14,7 +14,9 @@ from smemsim.program.watch.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
 _LANE_BITS, _MANY, _SEVERAL = LANE_BITS, MANY, SEVERAL
 _LANES, _TIME = (1 << LANE_BITS) - 1, LANE_BITS + PART_BITS
 
-__all__ = ["Known", "Tables", "is_shared_by_threads", "operation_reads", "operation_writes", "read", "write"]
+__all__ = [
+    "Known", "Tables", "is_shared_by_threads", "operation_reads", "operation_writes", "operations_of", "operations_read", "read", "renumber", "write",
+]  # fmt: skip
 
 
 class Tables(NamedTuple):
@@ -173,63 +175,119 @@ def is_shared_by_threads(flat, count, threads, marks):  # type: ignore[no-untype
 
 
 @compiled
-def operation_reads(words, first, warps, mine, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
-    """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads words. False where one is unwritten, not seen, or not fenced, and as in `read`; else it is
-    noted in a row of `read_by`."""
+def operation_reads(begins, count, first, warps, mine, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
+    """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads `count` words from each of `begins` on. False where one is unwritten,
+    not seen, or not fenced, and as in `read`; else it is noted in a row of `read_by`."""
     stream, base = known.stream[own], first // known.seen.shape[1] * known.seen.shape[1]
-    for n in range(len(words)):
-        by = tables.who[words[n]]
-        if by == _NOBODY:
-            return False
-        if by >= _OPERATIONS:
-            number = by - _OPERATIONS
-            if number == own:
-                continue
-            if stops_at_operations or (known.generic[number] and not is_generic):
+    before = _NOBODY
+    for n in range(len(begins)):
+        for word in range(begins[n], begins[n] + count):
+            by = tables.who[word]
+            if by == _NOBODY:
                 return False
-            if stream == 0 or known.stream[number] != stream:
-                for warp in range(first, first + warps):
-                    if not known.done[warp, number]:
-                        return False
-        elif by >= 0:
-            if by == first and _are_apart(tables.mark[words[n]], mine):
-                return False
-            is_fenced = is_generic
-            for warp in range(first, first + warps):
-                if known.seen[warp, by - base] < tables.when[words[n]]:
+            if by >= _OPERATIONS:
+                number = by - _OPERATIONS
+                if by == before or number == own:  # most words lie as one operation has brought them
+                    continue
+                if stops_at_operations or (known.generic[number] and not is_generic):
                     return False
-                is_fenced |= known.fenced[warp, by - base] >= tables.when[words[n]]
-            if not is_fenced:
-                return False
-    for n in range(len(words)):
-        tables.read_by[row, words[n]] = own
+                if stream == 0 or known.stream[number] != stream:
+                    for warp in range(first, first + warps):
+                        if not known.done[warp, number]:
+                            return False
+                before = by
+            elif by >= 0:
+                if by == first and _are_apart(tables.mark[word], mine):
+                    return False
+                is_fenced = is_generic
+                for warp in range(first, first + warps):
+                    if known.seen[warp, by - base] < tables.when[word]:
+                        return False
+                    is_fenced |= known.fenced[warp, by - base] >= tables.when[word]
+                if not is_fenced:
+                    return False
+    for n in range(len(begins)):
+        for word in range(begins[n], begins[n] + count):
+            tables.read_by[row, word] = own
     return True
 
 
 @compiled
-def operation_writes(words, warp, mine, own, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
-    """Operation `own` of a warp, by a lane whose mark is `mine`, writes words. False where something is suspicious."""
-    stream, base = known.stream[own], warp // known.seen.shape[1] * known.seen.shape[1]
-    for n in range(len(words)):
-        word = words[n]
-        by, when = tables.who[word], tables.when[word]
-        if by == _NOBODY:
-            continue
-        if by >= _OPERATIONS:
-            number = by - _OPERATIONS
-            if number != own and (stream == 0 or known.stream[number] != stream) and not known.done[warp, number]:
-                return False
-        elif by >= 0:
-            if (by != warp and known.seen[warp, by - base] < when) or (by == warp and _are_apart(tables.mark[word], mine)):
-                return False
-            if not is_generic and known.fenced[warp, by - base] < when <= known.seen[warp, by - base]:
-                return False
-        if _are_apart(tables.read_mark[word], mine) or not _readers_are_done(word, warp, known.seen, tables.read_when, tables.read_line):
-            return False
-        if not _operations_are_done(word, warp, known.read_done, tables.read_by) or (
-            tables.has_strong and not _no_strong(word, warp, known.seen, tables)
+def operations_read(begins, count, windows, firsts, warps, owns, rows, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
+    """`operation_reads` of several operations of whole warps, each of the same words of its window, which begins at an entry of `windows`. False where one
+    has to be looked at; some of the others are noted then."""
+    for n in range(len(windows)):
+        if not operation_reads(
+            begins + windows[n], count, firsts[n], warps, -1, owns[n], rows[n], is_generic, stops_at_operations, tables, known
         ):
             return False
-    for n in range(len(words)):
-        tables.who[words[n]], tables.line[words[n]], tables.strong[words[n]] = own + _OPERATIONS, line, False
     return True
+
+
+@compiled
+def _reads_are_alike(word, other, tables):  # type: ignore[no-untyped-def]
+    """Have the same operations, and no threads, read two words?"""
+    alike = tables.read_line[word] == 0 and tables.read_line[other] == 0 and tables.read_mark[word] == tables.read_mark[other]
+    for k in range(tables.read_by.shape[0]):
+        alike &= tables.read_by[k, word] == tables.read_by[k, other]
+    return alike
+
+
+@compiled
+def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
+    """Operation `own` of a warp, by a lane whose mark is `mine`, writes `count` words from each of `begins` on. False where something is suspicious."""
+    stream, base = known.stream[own], warp // known.seen.shape[1] * known.seen.shape[1]
+    before = -1  # the last word that an operation had written
+    for n in range(len(begins)):
+        for word in range(begins[n], begins[n] + count):
+            by, when = tables.who[word], tables.when[word]
+            if by == _NOBODY:
+                continue
+            if by >= _OPERATIONS:
+                if before >= 0 and by == tables.who[before] and not tables.has_strong and _reads_are_alike(word, before, tables):
+                    continue
+                number = by - _OPERATIONS
+                if number != own and (stream == 0 or known.stream[number] != stream) and not known.done[warp, number]:
+                    return False
+                before = word
+            elif by >= 0:
+                if (by != warp and known.seen[warp, by - base] < when) or (by == warp and _are_apart(tables.mark[word], mine)):
+                    return False
+                if not is_generic and known.fenced[warp, by - base] < when <= known.seen[warp, by - base]:
+                    return False
+            if _are_apart(tables.read_mark[word], mine) or not _readers_are_done(
+                word, warp, known.seen, tables.read_when, tables.read_line
+            ):
+                return False
+            if not _operations_are_done(word, warp, known.read_done, tables.read_by) or (
+                tables.has_strong and not _no_strong(word, warp, known.seen, tables)
+            ):
+                return False
+    for n in range(len(begins)):
+        for word in range(begins[n], begins[n] + count):
+            tables.who[word], tables.line[word], tables.strong[word] = own + _OPERATIONS, line, False
+    return True
+
+
+@compiled
+def operations_of(who, read_by, found):  # type: ignore[no-untyped-def]
+    """Marks the operations that words have."""
+    for word in range(len(who)):
+        if who[word] >= _OPERATIONS:
+            found[who[word] - _OPERATIONS] = True
+    for k in range(read_by.shape[0]):
+        for word in range(len(who)):
+            if read_by[k, word] >= 0:
+                found[read_by[k, word]] = True
+
+
+@compiled
+def renumber(who, read_by, new):  # type: ignore[no-untyped-def]
+    """The operations that words have get new numbers."""
+    for word in range(len(who)):
+        if who[word] >= _OPERATIONS:
+            who[word] = _OPERATIONS + new[who[word] - _OPERATIONS]
+    for k in range(read_by.shape[0]):
+        for word in range(len(who)):
+            if read_by[k, word] >= 0:
+                read_by[k, word] = new[read_by[k, word]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -158,9 +158,9 @@ class RegistersInFlight:
         if named:
             self.of_sums = sum(1 << slot for slot in set().union(*(held for _, held in self._sums)))
 
-    def free(self, warp: int, operations: list[Operation]) -> None:
-        """The registers of operations that the first warp of their warpgroup has waited for are free."""
-        done = [op for op in operations if op.warps[0] == warp]
+    def free(self, waited: Mapping[int, list[Operation]]) -> None:
+        """The registers of operations that the first warp of their warpgroup has waited for, by the warp, are free."""
+        done = [op for warp, operations in waited.items() for op in operations if op.warps[0] == warp]
         for op in done:
             op.holds_registers = False
         if done:
@@ -207,7 +207,7 @@ class RegistersInFlight:
         for warp in sorted(warps & set(op.warps.tolist())):
             over = self.groups.wait_for(op, warp, "wgmma")
             if over:
-                self.free(warp, over)
+                self.free({warp: over})
 
     def _touched(self, i: Instruction, slot: int, op: Operation, how: str) -> None:
         """X007: an instruction touches a register of a wgmma in flight. Where ptxas makes it right, that is told as a remark."""

@@ -8,12 +8,13 @@ at here once more, by numpy, and told.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.program.linking.flows import updates
+from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch import loops
 from smemsim.program.watch.bytes import Parts
@@ -63,15 +64,13 @@ class SharedShadow:
 
     def remembered(self) -> np.ndarray:
         """The operations that words have, by their numbers."""
-        by = self.who - OPERATIONS
-        found: np.ndarray = np.concatenate((by[by >= 0], self.read_by[self.read_by >= 0]))
-        return found
+        found = np.zeros(self.operations.room, bool)
+        loops.operations_of(self.who, self.read_by, found)
+        return np.flatnonzero(found)
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Operations have new numbers."""
-        by_operation, read = self.who >= OPERATIONS, self.read_by >= 0
-        self.who[by_operation] = OPERATIONS + new[self.who[by_operation] - OPERATIONS]
-        self.read_by[read] = new[self.read_by[read]]
+        loops.renumber(self.who, self.read_by, new)
 
     @property
     def _known(self) -> loops.Known:
@@ -98,10 +97,10 @@ class SharedShadow:
             at, warps = (at[:, None] + np.arange(count)).reshape(-1), np.repeat(warps, count)
         return at, warps
 
-    def of_cta(self, cta: Cta, offsets: np.ndarray) -> np.ndarray:
-        """The words of a CTA's window, by offsets from its begin."""
-        words: np.ndarray = (np.asarray(offsets, np.int64) >> 2) + cta.index * (self.x.pitch // WORD)
-        return words
+    def of_cta(self, cta: Cta, offsets: np.ndarray | Runs) -> Runs:
+        """The words of a CTA's window: runs of it, or offsets from its begin."""
+        runs = offsets if isinstance(offsets, Runs) else Runs.of(np.asarray(offsets, np.int64) >> 2)
+        return runs.behind(cta.index * (self.x.pitch // WORD))
 
     def nobody_wrote(self, at: np.ndarray) -> np.ndarray:
         """Has nobody written these words?"""
@@ -377,19 +376,43 @@ class SharedShadow:
 
     # ---- asynchronous operations
 
-    def is_read_by(self, op: Operation, at: np.ndarray, *, stops_at_operations: bool) -> bool:
+    def is_read_by(self, op: Operation, at: Runs, *, stops_at_operations: bool) -> bool:
         """An operation reads words. False, and nothing is noted, where a closer look is needed (`read_by_operation`)."""
         self.epochs.forget()
         is_generic, row = op.kind in GENERIC, self._reader(op)
         return bool(
             loops.operation_reads(
-                at,
+                at.begins,
+                at.count,
                 int(op.warps[0]),
                 len(op.warps),
                 self._mark_of(op),
                 op.number,
                 row,
                 is_generic,
+                stops_at_operations,
+                self.tables,
+                self._known,
+            )
+        )
+
+    def are_read_by(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs, *, stops_at_operations: bool) -> bool:
+        """Operations of whole warps read the same words of their CTAs' windows. False, where one has to be looked at by itself: each has to be told then."""
+        self.epochs.forget()
+        pitch, first = self.x.pitch // WORD, ops[0]
+        windows = np.array([cta.index * pitch for cta in ctas], np.int64)
+        firsts = np.array([op.warps[0] for op in ops], np.int64)
+        owns, rows = np.array([op.number for op in ops], np.int64), firsts % self.per_cta // GROUP % READERS
+        return bool(
+            loops.operations_read(
+                runs.begins,
+                runs.count,
+                windows,
+                firsts,
+                len(first.warps),
+                owns,
+                rows,
+                first.kind in GENERIC,
                 stops_at_operations,
                 self.tables,
                 self._known,
@@ -505,13 +528,14 @@ class SharedShadow:
         tell = functools.partial(self.telling.find, code, op.instruction, places, sentence, repair, formal=formal, cause=cause, other=line)
         op.doubt(code, places, tell)
 
-    def is_written_by(self, op: Operation, at: np.ndarray) -> bool:
+    def is_written_by(self, op: Operation, at: Runs) -> bool:
         """An operation writes words. False, and nothing is noted, where a closer look is needed (`written_by_operation`)."""
         self.epochs.forget()
         is_generic, line = op.kind in GENERIC, op.instruction.line
-        done = loops.operation_writes(at, int(op.warps[0]), self._mark_of(op), op.number, is_generic, line, self.tables, self._known)
-        if done:
-            self.parts.written_whole(at)
+        first, mark = int(op.warps[0]), self._mark_of(op)
+        done = loops.operation_writes(at.begins, at.count, first, mark, op.number, is_generic, line, self.tables, self._known)
+        if done and self.parts.kept:
+            self.parts.written_whole(at.words)
         return bool(done)
 
     def written_by_operation(self, op: Operation, at: np.ndarray, lay_there: np.ndarray | None) -> None:

@@ -44,7 +44,10 @@ class CommitGroups:
         return [op for (_, of), g in self._groups.items() if of == kind for some in (*g.pending, g.open) for op in some]
 
     def _of(self, warp: int, kind: str) -> _Groups:
-        return self._groups.setdefault((warp, kind), _Groups())
+        found = self._groups.get((warp, kind))
+        if found is None:
+            found = self._groups[warp, kind] = _Groups()
+        return found
 
     def joins(self, op: Operation, kind: str) -> None:
         """An operation belongs to the next group that its warps commit."""

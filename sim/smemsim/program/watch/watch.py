@@ -24,11 +24,13 @@ The watch has one part for each kind of state, and brings what it is told to tho
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smemsim.program.barriers.mbarrier import Mbarrier, current
+from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch.alone import LanesAlone
 from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Operation, Operations, Order
@@ -246,13 +248,17 @@ class Watch:
         "tcgen05.cp" "tcgen05.shift". Returns its handle."""
         return self.operations.begin(i, thread, kind)
 
-    def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
-        """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough)."""
-        at = self.shared.of_cta(cta, offsets)
+    def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray | Runs) -> None:
+        """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough; or runs of words)."""
+        runs = self.shared.of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
         is_elsewhere = self._is_elsewhere and op.kind not in ("wgmma", "tcgen05.mma")
+        is_ordered = self.shared.is_read_by(op, runs, stops_at_operations=is_elsewhere)
+        if is_ordered and not self._follows(op):
+            return
+        at = runs.words
         nobody = np.zeros(len(at), bool)
-        if not self.shared.is_read_by(op, at, stops_at_operations=is_elsewhere):
+        if not is_ordered:
             who = self.shared.read_by_operation(op, at)
             nobody = who == NOBODY
             if nobody.any():
@@ -264,16 +270,27 @@ class Watch:
         elif self.unwritten.shared is not None:
             self.unwritten.doubts.tell(op.instruction, self.unwritten.shared.marks[at])
 
-    def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray, lay_there: np.ndarray | None = None) -> None:
+    def _follows(self, op: Operation) -> bool:
+        """Is there a doubt that what an operation reads could have?"""
+        return self.unwritten.shared is not None or bool(op.products and self.unwritten.overwrites.probes_of(op.instruction))
+
+    def products_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
+        """Matrix products of one instruction read the same words of their CTAs' windows, and nothing has to be said about any. False where each has to be told
+        by `op_reads`."""
+        if self.lifetimes.is_needed or self._follows(ops[0]):
+            return False
+        return self.shared.are_read_by(ops, ctas, runs, stops_at_operations=False)
+
+    def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray | Runs, lay_there: np.ndarray | None = None) -> None:
         """An operation writes these bytes of a CTA's window; `lay_there` marks the words that the write leaves unchanged."""
-        at = self.shared.of_cta(cta, offsets)
+        runs = self.shared.of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
-        op.has_written |= len(at) > 0
-        self.early.comes(op, at, functools.partial(self.shared.is_unordered, op))
-        if lay_there is not None or not self.shared.is_written_by(op, at):
-            self.shared.written_by_operation(op, at, lay_there)
+        op.has_written |= len(runs.begins) * runs.count > 0
+        self.early.comes(op, runs, functools.partial(self.shared.is_unordered, op))
+        if lay_there is not None or not self.shared.is_written_by(op, runs):
+            self.shared.written_by_operation(op, runs.words, lay_there)
         if self.unwritten.shared is not None:
-            self.unwritten.shared.clear(at * WORD, WORD)
+            self.unwritten.shared.clear(runs.words * WORD, WORD)
 
     def op_reads_global(self, op: Operation, addresses: np.ndarray, size: int) -> None:
         """An operation reads `size` bytes of global memory at each of these addresses, through the asynchronous proxy."""
@@ -361,10 +378,11 @@ class Watch:
 
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""
-        for warp, over in self.groups.wait(self._running(x), group, left, only_read=only_read):
-            if group == "wgmma":
-                self.registers.free(warp, over)
-            elif self.globals is not None and group == "bulk" and not only_read:
+        if group == "wgmma":
+            self.registers.free(dict(self.groups.wait(self._running(x), group, left)))
+            return
+        for _, over in self.groups.wait(self._running(x), group, left, only_read=only_read):
+            if self.globals is not None and group == "bulk" and not only_read:
                 for operation in over:
                     self.globals.waited(operation)
 

@@ -1,0 +1,89 @@
+"""Accumulators of wgmma as matrices, between two instructions that name their registers.
+
+A loop over K adds to the same registers again and again, and nobody reads them in between. Their values are then kept as matrices, and come back into the
+registers when a block of instructions begins that names one of them (`Wave.settle`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.machine.wgmma import d_places
+from smemsim.program.wave import WARPGROUP
+from smemsim.spec.wgmma import WGMMA_M
+
+if TYPE_CHECKING:
+    from smemsim.program.wave import Wave
+
+__all__ = ["Accumulators", "accumulators", "bits_of_slots"]
+
+
+def bits_of_slots(slots: Iterable[int]) -> int:
+    """A bit set of registers, as `Block.slots` is one."""
+    return sum(1 << slot for slot in set(slots))
+
+
+def accumulators(x: Wave) -> Accumulators:
+    """Those of a wave."""
+    found: Accumulators | None = x.keeper
+    if found is None:
+        found = x.keeper = Accumulators(x)
+    return found
+
+
+@dataclasses.dataclass(eq=False)
+class _Matrix:
+    """The values (warpgroups, 64, N) of some registers (a bit set), raw bits, where `is_here`; `places` are the words of registers that they belong to."""
+
+    slots: int
+    places: np.ndarray
+    values: np.ndarray
+    is_here: np.ndarray
+
+
+class Accumulators:
+    """The accumulators of a wave's warpgroups whose registers do not have their values now."""
+
+    def __init__(self, x: Wave) -> None:
+        self.x = x
+        self.kept: dict[tuple[int, ...], _Matrix] = {}
+
+    def of(self, slots: tuple[int, ...], n: int, groups: np.ndarray, adds: np.ndarray) -> np.ndarray:
+        """The accumulators (warpgroups of the wave, 64, N) of registers, to be changed for these warpgroups; what they hold counts where `adds`."""
+        bits = bits_of_slots(slots)
+        if any(of.slots & bits and key != slots for key, of in self.kept.items()):
+            self.x.settle(bits)
+        of = self.kept.get(slots)
+        if of is None:
+            places = self.x.alike(("D", slots), lambda: self._places(slots, n))
+            count = self.x.total // WARPGROUP
+            of = self.kept[slots] = _Matrix(bits, places, np.empty((count, WGMMA_M, n), np.uint32), np.zeros(count, bool))
+        if not of.is_here[groups].all():
+            new = groups[adds & ~of.is_here[groups]]
+            of.values[new] = self.x.register_words[WARPGROUP * new[:, None, None] + of.places]
+            of.is_here[groups] = True
+        self.x.held |= bits
+        return of.values
+
+    def settle(self, slots: int) -> int:
+        """Give registers their values where one of these is among them; returns those whose values are still here."""
+        for of in self.kept.values():
+            if of.slots & slots and of.is_here.any():
+                groups = np.flatnonzero(of.is_here)
+                self.x.register_words[WARPGROUP * groups[:, None, None] + of.places] = of.values[groups]
+                of.is_here[:] = False
+        left = 0
+        for of in self.kept.values():
+            left |= of.slots if of.is_here.any() else 0
+        return left
+
+    def _places(self, slots: tuple[int, ...], n: int) -> np.ndarray:
+        """(64, N) the word of each element among those of all registers, from its warpgroup's first thread on."""
+        begins, elements = np.array([self.x.first_word(slot) for slot in slots], np.int64), np.arange(n // 2)
+        places = np.empty((WGMMA_M, n), np.int64)
+        places[d_places(n)] = begins[elements] + np.arange(WARPGROUP)[:, None]
+        return places

@@ -1,0 +1,54 @@
+"""Words of shared memory that an instruction touches, as runs of words that follow one another."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+__all__ = ["WORD", "Runs"]
+
+
+WORD = 4  # bytes
+
+
+class Runs:
+    """`count` words from each of `begins` on, counted from a window's begin, or from that of all windows.
+
+    `words` are all of them one by one, in the order in which the instruction goes through them.
+
+    >>> runs = Runs.among(np.array([8, 9, 16, 17, 18, 19]))
+    >>> runs.begins.tolist(), runs.count, runs.behind(100).words.tolist()
+    ([8, 16, 18], 2, [108, 109, 116, 117, 118, 119])
+    """
+
+    def __init__(self, begins: np.ndarray, count: int, each: Callable[[], np.ndarray] | None = None) -> None:
+        self.begins, self.count, self._each = begins, count, each
+
+    @classmethod
+    def of(cls, words: np.ndarray) -> Runs:
+        """Runs of one word."""
+        return cls(np.ascontiguousarray(words, np.int64), 1)
+
+    @classmethod
+    def among(cls, words: np.ndarray) -> Runs:
+        """The runs that there are among some words."""
+        words = np.ascontiguousarray(words, np.int64)
+        lengths = np.diff(np.flatnonzero(np.diff(words, prepend=words[:1] - 2) != 1), append=len(words))
+        count = int(np.gcd.reduce(lengths)) if len(words) else 1
+        return cls(words[::count].copy(), count)
+
+    @functools.cached_property
+    def words(self) -> np.ndarray:
+        """All words."""
+        if self._each is not None:
+            return self._each()
+        if self.count == 1:
+            return self.begins
+        found: np.ndarray = (self.begins[:, None] + np.arange(self.count)).reshape(-1)
+        return found
+
+    def behind(self, begin: int) -> Runs:
+        """The same words of a window that begins there, counted from where that is counted."""
+        return Runs(self.begins + begin, self.count, lambda: self.words + begin)
