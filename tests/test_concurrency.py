@@ -291,6 +291,7 @@ RAISE, RELEASE, UP = (
 COUNT = "atom.{}.shared.add.u32 %r15, [sm+1024], 1;"
 CAS, CAS_ACQUIRE = "atom.relaxed.cta.shared.cas.b32 %r15, [sm], 0, 1;", "atom.acquire.cta.shared.cas.b32 %r15, [sm], 0, 1;"
 SLOW = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
+BYTES = "cvt.u16.u32 %h1, %r1; mov.b16 %h2, 77; mad.lo.u32 %r10, %r3, 2, %r5; add.u32 %r10, %r10, %r2; st.shared.u8 [%r10], %h1; bar.sync 0;"  # warps share words
 BY_WARP = "@%p2 st.shared.u32 [%r8], {}; @!%p2 st.shared.u32 [%r8], {};"
 SHOW = f"bar.sync 0; ld.shared.u32 %r9, [%r8]; {RESULT}"
 
@@ -415,6 +416,9 @@ KERNELS = (
     Kernel("all warps write the same bytes",           f"cvt.u16.u32 %h1, %r3; add.u32 %r10, %r5, %r3; st.shared.u8 [%r10], %h1; bar.sync 0; ld.shared.u8 %r9, [%r10]; {RESULT}"),
     Kernel("all warps write other bytes",              f"cvt.u16.u32 %h1, %r1; add.u32 %r10, %r5, %r3; st.shared.u8 [%r10], %h1; bar.sync 0; ld.shared.u8 %r9, [%r10]; {RESULT}", "X008"),
     Kernel("warps write neighbouring bytes",           f"cvt.u16.u32 %h1, %r1; mad.lo.u32 %r10, %r3, 2, %r5; add.u32 %r10, %r10, %r2; st.shared.u8 [%r10], %h1; bar.sync 0; ld.shared.u8 %r9, [%r10]; {RESULT}"),
+    Kernel("warps update neighbouring bytes",          f"{BYTES} ld.shared.u8 %h1, [%r10]; add.u16 %h1, %h1, 1; st.shared.u8 [%r10], %h1; bar.sync 0; ld.shared.u8 %r9, [%r10]; {RESULT}"),
+    Kernel("warps update bytes that the other reads",  f"{BYTES} xor.b32 %r11, %r10, 1; ld.shared.u8 %r9, [%r11]; add.u16 %h1, %h1, 1; st.shared.u8 [%r10], %h1; {RESULT}", "X008"),
+    Kernel("bytes that a bulk store may still read",   f"{BYTES} fence.proxy.async.shared::cta; bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; bar.sync 0; @%p3 st.shared.u8 [%r10], %h2;", "X005"),
     Kernel("all warps write their own number",         f"st.shared.u32 [%r8], %r2; {SHOW}", "X008"),
     Kernel("two lines, the same value",                f"{BY_WARP.format('%r3', '%r3')} {SHOW}"),
     Kernel("two lines, other values",                  f"{BY_WARP.format('%r3', '%r1')} {SHOW}", "X008"),

@@ -8,7 +8,6 @@ generic address of shared memory where a `.shared` one is meant: `shared_address
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -336,12 +335,6 @@ class Values:
         now = some(self._raw())
         own_ = now if self._own is None else some(np.ascontiguousarray(self._own()))
         return (some(self._before) != now).any(axis=1), (own_ == now).all(axis=1)
-
-    def of(self, which: np.ndarray) -> Values:
-        """The values of some of the words."""
-        some = copy.copy(self)
-        some.lay_there, some.stay = self.lay_there[which], self.stay[which]
-        return some
 
 
 def values_of(x: Wave, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> Values | None:

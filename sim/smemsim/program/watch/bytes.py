@@ -11,26 +11,29 @@ WHOLE = 0b1111
 
 
 class Parts:
-    """A bit for each byte of each word. Nothing is kept before the first access of less than a word; all bytes count until then.
+    """A bit for each byte of each word, for the last writer and for each of `readers` warps. Nothing is kept before the first access of less than a word;
+    all bytes count until then.
 
-    Of a word that several warps write in turn, only the bytes of the last one are known: a race on the others is not seen.
+    Of a word that several warps write in turn, only the bytes of the last one are known, and of a warp that reads in several ticks of its clock only those of
+    the last: a race on the others is not seen.
 
-    >>> parts = Parts(2)
+    >>> parts = Parts(2, readers=1)
     >>> one, two = parts.bits(np.array([4]), 1), parts.bits(np.array([6]), 2)
     >>> parts.write(np.array([1]), one, np.array([-1]), np.array([0]), np.array([0]))
     >>> parts.overlap(np.array([1]), one), parts.overlap(np.array([1]), two)
     (array([ True]), array([False]))
     """
 
-    def __init__(self, words: int) -> None:
-        self.words = words
+    def __init__(self, words: int, readers: int) -> None:
+        self.words, self.readers = words, readers
         self.kept = self._whole_reads = False
         self._written = self._read = np.zeros(0, np.uint8)
 
     def _keep(self) -> None:
         if not self.kept:
             self.kept = True
-            self._written, self._read = np.full(self.words, WHOLE, np.uint8), np.full(self.words, WHOLE * self._whole_reads, np.uint8)
+            self._written = np.full(self.words, WHOLE, np.uint8)
+            self._read = np.full((self.words, self.readers), WHOLE * self._whole_reads, np.uint8)
 
     @staticmethod
     def bits(flat: np.ndarray, size: int) -> np.ndarray:
@@ -44,24 +47,23 @@ class Parts:
         found: np.ndarray = (self._written[at] & bits) != 0
         return found
 
-    def were_read(self, at: np.ndarray, bits: np.ndarray) -> np.ndarray:
-        """May any of these bytes have been read?"""
+    def read_by(self, at: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Which warps may have read any of these bytes? A row for each warp."""
         self._keep()
-        found: np.ndarray = (self._read[at] & bits) != 0
+        found: np.ndarray = (self._read[at].T & bits) != 0
         return found
 
-    def read(self, at: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
-        """Note a read of 1 or 2 bytes; returns the bytes."""
+    def read(self, at: np.ndarray, bits: np.ndarray, readers: np.ndarray, is_new: np.ndarray) -> None:
+        """Note a read of bytes by warps, `is_new` where a warp has not read the word in this tick of its clock."""
         self._keep()
-        bits = self.bits(flat, size)
-        np.bitwise_or.at(self._read, at, bits)
-        return bits
+        self._read[at[is_new], readers[is_new]] = 0
+        np.bitwise_or.at(self._read, (at, readers), bits)
 
-    def read_whole(self, at: np.ndarray) -> None:
-        """Note a read of whole words."""
+    def read_whole(self, at: np.ndarray, readers: np.ndarray) -> None:
+        """Note a read of whole words by warps."""
         self._whole_reads = True
         if self.kept:
-            self._read[at] = WHOLE
+            self._read[at, readers] = WHOLE
 
     def write(self, at: np.ndarray, bits: np.ndarray, before: np.ndarray, warps: np.ndarray, now: np.ndarray) -> None:
         """Note a write of bytes by `warps` to words of which `before` were the writers, and `now` are."""

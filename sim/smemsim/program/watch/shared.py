@@ -47,7 +47,7 @@ class SharedShadow:
         self.words = words = len(x.shared) // WORD
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
-        self.parts = Parts(words)
+        self.parts = Parts(words, self.per_cluster)
         counts = [np.zeros(words, np.int32) for _ in range(3)]
         read_when = np.zeros((words, self.per_cluster), np.int32)
         self.tables = loops.Tables(
@@ -84,7 +84,7 @@ class SharedShadow:
         if self.per_cluster != self.per_cta or self.parts.kept:
             self.epochs.forget()
             return False
-        self.parts.read_whole(_NONE)
+        self.parts.read_whole(_NONE, _NONE)
         return self.epochs.make(self.tables)
 
     # ---- words
@@ -129,7 +129,7 @@ class SharedShadow:
         places = np.ascontiguousarray(flat, np.int64)
         done = loops.read(places, size // WORD, self.x.threads, i.line, stops_at_operations, self.tables, self._known)
         if done:
-            self.parts.read_whole(flat)
+            self.parts.read_whole(_NONE, _NONE)
             if self.epochs.is_made:
                 self.epochs.note(self.places(flat, size)[0], writes=False)
         return bool(done)
@@ -138,11 +138,13 @@ class SharedShadow:
         """Warps read words, or `size` bytes of them at `flat`; returns who had written them."""
         self.epochs.forget()
         who: np.ndarray = self.who[at]
+        readers, now = warps % self.per_cluster, self.order.clock[warps]
         if size < WORD:
-            bits = self.parts.read(at, flat, size)
+            bits = self.parts.bits(flat, size)
+            self.parts.read(at, bits, readers, self.read_when[at, readers] != now)
             self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "read")
         else:
-            self.parts.read_whole(at)
+            self.parts.read_whole(at, readers)
             self._seen(i, at, warps, who, "read")
             self._lanes_met(i, at, warps, self._lanes_of(size), "read", who == warps)
             marks = self.lanes.marks(warps, self._lanes_of(size))
@@ -150,7 +152,7 @@ class SharedShadow:
             self.read_mark[at] = np.where((before == 0) | (before >> LANE_BITS != 0), marks, marks | SEVERAL)
         if self.tables.has_strong:
             self._threads_have_changed(i, at, warps)
-        self.read_when[at, warps % self.per_cluster] = self.order.clock[warps]
+        self.read_when[at, readers] = now
         self.read_line[at] = i.line
         return who
 
@@ -214,9 +216,7 @@ class SharedShadow:
         """Bytes of words are written: neighbours that other warps write or read are no race."""
         bits, who, when = self.parts.bits(flat, size), self.who[at], self.when[at]
         self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "overwritten", values)
-        read = self.parts.were_read(at, bits)
-        if read.any():
-            self._readers_done(i, at[read], warps[read], None if values is None else values.of(read))
+        self._readers_done(i, at, warps, values, self.parts.read_by(at, bits))
         self._written(i, at, warps)
         before = np.where(when == self.when[at], who, NOBODY)  # what a warp wrote before it last met others is known to them
         self.parts.write(at, bits, before, warps, self.who[at])
@@ -654,9 +654,11 @@ class SharedShadow:
             part = np.isin(numbers, [number for number, its in kinds.items() if its == kind])
             yield self.operations[int(numbers[part][0])], part
 
-    def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
-        """May what lies at `at` be overwritten: has each warp that writes seen all its readers done?"""
-        self._threads_have_read(i, at, warps, self.read_when, self.read_line, values)
+    def _readers_done(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None, read_by: np.ndarray | None = None
+    ) -> None:
+        """May what lies at `at` be overwritten: has each warp that writes seen all its readers done? `read_by` says which warps read the same bytes."""
+        self._threads_have_read(i, at, warps, self.read_when, self.read_line, values, read_by=read_by)
         if self.tables.has_strong:
             self._threads_have_read(i, at, warps, self.tables.polled_when, self.tables.polled_line, values)
             self._threads_have_changed(i, at, warps, values)
@@ -664,7 +666,7 @@ class SharedShadow:
 
     def _threads_have_read(
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, table: np.ndarray, lines: np.ndarray, values: Values | None = None,
-        sentence: str = "{i} overwrites {where}, which line {line} may still read: nothing orders the two",
+        sentence: str = "{i} overwrites {where}, which line {line} may still read: nothing orders the two", read_by: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         """`_readers_done` for readers that are threads, whose clocks are in `table`."""
         read = np.flatnonzero(lines[at])
@@ -672,7 +674,7 @@ class SharedShadow:
             return
         mine, when = warps[read], table[at[read]].T
         readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
-        others = readers != mine
+        others = readers != mine if read_by is None else (readers != mine) & read_by[:, read]
         late, formal = self._missing(lambda order: (when > order.has_seen(mine, readers)) & others, values, read)
         if late.any():
             places = at[read[np.nonzero(late)[1]]]
