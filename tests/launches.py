@@ -40,8 +40,12 @@ ret;
 class Device(device.Device):
     """A simulated card without a judge; `launch` executes under the watch alone."""
 
-    def launch(self, ptx: str, entry: str | None = None, *, watch_global: bool = True, **given) -> Launch:
-        launch = self.prepare(ptx, LaunchConfig(entry=entry, **given), RunOptions(watch_global=watch_global))
+    def launch(
+        self, ptx: str, entry: str | None = None, *, watch_global: bool = True, multiprocessors: int | None = None, **given
+    ) -> Launch:
+        launch = self.prepare(
+            ptx, LaunchConfig(entry=entry, **given), RunOptions(watch_global=watch_global, multiprocessors=multiprocessors)
+        )
         execute(launch)
         return launch
 

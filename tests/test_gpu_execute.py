@@ -21,11 +21,12 @@ from smemsim.program.spread import Changed, Merge, run_shard, work_of
 from smemsim.program.watch.clocks import ROOM
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import FIRST
+from smemsim.spec.cards import CARDS
 from smemsim.spec.launches import RESIDENCY
 from strategies import examples
 
 WARPS = 1024  # threads of the CTAs of grids that fill the card: two of them on a multiprocessor
-AT_ONCE = Device("sm_90a").multiprocessors * RESIDENCY.threads // WARPS
+AT_ONCE = CARDS["sm_90a"].named("multiprocessor_count") * RESIDENCY.threads // WARPS
 
 ENDS = """
 mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x; sub.u32 %r4, %r3, 1;
@@ -35,10 +36,11 @@ setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, %r4;
 
 def run(body, *arrays, multiprocessors=None, **given):
     device = Device()
-    device.multiprocessors = multiprocessors or device.multiprocessors
     placed = [device.array(a) for a in arrays]
     variables = {} if "sm" in body else {"variables": ""}  # nothing to watch without shared memory
-    done = device.launch(kernel(len(arrays), body, **variables), "k", args=placed, **{"watch_global": False} | given)
+    done = device.launch(
+        kernel(len(arrays), body, **variables), "k", args=placed, **{"watch_global": False, "multiprocessors": multiprocessors} | given
+    )
     return done, [p.numpy() for p in placed]
 
 

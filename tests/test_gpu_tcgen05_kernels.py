@@ -551,10 +551,9 @@ WAITS:
     return kernel(body, ".b64 out", ".b64 began", shared=64, arch="sm_100a")
 
 
-def taken_over(ptx: str, grid: int, size: int = 1, multiprocessors: int = 148, **given: object) -> tuple[smemsim.Run, list[int], int]:
+def taken_over(ptx: str, grid: int, size: int = 1, **given: object) -> tuple[smemsim.Run, list[int], int]:
     """(the run, how often the work of each CTA was done, how many CTAs began)."""
     gpu = Gpu("sm_100a")
-    gpu.multiprocessors = multiprocessors
     out, began = gpu.array(np.zeros((grid, 32), np.uint32)), gpu.array(np.zeros(1, np.uint32))
     run = gpu.launch(ptx, "k", grid=grid, block=32, cluster=size, args=(out, began), progress=False, **given)  # type: ignore[arg-type]
     done, rest = np.divmod(out.numpy(), np.arange(1, 32 * grid + 1).reshape(grid, 32))

@@ -108,6 +108,7 @@ KEYS: dict[str, Key] = {
     "sanitize": Key("any", "false: without the watch, as with `--no-sanitize`"),
     "watch_global": Key("any", "false: races are looked for in shared memory alone, as with `--no-watch-global`"),
     "ctas": Key(Kind("a list of numbers of CTAs", lambda value: is_list_of(value, _is_address) and bool(value), _LIST), "run these CTAs alone, with those of their clusters; all, if left out"),
+    "multiprocessors": Key("any", "of the card: %nsmid, and how many CTAs run at once; those of the real card, if left out"),
     "assume": Key("any", "a rule about Blackwell taken otherwise, as with `--assume`"),
     "args": Key(Kind("a list, one table for each parameter", lambda value: isinstance(value, list), _LIST), "a list: the parameters in their order"),
     "arrays": Key("any", "a list of arrays, or a table of them by name"),
@@ -149,7 +150,16 @@ BESIDE: dict[str, dict[str, Key]] = {
 }
 SOME = 'for example {array = "A"} or {value = 128, type = "u32"}'  # arguments, for messages
 CONFIG_KEYS = ("grid", "block", "cluster", "shared_bytes", "cancel")  # members of LaunchConfig, checked there
-OPTION_KEYS = ("limit", "limit_seconds", "schedule", "sanitize", "watch_global", "ctas", "assume")  # members of RunOptions, likewise
+OPTION_KEYS = (
+    "limit",
+    "limit_seconds",
+    "schedule",
+    "sanitize",
+    "watch_global",
+    "ctas",
+    "assume",
+    "multiprocessors",
+)  # members of RunOptions, likewise
 
 
 # ---- Reading a launch file: every key looked at, and a sentence with file, line and key for what does not fit

@@ -79,6 +79,7 @@ class Gpu(Device):
         schedule: int | str | None = None,
         assume: str | None = None,
         after: Run | None = None,
+        multiprocessors: int | None = None,
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
@@ -98,7 +99,7 @@ class Gpu(Device):
         the seeds below N, each on the same memory: `Run.schedules` says what differs (finding X030), what appears, and which seed shows it again.
         `assume` names an alternative of a rule about Blackwell that holds instead, as "tcgen05.pair=b_interleaved" (`smemsim evidence --alternatives`).
         `after` is the run in front of a launch with programmatic stream serialization: where that kernel executes griddepcontrol.launch_dependents, what this
-        one reads of its results without griddepcontrol.wait is found (X008).
+        one reads of its results without griddepcontrol.wait is found (X008). `multiprocessors` are those of the card, where it has not as many as the real one.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
@@ -124,7 +125,7 @@ class Gpu(Device):
         options = RunOptions(
             sanitize=sanitize, watch_global=watch_global, ctas=ctas, limit=limit, limit_seconds=limit_seconds, workers=workers, client=client,
             progress=progress, sources=sources, name=name, schedule=schedule, assume=assume,
-            after=None if after is None else _in_front(after),
+            after=None if after is None else _in_front(after), multiprocessors=multiprocessors,
         )  # fmt: skip
         return self.run(ptx, config, options)
 

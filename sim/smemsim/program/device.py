@@ -28,7 +28,6 @@ from smemsim.program.schedule import seeds_of
 from smemsim.ptx.module import Module, Variable
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.assumptions import in_force
-from smemsim.spec.cards import card_of
 from smemsim.spec.targets import target_number
 from smemsim.words.tensor_map import TensorMap
 
@@ -134,13 +133,11 @@ class LoadedPtx:
 
 
 class Device:
-    """A simulated card of an architecture ("sm_90a", "sm_100a", "sm_103a"): its global memory, and the PTX that was loaded. It has as many
-    `multiprocessors` as the real one, unless they are set: CTAs see it in %nsmid, and so many run at once."""
+    """A simulated card of an architecture ("sm_90a", "sm_100a", "sm_103a"): its global memory, and the PTX that was loaded."""
 
     def __init__(self, arch: str = "sm_90a") -> None:
         self.arch = architecture(arch).name
         self.memory = GlobalMemory()
-        self.multiprocessors = card_of(self.arch).named("multiprocessor_count")
         self._loaded: dict[str, LoadedPtx] = {}  # by its text
 
     def array(self, array: Any, dtype: Any = None, *, name: str = "", address: int | None = None) -> DeviceArray:
@@ -234,7 +231,7 @@ class Device:
         at = self.memory.place(parameters)
         launch = Launch(
             kernel=kernel, config=config, options=options or RunOptions(), memory=self.memory, parameter_address=at,
-            parameters=self.memory.span(at, len(parameters)), multiprocessors=self.multiprocessors,
+            parameters=self.memory.span(at, len(parameters)),
         )  # fmt: skip
         launch.own(at)
         return launch

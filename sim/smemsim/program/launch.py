@@ -26,6 +26,7 @@ from smemsim.program.schedule import Schedule, checked_schedule
 from smemsim.ptx.module import Instruction, Parameter
 from smemsim.spec.alternatives import alternative_of
 from smemsim.spec.architectures import architecture
+from smemsim.spec.cards import card_of
 from smemsim.spec.findings import Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
 
@@ -125,7 +126,8 @@ class RunOptions:
     with sources that findings may show, `name` is how findings call the PTX. `schedule` is in which order things happen: None the usual one, a seed
     any that the memory model allows, "earliest" and "latest" the extremes, "all:N" each of these and N seeds, one run after the other. `assume` names an
     alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved", that holds instead of it; such a launch runs in this process, and so does one with
-    `after`: what the launch in front has done to memory (`program.execute.in_front`), beside which this one may run. Raises InputError.
+    `after`: what the launch in front has done to memory (`program.execute.in_front`), beside which this one may run. `multiprocessors` are those of the card, where
+    it has not as many as the real one: CTAs see them in %nsmid, and so many run at once. Raises InputError.
     """
 
     sanitize: bool = True
@@ -141,6 +143,7 @@ class RunOptions:
     schedule: int | str | None = None
     assume: str | None = None
     after: Any = None
+    multiprocessors: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
@@ -157,6 +160,8 @@ class RunOptions:
             if self.client is not None or (self.workers or 1) > 1:
                 raise InputError(f"assume = {shown(self.assume)}: such a launch runs in one process; leave workers and client out")
             object.__setattr__(self, "workers", 1)
+        if self.multiprocessors is not None:
+            object.__setattr__(self, "multiprocessors", whole("multiprocessors", self.multiprocessors, minimum=1))
         if self.after is not None:
             object.__setattr__(self, "workers", 1)
         if self.client is not None and not hasattr(self.client, "get_executor"):
@@ -357,7 +362,6 @@ class Launch:
     memory: GlobalMemory
     parameter_address: int
     parameters: np.ndarray
-    multiprocessors: int  # of the card
     status: int = 0
     waves: list[Wave] = dataclasses.field(default_factory=list)
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what waves that begin later use again: see `Wave.alike`
@@ -396,6 +400,7 @@ class Launch:
     ctas: int = dataclasses.field(init=False)  # of the grid
     shared_bytes: int = dataclasses.field(init=False)
     limit: int = dataclasses.field(init=False)
+    multiprocessors: int = dataclasses.field(init=False)  # of the card
     schedule: Schedule | None = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -404,6 +409,7 @@ class Launch:
         self.grid, self.block, self.cluster = self.config.grid, self.config.block, self.config.cluster
         self.threads, self.cluster_size, self.ctas = math.prod(self.block), math.prod(self.cluster), math.prod(self.grid)
         self.shared_bytes, self.limit = self.config.shared_bytes, self.options.limit
+        self.multiprocessors = self.options.multiprocessors or card_of(self.arch).named("multiprocessor_count")
 
     @property
     def is_apart(self) -> bool:

@@ -43,7 +43,6 @@ class Work:
     parameter_bytes: int
     arrays: tuple[tuple[int, np.ndarray, str], ...]
     watch: bool
-    multiprocessors: int
     judge: Judge | None = None
 
 
@@ -99,7 +98,7 @@ def work_of(launch: Launch, *, watch: bool) -> Work:
     return Work(
         text=launch.kernel.text, arch=launch.arch, config=dataclasses.replace(launch.config, args=()), options=options,
         addresses=dict(launch.addresses), parameter_address=launch.parameter_address, parameter_bytes=len(launch.parameters), arrays=arrays,
-        watch=watch, judge=launch.judge and launch.judge.fresh(), multiprocessors=launch.multiprocessors,
+        watch=watch, judge=launch.judge and launch.judge.fresh(),
     )  # fmt: skip
 
 
@@ -113,7 +112,6 @@ def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     launch = Launch(
         kernel=kernel, config=work.config, options=work.options, memory=memory,
         parameter_address=work.parameter_address, parameters=memory.span(work.parameter_address, work.parameter_bytes),
-        multiprocessors=work.multiprocessors,
         judge=None if work.judge is None else work.judge.fresh(),
     )  # fmt: skip
     launch.begin()

@@ -366,7 +366,7 @@ class VirtualDevice:
         """What executes kernels. It is loaded when code is: what a program asks before that needs none."""
         from smemsim.virtual.machine import Machine
 
-        made = Machine(self.arch, self.memory, self.multiprocessors)
+        made = Machine(self.arch, self.memory)
         copies = [shadow for _, shadow in self._registered]
         for allocation in self.memory:
             if allocation not in copies:
@@ -983,7 +983,7 @@ class VirtualDevice:
                 limit=self.policy.limit or LIMIT,
                 limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
                 workers=self.policy.workers, cancel=self.policy.cancel, schedule=self.policy.schedule, assume=self.policy.assume,
-                after=after,
+                after=after, multiprocessors=self.multiprocessors,
             )  # fmt: skip
         except SmemsimError as e:
             about.seconds = time.perf_counter() - begin

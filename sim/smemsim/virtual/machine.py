@@ -68,9 +68,8 @@ class _HostMemory(GlobalMemory):
 class Machine:
     """A `Gpu` whose global memory is that of the host's process."""
 
-    def __init__(self, arch: str, shared: DeviceMemory, multiprocessors: int) -> None:
+    def __init__(self, arch: str, shared: DeviceMemory) -> None:
         self.gpu = Gpu(arch)
-        self.gpu.multiprocessors = multiprocessors
         self.memory = _HostMemory(shared)
         self.gpu.memory = self.memory
 

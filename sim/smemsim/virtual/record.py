@@ -24,6 +24,7 @@ from smemsim.picture.page import program_html
 from smemsim.program.arrays import storage
 from smemsim.program.launch import LaunchConfig
 from smemsim.ptx.module import Function
+from smemsim.spec.cards import Card
 from smemsim.spec.findings import CODES, Severity
 from smemsim.virtual.memory import Allocation, DeviceMemory
 from smemsim.virtual.policy import Launched, Policy, summary_of
@@ -43,6 +44,8 @@ class Device(Protocol):
     label: str
     policy: Policy
     memory: DeviceMemory
+    card: Card
+    multiprocessors: int
 
     def view(self, address: int, size: int) -> np.ndarray:
         """The bytes there."""
@@ -135,6 +138,9 @@ class Recorder:
         policy = self.device.policy
         said: dict[str, Any] = {"sanitize": policy.is_watched(self.function.name)}
         said |= {key: getattr(policy, key) for key in ("watch_global", "ctas", "limit", "cancel", "schedule", "assume")}
+        said["multiprocessors"] = (
+            self.device.multiprocessors if self.device.multiprocessors != self.device.card.named("multiprocessor_count") else None
+        )
         return {key: value for key, value in said.items() if value not in (None, True, LaunchConfig.cancel)}
 
     def _argument(self, n: int, raw: bytes, names: dict[int, str]) -> dict[str, Any]:
