@@ -43,6 +43,7 @@ _IDEMPOTENT = frozenset({"and", "cvt", "max", "min", "mov", "or", "selp", "slct"
 _written: weakref.WeakKeyDictionary[Program, Roots] = weakref.WeakKeyDictionary()
 _updates: weakref.WeakKeyDictionary[Program, dict[int, Instruction]] = weakref.WeakKeyDictionary()
 _accumulations: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
+_of_programs: weakref.WeakKeyDictionary[Program, _Uses] = weakref.WeakKeyDictionary()
 _stores: weakref.WeakKeyDictionary[Program, dict[int, frozenset[int] | None]] = weakref.WeakKeyDictionary()
 
 
@@ -170,27 +171,26 @@ def stores_of(program: Program, load: Instruction) -> frozenset[int] | None:
     guard, shared memory, a matrix instruction."""
     known = _stores.setdefault(program, {})
     if id(load) not in known:
-        known[id(load)] = _uses(program.inlined.body, load) if load.op == "ld" else None
+        known[id(load)] = _uses(_uses_of(program), load) if load.op == "ld" else None
     return known[id(load)]
 
 
-def _uses(body: Iterable[Instruction], load: Instruction) -> frozenset[int] | None:
+def _uses(uses: _Uses, load: Instruction) -> frozenset[int] | None:
     values = {slot for slot, gives in mentions(load) if gives}
     stores: set[int] = set()
-    count = 0
-    while count < len(values):
-        count = len(values)
-        for i in body:
-            reads = {slot for slot, gives in mentions(i) if not gives} & values
-            if not reads:
-                continue
-            is_guard = i.guard is not None and i.guard.slot in reads
+    pending = list(values)
+    while pending:
+        slot = pending.pop()
+        for i in uses.readers.get(slot, ()):
+            is_guard = i.guard is not None and i.guard.slot == slot
             if i.op in ("st", "red", "atom") and "global" in i.modifiers and not is_guard:
                 stores.add(id(i))
             elif i.op not in _PASSES_ON:
                 return None
             else:
-                values |= {slot for slot, gives in mentions(i) if gives}
+                new = {slot for slot, gives in mentions(i) if gives} - values
+                values |= new
+                pending += new
     return frozenset(stores)
 
 
@@ -239,9 +239,15 @@ def accumulations(program: Program) -> frozenset[int]:
     return _accumulations[program]
 
 
+def _uses_of(program: Program) -> _Uses:
+    if program not in _of_programs:
+        _of_programs[program] = _Uses(program)
+    return _of_programs[program]
+
+
 def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instruction, Instruction]]:
     """(store, load) of what these operations make of a value at its own place."""
-    body, uses = program.inlined.body, _Uses(program)
+    body, uses = program.inlined.body, _uses_of(program)
     stores: dict[tuple[str, int | str, int], list[Instruction]] = {}
     for i in body:
         if i.op == "st" and (place := _place(i, uses)) is not None:
