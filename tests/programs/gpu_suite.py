@@ -1,6 +1,7 @@
 """Tests for a GPU as somebody has them: nothing here knows of smemsim. They are run with `pytest --smemsim-gpu`."""
 
 import copy
+import ctypes
 import runpy
 from concurrent.futures import ThreadPoolExecutor
 
@@ -434,6 +435,8 @@ class TestTorch:
         bias = torch.zeros(8, device="cuda", dtype=torch.half, requires_grad=True)
         torch.nn.functional.layer_norm(x, (8,), None, bias).backward(x)
         assert (bias.grad.double() - x.double().sum(0)).abs().max() < 0.05
+        y = 1000 + torch.arange(769, device="cuda") % 17 / 8.0
+        assert torch.equal(torch.nn.functional.layer_norm(y, y.shape), torch.nn.functional.layer_norm(y.double(), y.shape).float())
 
     def test_transforms_and_compilers(self):
         x = torch.ones(3, 2, device="cuda")
@@ -449,6 +452,31 @@ class TestTorch:
         assert not hasattr(x.cpu(), "__cuda_array_interface__")
         assert torch.from_dlpack(x).is_cuda
         assert x.__dlpack_device__() == (2, 0)
+
+    @pytest.mark.skipif(not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), reason="this torch has no C interface of DLPack")
+    def test_the_c_interface_of_dlpack(self):
+        pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+        at = pointer_of(torch.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+        functions = (ctypes.c_void_p * 7).from_address(at)  # behind a header of 16 bytes: allocate, give, take, show, stream
+
+        def call(n, *given):
+            return ctypes.PYFUNCTYPE(ctypes.c_int, *map(type, given))(functions[n])(*given)
+
+        def back(managed):
+            kind, out = ctypes.c_int32.from_address(managed.value + 40).value, ctypes.c_void_p()
+            assert call(4, managed, ctypes.pointer(out)) == 0
+            return kind, ctypes.cast(ctypes.pointer(out), ctypes.POINTER(ctypes.py_object))[0]
+
+        for x, kind in ((torch.ones(2, 3, device="cuda"), 2), (torch.ones(2, 3, dtype=torch.int8), 1)):
+            given, like, made = ctypes.c_void_p(), (ctypes.c_int64 * 6)(), ctypes.c_void_p()
+            assert call(3, ctypes.c_void_p(id(x)), ctypes.pointer(given)) == 0
+            seen, y = back(given)
+            assert (seen, y.device, y.data_ptr()) == (kind, x.device, x.data_ptr())
+            assert call(5, ctypes.c_void_p(id(x)), ctypes.cast(like, ctypes.c_void_p)) == 0
+            assert call(2, ctypes.cast(like, ctypes.c_void_p), ctypes.pointer(made), ctypes.c_void_p(), ctypes.c_void_p()) == 0
+            seen, y = back(made)
+            assert (seen, y.device, y.shape, y.dtype) == (kind, x.device, x.shape, x.dtype)
+            assert y.data_ptr() != x.data_ptr()
 
     def test_what_a_card_refuses(self):
         with pytest.raises(torch.OutOfMemoryError):

@@ -10,7 +10,6 @@ for the device's while backward runs.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from smemsim.virtual import callers, process
 from smemsim.virtual.alignment import align
 from smemsim.virtual.cublas import MX_BLOCK, NVFP4_BLOCK, block_scaled
 from smemsim.virtual.torch_cuda import is_cuda, names, streams
+from smemsim.virtual.torch_dlpack import open_dlpack
 from smemsim.virtual.torch_graphs import WITHOUT_WORK, Capture, CudaGraph, captured, is_capturing
 from smemsim.virtual.torch_ops import is_of_program, open_operators
 from smemsim.virtual.torch_rest import CudaType, cuda_types, default, open_rest
@@ -153,16 +153,17 @@ def _interface(func: Any, args: Any, kwargs: Any) -> Any:
     }
 
 
-def _in_fp32(func: Any, args: Any, kwargs: Any) -> Any:
-    """Sums of 16-bit numbers in fp32, as the card has them; the CPU's backward of norms adds in 16 bits."""
+def _in_wider(func: Any, args: Any, kwargs: Any) -> Any:
+    """Norms add in a wider type, 16-bit numbers in fp32 as on the card; the CPU's backward adds in 16 bits, and its fp32 means are off by an ulp or two."""
     import torch
 
     x = args[0] if args else kwargs.get("input")
-    if x is None or x.dtype not in (torch.float16, torch.bfloat16) or tensors.place(x) != CUDA:
+    wider = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}.get(getattr(x, "dtype", None))
+    if wider is None or tensors.place(x) != CUDA:
         return _call(func, args, kwargs)
 
     def wide(value: Any) -> Any:
-        return value.float() if isinstance(value, torch.Tensor) and value.dtype is x.dtype else value
+        return value.to(wider) if isinstance(value, torch.Tensor) and value.dtype is x.dtype else value
 
     out = func(*map(wide, args), **{key: wide(value) for key, value in kwargs.items()}).to(x.dtype)
     tensors.mark(out, CUDA, getattr(func, "__name__", ""))
@@ -242,7 +243,7 @@ def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
         tensor.numpy: _numpy,
         tensor.__array__: _numpy,
         tensor.__cuda_array_interface__.__get__: _interface,
-        **dict.fromkeys((functional.layer_norm, functional.group_norm, functional.rms_norm), _in_fp32),
+        **dict.fromkeys((functional.layer_norm, functional.group_norm, functional.rms_norm), _in_wider),
         tensor.__dlpack_device__: lambda f, a, k: (2, 0) if tensors.place(a[0]) == CUDA else f(*a),
     }
 
@@ -266,61 +267,6 @@ def _mode_class() -> Any:
             return captured(handler, *given) if is_capturing() and not is_of_program(func) else handler(*given)
 
     return DeviceMode
-
-
-# ---- DLPack
-
-
-# Where device_type is, in DLManagedTensor and DLManagedTensorVersioned (dlpack.h 1.0).
-_DEVICE_AT = {b"dltensor": 8, b"dltensor_versioned": 40}
-KDL_CPU, KDL_CUDA = 1, 2
-
-
-def _tell_dlpack() -> None:
-    """Tensors of the card say in DLPack that they are device memory. TVM FFI asks torch's C++ otherwise: that way is closed."""
-    import torch
-
-    of_cpu, to_cpu = torch.Tensor.__dlpack__, torch.from_dlpack
-
-    def dlpack(self: Any, *, stream: Any = None, **named: Any) -> Any:
-        if tensors.place(self) != CUDA:
-            return of_cpu(self, stream=stream, **named)
-        return _on(KDL_CUDA, of_cpu(self.detach(), **{key: value for key, value in named.items() if key == "max_version"}))
-
-    def from_dlpack(given: Any, **named: Any) -> Any:
-        if hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] != KDL_CUDA:
-            return to_cpu(given, **named)
-        capsule = given.__dlpack__() if hasattr(given, "__dlpack__") else given
-        if _kind(capsule).value != KDL_CUDA:
-            return to_cpu(given, **named)
-        out = torch._C._from_dlpack(_on(KDL_CPU, capsule))
-        tensors.mark(out, CUDA, "from_dlpack")
-        return out
-
-    torch.Tensor.__dlpack__ = dlpack
-    torch.from_dlpack = torch.utils.dlpack.from_dlpack = from_dlpack
-    torch.to_dlpack = torch.utils.dlpack.to_dlpack = dlpack
-    for name in ("__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"):
-        if hasattr(torch.Tensor, name):
-            delattr(torch.Tensor, name)
-    torch._C._cuda_getCurrentRawStream = lambda device: streams.current  # TVM FFI asks this
-
-
-def _on(device: int, capsule: Any) -> Any:
-    """A DLPack capsule that says its memory is on a device of this kind."""
-    _kind(capsule).value = device
-    return capsule
-
-
-def _kind(capsule: Any) -> ctypes.c_int32:
-    name = _capsule("Name", ctypes.c_char_p, capsule)
-    return ctypes.c_int32.from_address(_capsule("Pointer", ctypes.c_void_p, capsule, name) + _DEVICE_AT[name])
-
-
-def _capsule(what: str, gives: Any, capsule: Any, *more: Any) -> Any:
-    """PyCapsule_GetName and PyCapsule_GetPointer."""
-    get = ctypes.PYFUNCTYPE(gives, ctypes.py_object, *[ctypes.c_char_p] * len(more))((f"PyCapsule_Get{what}", ctypes.pythonapi))
-    return get(capsule, *more)
 
 
 @functools.cache
@@ -354,7 +300,7 @@ def _open() -> None:
     open_operators(mode)
     mode.__enter__()
     _keep_in_backward(mode)
-    _tell_dlpack()
+    open_dlpack()
 
 
 def _no_range() -> Callable[..., int]:
