@@ -175,6 +175,38 @@ def test_one_warp_that_stores_until_a_clock_has_run_is_no_hang() -> None:
     assert run.findings == []
 
 
+@pytest.mark.parametrize("clock", ["clock64", "globaltimer"])
+def test_a_wait_for_a_clock_is_no_hang_however_long(clock: str) -> None:
+    body = f"mov.u64 %d3, %{clock}; L: mov.u64 %d4, %{clock}; sub.u64 %d4, %d4, %d3; setp.lt.u64 %p1, %d4, 2000000000; @%p1 bra L;"
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body), "k", args=[gpu.array(np.zeros(4, np.uint32))], limit=100_000)
+    assert run.findings == []
+
+
+def test_who_waits_for_a_flag_until_a_clock_has_run_sees_the_flag() -> None:
+    """Thread 0 gives up, and stores 2, when the clock has run too far; the flag comes from a later CTA."""
+    body = """
+    mov.u32 %r3, %ctaid.x; setp.ne.u32 %p2, %r3, 0; @%p2 bra SET; mov.u64 %d3, %clock64;
+    POLL: ld.volatile.global.u32 %r2, [%d20]; setp.ne.u32 %p1, %r2, 0; @%p1 bra DONE;
+    mov.u64 %d4, %clock64; sub.u64 %d4, %d4, %d3; setp.lt.u64 %p1, %d4, 2000000000; @%p1 bra POLL;
+    st.global.u32 [%d20+4], 2; bra DONE;
+    SET: setp.ne.u32 %p2, %r3, 99; @%p2 bra DONE; st.volatile.global.u32 [%d20], 1;
+    DONE:"""
+    gpu = Gpu("sm_90a")
+    flags = gpu.array(np.zeros(4, np.uint32))
+    run = gpu.launch(kernel(1, body), "k", grid=100, args=[flags])
+    assert run.findings == []
+    assert flags.numpy().tolist() == [1, 0, 0, 0]
+
+
+def test_a_long_computation_is_no_hang() -> None:
+    """More blocks without a store than a loop may have that looks at something (`limit / 20`, a million)."""
+    body = "L: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 1100000; @%p1 bra L; st.global.u32 [%d20], %r2;"
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body), "k", args=[gpu.array(np.zeros(4, np.uint32))])
+    assert run.findings == []
+
+
 @pytest.mark.parametrize("what", ["a register", "a register and memory", "a counter"])
 def test_a_loop_that_changes_something_ends_at_the_limit_of_the_launch(what: str) -> None:
     body = f"L: {CHANGES[what]} setp.ne.u32 %p1, %r2, 4000000000; @%p1 bra L;"

@@ -13,7 +13,7 @@ from smemsim.program.barriers.mbarrier import check_reused, mbarriers
 from smemsim.program.compiled.tier import Segment, tier_of
 from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
-from smemsim.program.linking.flow import following
+from smemsim.program.linking.flow import computes, following
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Apart, Turns
 from smemsim.program.watch.dependence import releases_dependents
@@ -317,7 +317,7 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
             looked, works = wave.polls, False
             wave.endless = _no_way_out(wave)
             if wave.changes != seen:
-                seen, wave.quiet = wave.changes, wave.steps
+                seen, wave.quiet, wave.quiet_polls = wave.changes, wave.steps, wave.polls
                 wave.rounds.forget()
             else:
                 wave.endless = wave.endless or wave.rounds.turn(wave, 0) or _quiet(wave)
@@ -365,7 +365,8 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
             loops += 1
             if wave.changes != since:
                 since = seen = wave.changes
-                loops, polls, wave.quiet = min(loops, PATIENCE), wave.polls, wave.steps
+                loops, polls = min(loops, PATIENCE), wave.polls
+                wave.quiet, wave.quiet_polls = wave.steps, wave.polls
                 endless.forget()
                 wave.rounds.forget()
             trips += 1
@@ -441,9 +442,21 @@ def _warps_of(threads: np.ndarray) -> np.ndarray:
     return np.repeat(threads.reshape(-1, WARP).any(axis=1), WARP)
 
 
+def _only_computes(wave: Wave) -> bool:
+    """Are all threads that could run in loops that look at nothing? These go on until the launch's limit: a long computation is no hang."""
+    known: dict[int, bool] = wave.state.setdefault("blocks that compute", {})
+    at = np.unique(wave.key[wave.key < GATHERING])
+    for n in (at - np.where(at >= YIELDED, YIELDED, 0)).tolist():
+        if n not in known:
+            known[n] = computes(wave.program, n)
+        if not known[n]:
+            return False
+    return True
+
+
 def _quiet(wave: Wave) -> str:
     most = max(LEAST_QUIET, wave.launch.limit // QUIET)
-    if wave.steps - wave.quiet <= most:
+    if wave.steps - wave.quiet <= most or (wave.polls == wave.quiet_polls and _only_computes(wave)):
         return ""
     return (
         f"has executed {most:,} blocks of instructions in loops without a store or an arrival of anybody: it is endless, or needs a higher "

@@ -144,6 +144,8 @@ OFFSET_MASK = (1 << RANK_SHIFT) - 1
 YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28
 ALL = slice(None)
 FULL_MASK = np.uint32(0xFFFFFFFF)  # the member mask of a whole warp
+CLOCKS_OF_A_BLOCK = 32
+AWAKE = 1024  # blocks without a change behind which a clock that somebody waits for runs ahead
 THREADS = 1  # the writer that stands for ordinary stores, in the list of every shared memory
 LEAST_SUSPICIOUS = 5  # of waits that never end: one for others that wait, most likely
 PATIENCE = 64  # rounds in which waits expired and nothing changed, before that is a hang
@@ -244,7 +246,11 @@ class Wave:
         self.endless = ""  # why the threads that could run never end, in words
         self.gave_way = False  # to other waves, though they could go on
         self.paused = self.may_pause = False  # of a schedule: have others been let first, and can they?
-        self.quiet = 0  # `steps` when something changed last
+        self.quiet = self.quiet_polls = 0  # `steps` and `polls` when something changed last
+        self.waited, self.waited_at = (
+            0,
+            -1,
+        )  # clocks that have passed while threads did nothing but look at the clock, and the step that counted them last
         self.rounds = Endless()
         self.never_ends = False  # is there no way out for any of the threads that could run?
         self.changes = 0  # counts what others could wait for: stores, arrivals
@@ -395,9 +401,18 @@ class Wave:
         return kept[key]
 
     def clock(self) -> int:
-        """The value of %clock: it grows by 32 for each block executed, of a schedule by as much as it says."""
+        """The value of %clock: it grows by 32 for each block executed, of a schedule by as much as it says.
+
+        Where threads do nothing but wait for it, and look at nothing else that could end their loops, it runs ahead: how long a block takes nobody says.
+        """
         schedule = self.launch.schedule
-        return 1000 + self.steps * 32 if schedule is None else schedule.clock_begin + self.steps * schedule.clock_step
+        if schedule is not None:
+            return schedule.clock_begin + self.steps * schedule.clock_step
+        idle = self.steps - self.quiet
+        if idle > AWAKE and self.polls == self.quiet_polls and self.steps != self.waited_at:
+            self.waited += CLOCKS_OF_A_BLOCK * idle
+            self.waited_at = self.steps
+        return 1000 + self.steps * CLOCKS_OF_A_BLOCK + self.waited
 
     def park(self, threads: np.ndarray, block: int, instruction: Instruction, what: Callable[[], str]) -> Wait:
         """Make threads wait; woken, they go on at `block`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from smemsim.program.linking.inline import mentions
@@ -10,7 +11,7 @@ from smemsim.ptx.module import Instruction, Label, Pair, Register, Sink, Vector
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
 
-__all__ = ["block_of", "following", "read_first"]
+__all__ = ["block_of", "computes", "following", "read_first"]
 
 
 _LEAVE = ("bra", "brx", "exit", "ret", "call", "trap")
@@ -34,6 +35,44 @@ def following(program: Program, n: int) -> list[int] | None:
     if last.op != "bra" or not isinstance(label, Label):
         return None
     return [*after, block_of(program, label.name)]
+
+
+_REGISTERS = ("local", "param", "const")  # spaces that no other thread writes
+_LOOKS = ("ld", "ldu", "atom", "mbarrier", "call", "brx")  # what others do, or nobody knows what, may end a loop
+
+
+def computes(program: Program, n: int) -> bool:
+    """Does all of the loop that block n is in go by its thread's own registers, so that nothing that others do could end it?"""
+    loop = _reached(n, lambda m: (following(program, m) or ()) if m < len(program.blocks) else ()) & _reached(
+        n, _before(program).__getitem__
+    )
+    return not any(
+        i.op in _LOOKS and {*i.modifiers}.isdisjoint(_REGISTERS)
+        for m in loop
+        if m < len(program.blocks)
+        for i in program.blocks[m].instructions
+    )
+
+
+def _before(program: Program) -> dict[int, list[int]]:
+    """The blocks from which threads can go to each block."""
+    before: dict[int, list[int]] = {n: [] for n in range(len(program.blocks) + 1)}
+    for n in range(len(program.blocks)):
+        for after in following(program, n) or ():
+            before[after].append(n)
+    return before
+
+
+def _reached(n: int, step: Callable[[int], Iterable[int]]) -> set[int]:
+    """Block n and those that steps from it lead to."""
+    reached: set[int] = set()
+    open_ = [n]
+    while open_:
+        at = open_.pop()
+        if at not in reached:
+            reached.add(at)
+            open_ += step(at)
+    return reached
 
 
 def block_of(program: Program, label: str) -> int:
