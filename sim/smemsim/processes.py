@@ -1,4 +1,4 @@
-"""Processes: how many of this machine are worth having, a pool of them, and those of a Dask cluster."""
+"""Processes: a pool of them, and those of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -19,20 +19,10 @@ from typing import Any
 
 from smemsim.errors import InputError
 
-__all__ = ["Lost", "can_have_children", "close_client", "dask_client", "pool", "processors", "version", "without_main"]
+__all__ = ["Lost", "close_client", "dask_client", "pool", "version", "without_main"]
 
 
 AWAY = 20.0  # seconds that a Dask scheduler may not answer
-
-
-def processors() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def can_have_children() -> bool:
-    """May this process start others? Those of a multiprocessing.Pool may not."""
-    return not multiprocessing.current_process().daemon
 
 
 def pool(count: int, begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()) -> concurrent.futures.ProcessPoolExecutor:

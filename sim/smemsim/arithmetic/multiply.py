@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import os
 from collections.abc import Callable
@@ -187,6 +186,8 @@ def _in_parts(tiles: int, size: int, k: int, some: Callable[[slice], None]) -> N
         for part in parts:
             some(part)
     else:
+        import concurrent.futures
+
         with concurrent.futures.ThreadPoolExecutor(os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) as pool:
             list(pool.map(some, parts))
 

@@ -18,7 +18,8 @@ from smemsim.campaign.report import CampaignReport, Ledger, file_troubles, folde
 from smemsim.campaign.space import ChunkResult, Space, Trouble
 from smemsim.campaign.spaces import NAMES, space
 from smemsim.errors import InputError, InternalError
-from smemsim.processes import Lost, close_client, dask_client, pool, processors, version
+from smemsim.processes import Lost, close_client, dask_client, pool, version
+from smemsim.processors import processors
 
 __all__ = ["Agenda", "Crew", "Progress", "chunks_of", "crew", "do_chunk", "processors", "sweep"]
 

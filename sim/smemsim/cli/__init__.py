@@ -5,6 +5,7 @@ Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -37,6 +38,7 @@ COMMANDS = {
     "evidence": ("evidence.evidence", "What do the rules rest on, and which alternatives does nobody refute?"),
     "cache": ("cache.cache", "Show or clear the machine code that is kept on this machine."),
 }
+ALLOCATED = 20_000  # objects, of which hardly any is garbage while modules are imported: how many are made before Python looks for it
 TRACEBACK = "SMEMSIM_TRACEBACK"  # set, an error that nobody expected is raised as it is
 
 
@@ -68,6 +70,8 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")  # an ASCII terminal gets ? for …
+        often = gc.get_threshold()
+        gc.set_threshold(ALLOCATED)
         try:
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.ClickException):
@@ -98,6 +102,8 @@ class _Group(click.Group):
             _end(
                 ctx, 2, f"internal error, please report it: {type(e).__name__}: {shown(str(e))[1:-1]}{_place(e)}; {TRACEBACK}=1 shows where"
             )
+        finally:
+            gc.set_threshold(*often)
 
 
 def _end(ctx: click.Context, code: int, message: str) -> NoReturn:

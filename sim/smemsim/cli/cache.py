@@ -10,7 +10,8 @@ from smemsim import store
 from smemsim.cli.options import json_option
 from smemsim.compiling.ship import fill
 from smemsim.errors import InputError
-from smemsim.processes import pool, processors
+from smemsim.processes import pool
+from smemsim.processors import processors
 
 __all__ = ["cache"]
 

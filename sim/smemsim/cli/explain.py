@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib.resources
 import json
 import re
 import sys
@@ -24,7 +22,9 @@ def page(code: str) -> str:
     >>> page("X003").splitlines()[0]
     '# X003 missing-proxy-fence'
     """
-    return importlib.resources.files("smemsim").joinpath("explanations", f"{code}.md").read_text(encoding="utf-8")
+    from importlib import resources
+
+    return resources.files("smemsim").joinpath("explanations", f"{code}.md").read_text(encoding="utf-8")
 
 
 def hint(codes: Iterable[str]) -> None:
@@ -73,6 +73,8 @@ def _number(text: str) -> str:
     names = {code.slug: code.number for code in CODES.values()}
     found = text.upper() if text.upper() in CODES else names.get(text.lower())
     if found is None:
+        import difflib
+
         near = difflib.get_close_matches(text.upper(), CODES, 1, 0.7) or difflib.get_close_matches(text.lower(), names, 1, 0.5)
         speak = [
             code.number

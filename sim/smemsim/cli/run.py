@@ -316,7 +316,6 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
 def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], name: str, o: dict[str, Any]) -> Run:
     """The launch, run as the options and the launch file say."""
     from smemsim.evidence.launches import OPTION_KEYS
-    from smemsim.processes import close_client, dask_client
     from smemsim.program.launch import RunOptions
     from smemsim.program.profile import Sampler
 
@@ -325,8 +324,12 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
             raise InputError("--profile: a profile is of one process; leave --workers and --dask out")
         o = {**o, "workers": 1}
     with contextlib.ExitStack() as stack:
-        client = dask_client(o["dask"]) if o["dask"] else None
-        stack.callback(close_client, client)
+        client = None
+        if o["dask"]:
+            from smemsim.processes import close_client, dask_client  # takes long to import
+
+            client = dask_client(o["dask"])
+            stack.callback(close_client, client)
         said = _given(
             {**o, "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "sanitize": False if o["no_sanitize"] else None}, *OPTION_KEYS
         )

@@ -7,12 +7,14 @@ them by LLVM. What is linked is an object file and three names: of the function 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import functools
 import importlib
 import importlib.machinery
 import importlib.util
 import pathlib
+import re
 import sys
 from typing import Any
 
@@ -26,10 +28,25 @@ _UFUNC_FROM_LOOPS = 1  # its place in numpy's table of C functions, numpy/_core/
 @functools.cache
 def versions() -> str:
     """What machine code depends on, beside its source and the processor."""
-    import importlib.metadata
-
-    names = " ".join(f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite"))
+    names = " ".join(f"{name} {_version(name)}" for name in ("numba", "llvmlite"))
     return f"{names} {sys.implementation.cache_tag} {sys.platform}"
+
+
+def _version(name: str) -> str:
+    """The version of a distribution, as its own file says it: importing importlib.metadata takes longer than a command may, and numba longer than all others."""
+    found = importlib.util.find_spec(name)
+    for folder in (found.submodule_search_locations if found is not None else None) or ():
+        with contextlib.suppress(OSError):
+            said = re.search(
+                r"""^(?: "version": |version_version = )["']([^"']+)["']""",
+                pathlib.Path(folder, "_version.py").read_text(encoding="utf-8"),
+                re.MULTILINE,
+            )
+            if said:
+                return said[1]
+    from importlib import metadata
+
+    return metadata.version(name)
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.errors import InputError, SmemsimError
 from smemsim.finding import Finding, at_instruction
 from smemsim.machine.memory import SharedMemory
@@ -634,7 +635,7 @@ def _places_of(shared: SharedMemory, what: SharedOperand) -> _Places | None:
         return None
     chunks = (address[:, ::per_chunk] if what.major == "K" else address[::per_chunk]).astype(np.int64) - shared.begin
     inside = (chunks >= 0) & (chunks < shared.end - shared.begin)  # a wrong descriptor may leave the window
-    return _Places(np.where(inside, chunks, -1), np.unique(chunks // LINE) if inside.all() else None)
+    return _Places(np.where(inside, chunks, -1), distinct(chunks // LINE) if inside.all() else None)
 
 
 def _writers(shared: SharedMemory, places: _Places) -> tuple[list[int], bytes]:
@@ -712,7 +713,7 @@ def _looked_at(shared: SharedMemory, places: _Places, known_loads: Mapping[int, 
 
 def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.ndarray]) -> bool:
     """Does each load's part lie as it should, and only the parts to each other do not?"""
-    return len(loads) > 1 and all(len(np.unique(x[pattern == n])) == 1 for n in loads for x in by)
+    return len(loads) > 1 and all(len(distinct(x[pattern == n])) == 1 for n in loads for x in by)
 
 
 def _walked(first: Issued, loads: list[Issued]) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import html
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -564,6 +563,8 @@ class Run:
         return page_html(self.page(outputs, named=named, back=back))
 
     def _repr_html_(self) -> str:
+        import html
+
         return f"<pre>{html.escape(self.text())}</pre>"
 
 

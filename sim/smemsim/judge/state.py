@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypedDict
 import numpy as np
 
 from smemsim.arguments import choice, shown
+from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap, InputError, SmemsimError
 from smemsim.finding import Element, Finding, Fix, InScenario, InWord, Path, TensorMapError, Value
 from smemsim.judge.find import FoundDescriptor, Shape, partial_solutions, solutions
@@ -484,7 +485,7 @@ class Machine:
         """Bytes that are read."""
         inside = shared[(shared >= 0) & (shared < REACH)]
         self.read[inside // CHUNK] = True
-        for number in np.unique(self.memory.of(inside)[0]).tolist():
+        for number in distinct(self.memory.of(inside)[0]).tolist():
             if number:
                 self.wanted[number - 1] = True
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from smemsim.arguments import whole
 from smemsim.arithmetic.reduce import tensor_reduction
+from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine import loops
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
@@ -86,7 +87,7 @@ def pattern(
     Kept for every word and window: those of a kernel come again and again.
     """
     at = offsets(places(word, arch=arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing, window=window), window)
-    return at * 8 // max(8, element_format(dtype).bits), np.unique(at >> 4)
+    return at * 8 // max(8, element_format(dtype).bits), distinct(at >> 4)
 
 
 def element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.ndarray:
@@ -148,7 +149,7 @@ class Operand:
     def coordinates(self) -> np.ndarray:
         """All tensor coordinates, int64 (rows, k, 5), dimension 0 first; -2^63 where no TMA load wrote the element."""
         out = np.full((*self.writer.shape, 5), np.iinfo(np.int64).min)
-        for w in np.unique(self.writer[self.writer >= 0]).tolist():
+        for w in distinct(self.writer[self.writer >= 0]).tolist():
             writer = self.writers[w]
             if isinstance(writer, Transfer):
                 mine = self.writer == w

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.machine import loops
 from smemsim.machine.region import FOREIGN, UNWRITTEN, Region
 from smemsim.machine.tma import Transfer, load_bytes
@@ -122,7 +123,7 @@ class Owners:
         """Set the owners of single bytes: of offsets `at` the writer's bytes `places`. Their chunks are kept byte by byte from now on."""
         if not at.size:
             return
-        chunks = np.unique(at >> 4)
+        chunks = distinct(at >> 4)
         whole = chunks[self._chunks[chunks] < SPLIT]
         if self._used + len(whole) > len(self._bytes):
             self._make_room(len(whole))

@@ -14,6 +14,7 @@ from smemsim.arguments import whole
 from smemsim.arithmetic.explain import DotProduct, explain
 from smemsim.arithmetic.multiply import Factors, Options, certain
 from smemsim.arithmetic.values import element_value
+from smemsim.distinct import distinct
 from smemsim.errors import InputError
 from smemsim.machine.memory import Operand, SharedMemory
 from smemsim.machine.tma import Transfer
@@ -126,7 +127,7 @@ def _coordinate(writer: Any, position: int) -> tuple[int, ...] | None:
 
 def used_writers(numbers: np.ndarray, writers: Sequence[Any]) -> dict[int, Any]:
     """The writers that some element has, by their number."""
-    return {int(number): writers[number] for number in np.unique(numbers) if number >= 0}
+    return {int(number): writers[number] for number in distinct(numbers) if number >= 0}
 
 
 def shared_grade(descriptor: Any, arch: str, dtype: str, major: str, k: int, packing: str = "packed") -> Grade:

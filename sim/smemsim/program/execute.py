@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap, SmemsimError, Unmodelled
 from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
@@ -104,7 +105,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
             (0, YIELDED, f"loops for ever, and nothing it does is seen by others{full}"),
         ):
             threads = np.flatnonzero((wave.key >= first) & (wave.key < last))
-            for at in np.unique(wave.key[threads]).tolist():
+            for at in distinct(wave.key[threads]).tolist():
                 who = _who(wave, threads[wave.key[threads] == at])
                 launch.find("X006", _instruction(wave, at - first), f"{who}: {what}", repair)
 
@@ -141,13 +142,13 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
     Lanes that wait for something else in front of it, and then come, are no such cause: what they wait for is.
     """
     gathering = np.flatnonzero((x.key >= GATHERING) & (x.key < PARKED))
-    for at in np.unique(x.key[gathering]).tolist():
+    for at in distinct(x.key[gathering]).tolist():
         block = at - GATHERING
         here = gathering[x.key[gathering] == at]
         i = _instruction(x, block)
         size = WARPGROUP if i.op == "wgmma" else WARP
         units = x.cta_of * x.stride + x.tid // size  # of a CTA
-        for unit in np.unique(units[here]).tolist():
+        for unit in distinct(units[here]).tolist():
             own = here[units[here] == unit]
             missing = _absent(x, i, own, np.flatnonzero(units == unit))
             if missing.size and _is_first_cause(x, block, own, missing):
@@ -177,7 +178,7 @@ def _absent(x: Wave, i: Instruction, own: np.ndarray, threads: np.ndarray) -> np
 
 def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -> bool:
     """Have missing lanes gone elsewhere: past the instruction, or to a barrier (or another such instruction) that waits for those that are here?"""
-    for at in np.unique(x.key[missing]).tolist():
+    for at in distinct(x.key[missing]).tolist():
         where = at - (PARKED if at >= PARKED else GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0)
         if GATHERING <= at < PARKED or block not in _reached(x, where):
             return True
@@ -218,9 +219,9 @@ def _instruction(wave: Wave, block: int) -> Instruction:
 def _who(wave: Wave, threads: np.ndarray) -> str:
     """Warps by CTA, as a kernel author counts them; lanes where only some of one warp are meant."""
     parts = []
-    for cta in np.unique(wave.cta_of[threads]).tolist():
+    for cta in distinct(wave.cta_of[threads]).tolist():
         own = threads[wave.cta_of[threads] == cta]
-        warps = np.unique(wave.tid[own] // WARP).tolist()
+        warps = distinct(wave.tid[own] // WARP).tolist()
         text = f"warp {warps[0]}" if len(warps) == 1 else f"warps {', '.join(map(str, warps))}"
         if len(warps) == 1 and (lanes := _lanes(wave, own)):
             text = f"{lanes} of {text}"
@@ -243,7 +244,7 @@ def _lanes(x: Wave, own: np.ndarray) -> str:
 def _whereabouts(x: Wave, threads: np.ndarray) -> str:
     """Where threads are that others wait for: 'lanes 16 to 31 of warp 0 of CTA (0, 0, 0) wait at line 14 (bar.sync)'."""
     places: dict[tuple[str, int, str], list[np.ndarray]] = {}
-    for at in np.unique(x.key[threads]).tolist():
+    for at in distinct(x.key[threads]).tolist():
         there = threads[x.key[threads] == at]
         if PARKED <= at < EXITED:
             for wait in x.waiting:
@@ -254,7 +255,7 @@ def _whereabouts(x: Wave, threads: np.ndarray) -> str:
             places.setdefault(("wait" if at >= GATHERING else "loop", i.line, i.name), []).append(there)
     sentences = []
     for (does, line, name), parts in sorted(places.items(), key=lambda item: item[0][1]):
-        who = _who(x, np.unique(np.concatenate(parts)))
+        who = _who(x, distinct(np.concatenate(parts)))
         is_single = not ("warps" in who or "lanes" in who or ";" in who)
         sentences.append(f"{who} {does}{'s' * is_single} at line {line} ({name})")
     return "; ".join(sentences[:MOST_PLACES]) + " ..." * (len(sentences) > MOST_PLACES)
@@ -412,7 +413,7 @@ def _no_way_out(wave: Wave) -> str:
     leading = wave.state.get("blocks that lead out")
     if leading is None:
         leading = wave.state["blocks that lead out"] = _leading_out(wave)
-    at = np.unique(wave.key[wave.key < GATHERING])
+    at = distinct(wave.key[wave.key < GATHERING])
     wave.never_ends = not leading.intersection((at - np.where(at >= YIELDED, YIELDED, 0)).tolist())
     return "loops for ever: no branch leads out of its loop" if wave.never_ends else ""
 

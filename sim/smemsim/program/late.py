@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.errors import SmemsimError
 from smemsim.program.linking.inline import slots_of
 from smemsim.program.schedule import Schedule
@@ -176,7 +177,7 @@ class Late:
         stores = [one for one in self.pending if one.kind == STORE]
         if not stores:
             return []
-        warps = np.unique(x.threads // WARP)
+        warps = distinct(x.threads // WARP)
         return [one for one in stores if np.isin(one.sel // WARP, warps).any()]
 
     def begins(self, x: Wave, block: Block) -> None:
@@ -249,7 +250,7 @@ class Hidden:
 
     def take_back(self, places: np.ndarray) -> Callable[[], object]:
         """Put back what lay at these places of `x.shared`, all or a part of them; the function brings the new bytes."""
-        words = np.unique(places >> 2)
+        words = distinct(places >> 2)
         late = self.x.late.schedule
         words = words[late.draw((0, 0, len(words) // 2)) :]
         view = self.x.shared.view(np.uint32)

@@ -5,21 +5,16 @@ CTAs that do not wait for each other may run anywhere; what they wrote is put to
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from smemsim.budget import ask
-from smemsim.errors import InputError
 from smemsim.finding import Finding
 from smemsim.machine.region import GlobalMemory
-from smemsim.processes import Lost, can_have_children, pool, processors, without_main
+from smemsim.processors import can_have_children, processors
 from smemsim.program.execute import at_once, depends, execute, takes_over
 from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, RunOptions
 from smemsim.program.linking.program import linked, module_of
@@ -164,11 +159,9 @@ class Merge:
 
 
 WORTH = 6.0  # seconds of work left, above which processes are worth starting
-PIECES = 4  # shards for each process, so that none waits long for the last one
-LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
 DEATHS = 5  # times that workers may be lost
+LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
 SOON = 1e-6  # seconds: the least that a part of a launch is given
-LOOK = 1.0  # seconds after which it is looked whether the workers are still there, and the launch's time is not over
 
 Done = Callable[[int], None]
 
@@ -205,138 +198,18 @@ def execute_spread(
         least, waves = min(least, time.perf_counter() - begin), waves + 1
     if not left:
         return True
-    work = work_of(launch, watch=watch)
-    crew: _Crew = _Processes(work, min(count, -(-len(left) // together))) if client is None else _Cluster(work, client)
-    waves = min(-(-len(left) // (together * PIECES * crew.count)), int(LONGEST / least))
+    from smemsim import crews  # what starts processes takes long to import
+
+    work, most = work_of(launch, watch=watch), -(-len(left) // together)
+    crew: crews.Crew
+    if client is None:
+        crew = crews.Processes(run_shard, work, min(count, most), most_deaths=DEATHS)
+    else:
+        crew = crews.Cluster(run_shard, work, client, most_deaths=DEATHS)
+    waves = min(-(-len(left) // (together * crews.PIECES * crew.count)), int(LONGEST / least))
     finished = False
     try:
-        finished = _run(launch, crew, left, together * max(1, waves), done)
+        finished = crews.run(launch, crew, left, together * max(1, waves), Merge(launch), done)
         return finished
     finally:
         crew.close(wait=finished)
-
-
-def _run(launch: Launch, crew: _Crew, clusters: Sequence[int], size: int, done: Done) -> bool:
-    """Run the clusters in shards of `size` clusters, and join the shards' results in their order."""
-    merge, results, following = Merge(launch), dict[int, Result](), 0
-    count, given_out = -(-len(clusters) // size), 0
-    futures: dict[concurrent.futures.Future[Result], int] = {}
-
-    def submit(numbers: Iterable[int]) -> None:
-        futures.update({crew.submit(clusters[n * size : (n + 1) * size]): n for n in numbers})
-
-    while following < count:
-        crew.check()
-        more = min(count, following + 2 * PIECES * crew.count)
-        submit(range(given_out, more))
-        given_out = more
-        ended = concurrent.futures.wait(futures, LOOK, concurrent.futures.FIRST_COMPLETED).done
-        if launch.is_over:
-            launch.out_of_time = True
-            return False
-        for future in ended:
-            number = futures.pop(future, None)
-            if number is None:
-                continue
-            try:
-                results[number] = future.result()
-            except Exception as error:
-                if not isinstance(error, (BrokenProcessPool, concurrent.futures.CancelledError)) and type(error).__name__ != "KilledWorker":
-                    raise
-                crew.lost(error)
-                again = [number, *futures.values()]
-                futures.clear()
-                submit(again)
-                break
-        while following in results:
-            result = results.pop(following)
-            merge.add(result)
-            done(result.ctas)
-            following += 1
-            if not result.finished:
-                return False
-    return True
-
-
-class _Crew:
-    """Who executes the shards of a launch. `count` is how many work at a time."""
-
-    count: int
-    deaths = 0
-
-    def submit(self, clusters: Sequence[int]) -> concurrent.futures.Future[Result]:
-        raise NotImplementedError
-
-    def renew(self) -> None:
-        """Find new workers, after some were lost."""
-
-    def lost(self, error: BaseException) -> None:
-        """Workers are gone; InputError when that has happened too often."""
-        self.deaths += 1
-        if self.deaths > DEATHS:
-            raise InputError(f"workers were lost {self.deaths} times: memory may be short; workers=1 executes everything here") from error
-        self.renew()
-
-    def check(self) -> None:
-        """InputError where no workers are left."""
-
-    def close(self, *, wait: bool) -> None:
-        """Send the workers home; without `wait` they may end their shards on their own."""
-
-
-_own: list[Work] = []  # of a worker process
-
-
-def _receive(work: Work) -> None:
-    _own[:] = [work]
-
-
-def _run_own(clusters: Sequence[int]) -> Result:
-    return run_shard(_own[0], clusters)
-
-
-class _Processes(_Crew):
-    def __init__(self, work: Work, count: int) -> None:
-        self.work, self.count = work, count
-        self._pool = pool(count, _receive, (work,))
-
-    def submit(self, clusters: Sequence[int]) -> concurrent.futures.Future[Result]:
-        try:
-            with without_main():  # the pool starts its processes where it gets work
-                return self._pool.submit(_run_own, clusters)
-        except BrokenProcessPool as error:  # found out before the futures say so
-            future: concurrent.futures.Future[Result] = concurrent.futures.Future()
-            future.set_exception(error)
-            return future
-
-    def renew(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = pool(self.count, _receive, (self.work,))
-
-    def close(self, *, wait: bool) -> None:
-        self._pool.shutdown(wait=wait, cancel_futures=True)
-
-
-class _Cluster(_Crew):
-    """A Dask cluster, which gives a shard to another worker where one is lost."""
-
-    def __init__(self, work: Work, client: Any) -> None:
-        self.work, self.client = work, client
-        self._lost = Lost(client)
-        self.count = max(1, sum(client.nthreads().values()))
-        self._executor = client.get_executor(retries=DEATHS, pure=False)
-        self.renew()
-
-    def renew(self) -> None:
-        self._there = self.client.scatter(self.work, broadcast=True, hash=False)
-
-    def submit(self, clusters: Sequence[int]) -> concurrent.futures.Future[Result]:
-        future: concurrent.futures.Future[Result] = self._executor.submit(run_shard, self._there, clusters)
-        return future
-
-    def check(self) -> None:
-        self._lost.check()
-
-    def close(self, *, wait: bool) -> None:
-        with contextlib.suppress(Exception):  # of a client that is closed already
-            self._executor.shutdown(wait=False)

@@ -12,6 +12,7 @@ import random
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.schedule import LATEST, Schedule
 from smemsim.program.wave import EXITED, GATHERING, WARP, YIELDED, Wave
 
@@ -106,7 +107,7 @@ class Turns:
         at = int(lows[chosen].min())
         mine = np.repeat(chosen, WARP)
         if s.parts_lanes and s.chance(0.25):
-            at = s.draw(np.unique(key[mine & (key < YIELDED)]).tolist())
+            at = s.draw(distinct(key[mine & (key < YIELDED)]).tolist())
         return at, mine & (key == at)
 
     def pauses(self) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from smemsim.budget import ask, hold
+from smemsim.distinct import distinct
 from smemsim.machine.memory import SharedMemory, ThreadWrite
 from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
@@ -478,7 +479,7 @@ class Wave:
         self.key[go] = self.at
         self.select(ALL if len(go) == self.total else go)
         if self.watch is not None and len(go):
-            for mask in (0,) if everybody else np.unique(self.members[complete]).tolist():
+            for mask in (0,) if everybody else distinct(self.members[complete]).tolist():
                 self.watch.lanes.meet(np.flatnonzero(complete if everybody else complete & (self.members == mask)))
         return len(go) > 0
 

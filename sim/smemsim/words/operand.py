@@ -11,7 +11,7 @@ import numpy as np
 from smemsim.arguments import is_whole, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.layout.swizzle import swizzle
-from smemsim.processes import processors
+from smemsim.processors import processors
 from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.assumptions import assumed
 from smemsim.spec.formats import ElementFormat, element_format

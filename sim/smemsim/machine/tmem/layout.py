@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import choice, flag, in_steps, shown, whole
+from smemsim.distinct import distinct
 from smemsim.errors import InputError, Unmodelled
 from smemsim.layout.tensor_memory import (
     a_column,
@@ -663,9 +664,9 @@ def cells_of_metadata(layout: MetadataLayout) -> Copies:
 
 def lane_set(lanes: np.ndarray) -> Lanes:
     """Lanes as a slice where they follow one another."""
-    distinct = np.unique(lanes)
-    first, last = int(distinct[0]), int(distinct[-1])
-    return slice(first, last + 1) if last - first + 1 == len(distinct) else distinct
+    each = distinct(lanes)
+    first, last = int(each[0]), int(each[-1])
+    return slice(first, last + 1) if last - first + 1 == len(each) else each
 
 
 @remembered(64)
@@ -683,7 +684,7 @@ def boxes_of(layout: ATmemLayout | ScaleLayout | MetadataLayout) -> tuple[Box, .
         copies = cells_of_scales(layout) if isinstance(layout, ScaleLayout) else cells_of_metadata(layout)
     cta, lane, column = (np.stack([copy[n] for copy in copies]) for n in range(3))
     boxes = []
-    for number in np.unique(cta).tolist():
+    for number in distinct(cta).tolist():
         mine = cta == number
         boxes.append((number, lane_set(lane[mine]), int(column[mine].min()), int(column[mine].max()) + 1))
     return tuple(boxes)

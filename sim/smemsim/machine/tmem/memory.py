@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import choice, flag, shown, whole
+from smemsim.distinct import distinct
 from smemsim.errors import InputError, Unmodelled
 from smemsim.layout import tensor_memory as formulas
 from smemsim.layout.tensor_memory import window_lane
@@ -558,7 +559,7 @@ class TensorMemory(Columns):
         """
         writer, place = self.owners(lane, column)
         unwritten, unsure = writer < 0, np.zeros(writer.shape, bool)
-        for number in np.unique(writer[~unwritten]):
+        for number in distinct(writer[~unwritten]):
             who = self.writers[number]
             for name, flags in (("unwritten", unwritten), ("unsure", unsure)):
                 if asked := getattr(who, name, None):
@@ -699,7 +700,7 @@ class TensorMemory(Columns):
 
     def _forget(self) -> None:
         """Drop the writers of whom no byte is left: an accumulator's holds its instruction's operands."""
-        live = set(np.unique(self._writer).tolist())
+        live = set(distinct(self._writer).tolist())
         for number in range(len(self.writers) - 1):
             if number not in live:
                 self.writers[number] = None

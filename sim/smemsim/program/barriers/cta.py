@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.errors import InputError
 from smemsim.program.registers import Read, Write
 from smemsim.program.registry import ON_EXIT, End, Step, implements, unmodelled
@@ -64,7 +65,7 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
     if not parted.size:
         return
     warp = int(parted[0])
-    parts = {int(line): np.flatnonzero(lines[warp] == line).tolist() for line in np.unique(lines[warp][lines[warp] > 0])}
+    parts = {int(line): np.flatnonzero(lines[warp] == line).tolist() for line in distinct(lines[warp][lines[warp] > 0])}
     which = ", ".join(f"{_lanes(lanes)} at line {line}" for line, lanes in parts.items())
     i = _at(x, min(parts)) or i
     x.launch.find(
@@ -78,7 +79,7 @@ def note_parted(x: Wave, key: Any, title: str, first: int, arrived: np.ndarray) 
     """Remember the first phase of a barrier of all threads in which warps have arrived by different instructions; as for `check_aligned`."""
     by_warp = arrived.reshape(-1, WARP).max(axis=1)
     known: dict[Any, _Parted] = x.state.setdefault(note_parted, {})
-    if key not in known and len(np.unique(by_warp[by_warp > 0])) > 1:
+    if key not in known and len(distinct(by_warp[by_warp > 0])) > 1:
         known[key] = _Parted(title, first // WARP, by_warp)
 
 
@@ -87,7 +88,7 @@ def check_parted(x: Wave, i: Instruction, concerns: Callable[[Any], bool]) -> No
     for key, parted in x.state.get(note_parted, {}).items():
         if parted.late or not concerns(key):
             continue
-        warps = np.unique(x.threads >> 5) - parted.first
+        warps = distinct(x.threads >> 5) - parted.first
         own = warps[(warps >= 0) & (warps < len(parted.lines))].tolist()
         late = [warp for warp in own if parted.lines[warp] not in (0, i.line)]
         if (parted.lines == i.line).any():
@@ -331,7 +332,7 @@ class NamedBarrier:
 
     def describe(self, x: Wave) -> str:
         """Which warps have arrived and which have not, for a report of a hang."""
-        came = np.unique(np.flatnonzero(self.arrived) // WARP).tolist()
+        came = distinct(np.flatnonzero(self.arrived) // WARP).tolist()
         text = f"{self.title}: {int(self.arrived.sum())} threads have arrived (warps {_list(came)}, {self._lines()})"
         if self.count is not None:
             return f"{text}; it is for {self.count}, so {self.count - self._counted(x)} more must come"
@@ -339,7 +340,7 @@ class NamedBarrier:
 
     def _lines(self) -> str:
         """The lines of the instructions by which threads have arrived."""
-        lines = np.unique(self.line[self.arrived]).tolist()
+        lines = distinct(self.line[self.arrived]).tolist()
         return f"line{'s' * (len(lines) > 1)} {_list(lines)}"
 
     def _counted(self, x: Wave) -> int:
@@ -410,7 +411,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
         counts = None if counts is None else np.broadcast_to(counts, (x.n,))[late]
         holds = None if form.holds is None else np.broadcast_to(form.holds(x), (x.n,))[late]
         where = x.cta_of[threads] * 0x10000 + np.minimum(ids, 0xFFFF).astype(np.int64)
-        for place in np.unique(where).tolist():
+        for place in distinct(where).tolist():
             mine = where == place
             cta, id_ = x.ctas[place >> 16], place & 0xFFFF
             expected = None if counts is None else int(counts[mine][0])
@@ -509,7 +510,7 @@ def _exited_from_cta(x: Wave, threads: np.ndarray) -> None:
     """Threads have exited: barriers for all threads of the CTA no longer wait for them."""
     if not _open(x):
         return
-    ctas = set(np.unique(x.cta_of[threads]).tolist())
+    ctas = set(distinct(x.cta_of[threads]).tolist())
     for barrier in [b for b in _open(x).values() if b.cta.index in ctas]:
         _settle(x, barrier, x.program.blocks[x.at].instructions[-1])
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.finding import Touched
 from smemsim.program.scopes import CLUSTER, GPU
 from smemsim.program.traps import misuse
@@ -82,7 +83,7 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         if barrier.passed:
             return 2, "whoever reads a stage must arrive here when it has (mbarrier.arrive, tcgen05.commit)"
         return 2, "a stage is free in the first round: wait for parity 1 there, which passes at once at a new mbarrier"
-    stuck = {int(warp) for wait in x.waiting for warp in np.unique(wait.threads // WARP)}
+    stuck = {int(warp) for wait in x.waiting for warp in distinct(wait.threads // WARP)}
     return (1 if barrier.arrived_from and not barrier.arrived_from & stuck else 4), ""  # who arrived before goes on, or waits as well
 
 
@@ -390,7 +391,7 @@ class Mbarrier:
                 i,
                 self,
                 self.cta.index,
-                np.unique(threads // WARP),
+                distinct(threads // WARP),
                 is_commit=not release,
                 releases=release and not relaxed and scope >= CLUSTER,
             )

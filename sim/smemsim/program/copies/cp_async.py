@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.errors import InputError, Unmodelled
 from smemsim.program.barriers.mbarrier import mbarrier_of
 from smemsim.program.barriers.mbarrier_operations import barriers
@@ -55,7 +56,7 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
                 )
             values = [np.zeros(x.n, _WORD) for _ in range(size // 4)]
             kept, threads = x.sel, x.threads
-            for wanted in np.unique(sizes[sizes > 0]).tolist():
+            for wanted in distinct(sizes[sizes > 0]).tolist():
                 part = np.flatnonzero(sizes == wanted)
                 if wanted not in sources:
                     sources[wanted] = locate(i, c, operands[1], "global", wanted, size)

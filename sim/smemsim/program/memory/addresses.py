@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.memory.spaces import shared_address, space_modifier
 from smemsim.program.registers import Read, dtype_of
 from smemsim.program.registry import Plain, Step, implements, unmodelled
@@ -122,7 +123,7 @@ def _recorded(i: Instruction, rank: Read, step: Plain) -> Plain:
             own = (x.rank_bits[x.sel] >> RANK_SHIFT).astype(np.int64)
             ranks, crossed = x.launch.mapped.get(i.line, (frozenset(), False))
             asked = np.asarray(rank(x)).astype(np.int64)
-            x.launch.mapped[i.line] = ranks.union(np.unique(own).tolist()), crossed or bool((asked != own).any())
+            x.launch.mapped[i.line] = ranks.union(distinct(own).tolist()), crossed or bool((asked != own).any())
         step(x)
 
     return both

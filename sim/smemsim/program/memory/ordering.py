@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.errors import InputError
 from smemsim.program.memory.spaces import Piece
 from smemsim.program.modifiers import Modifiers, Operands
@@ -86,7 +87,7 @@ def _by_address(x: Wave, piece: Piece) -> list[tuple[np.ndarray, tuple[str, int,
         return []
     threads, at = x.threads if piece.part is None else x.threads[piece.part], piece.at
     memory = piece.memory.__array_interface__["data"][0]
-    return [(threads[at == place], (piece.space, memory, place)) for place in np.unique(at).tolist()]
+    return [(threads[at == place], (piece.space, memory, place)) for place in distinct(at).tolist()]
 
 
 def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False) -> Ordering:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.registry import unmodelled
 from smemsim.program.scopes import GPU
 from smemsim.program.traps import misaligned, outside, reserved
@@ -175,7 +176,7 @@ class _Global:
         if bad.any():
             outside(x, self.i, "global", at, part, bad, self.size)
         pieces = []
-        for n in np.unique(which).tolist():
+        for n in distinct(which).tolist():
             here = np.flatnonzero(which == n)
             region = regions[n]
             offset = (address[here] - np.uint64(region.words_begin)).view(np.int64)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.tcgen05 import BrokenRule
 from smemsim.machine.tmem.memory import AllocationError, TensorMemory
@@ -106,7 +107,7 @@ def given_back(cta: Cta, column: int) -> tuple[Instruction, int] | None:
 def warps_of(x: Wave) -> Iterator[tuple[Cta, int, np.ndarray]]:
     """The warps that run: (CTA, number in the wave, places of their threads among those that run)."""
     warps = x.threads // WARP
-    for warp in np.unique(warps).tolist():
+    for warp in distinct(warps).tolist():
         yield x.ctas[int(x.cta_of[warp * WARP])], warp, np.flatnonzero(warps == warp)
 
 
@@ -263,7 +264,7 @@ def check_exit(x: Wave, threads: np.ndarray) -> None:
     """A finding where the last thread of a CTA exits and columns are still allocated."""
     if not len(x.tensor):
         return
-    for number in np.unique(x.cta_of[threads]).tolist():
+    for number in distinct(x.cta_of[threads]).tolist():
         cta = x.ctas[number]
         held: dict[int, Any] = cta.state.get(HELD, {})
         if held and (x.key[cta.first : cta.first + x.stride] >= EXITED).all():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copied_operand, copy_shape, tcgen05_cp, tcgen05_shift
 from smemsim.machine.tmem.layout import lane_set
@@ -46,14 +47,14 @@ class _Copied(Follows):
         self.found: list[tuple[int, np.ndarray]] = []  # marks, and the words that have them
 
     def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
-        is_whole = len(np.unique(places)) * WORD >= self.shape.rows * self.shape.row_bytes
+        is_whole = len(distinct(places)) * WORD >= self.shape.rows * self.shape.row_bytes
         self.found.append((self.unwritten.doubts.of((code, self.i.line, places.tobytes()), tell, is_whole=is_whole), places))
 
     def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
         if nobody.any():
             self.found.append((self.unwritten.nobody(self.i, is_whole=bool(nobody.all())), at[nobody]))
         if self.unwritten.shared is not None and (marks := self.unwritten.shared.marks[at]).any():
-            self.found += [(mark, at[marks == mark]) for mark in np.unique(marks[marks != 0]).tolist()]
+            self.found += [(mark, at[marks == mark]) for mark in distinct(marks[marks != 0]).tolist()]
 
     def finish(self) -> None:
         """Called when the cells are written: they get the words' doubts."""

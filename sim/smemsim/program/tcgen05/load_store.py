@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.errors import InputError
 from smemsim.machine.tmem.memory import SPLIT, TmemAccess, first_lane
 from smemsim.program.asynchronous import stop
@@ -275,7 +276,7 @@ def _lands(x: Wave, act: Callable[..., None], kind: str, *arrays: np.ndarray, sl
         act(x, *arrays)
         return
     threads = x.threads.copy()
-    for warp in np.unique(threads // WARP).tolist():
+    for warp in distinct(threads // WARP).tolist():
         own = threads // WARP == warp
         land = functools.partial(_for_threads, x, threads[own], act, *(array[..., own] for array in arrays))
         lands(x, land, stream=("tensor memory", warp), kind=f"tcgen05.{kind}", threads=threads[own], slots=slots)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.program.linking.inline import Frame, interface
 from smemsim.program.modifiers import Modifiers
@@ -217,7 +218,7 @@ def build_enter(i: Instruction, c: Linker) -> Step:
     def indirect(x: Wave, following: int) -> None:
         threads, values = x.threads, np.broadcast_to(pointer(x), x.n)
         given = [(at, read(x)) for at, read in zip(offsets, reads, strict=True)]
-        for address in np.unique(values).tolist():
+        for address in distinct(values).tolist():
             part = np.flatnonzero(values == address)
             frame = c.pointed.get(address)
             if frame is None or not _fits(signature, frame):

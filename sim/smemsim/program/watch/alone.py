@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.watch.clocks import OPERATIONS, Operations, Order
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import EXITED, WARP
@@ -62,7 +63,7 @@ class LanesAlone:
         """Threads are about to learn what a phase of an mbarrier (the Mbarrier object) has brought; `met` is by warp how often its lanes have met."""
         if not self.waits and are_whole_warps(threads):
             return
-        for warp in np.unique(threads >> 5).tolist():
+        for warp in distinct(threads >> 5).tolist():
             here = np.zeros(WARP, bool)
             here[threads[threads >> 5 == warp] % WARP] = True
             alive = self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED
@@ -81,7 +82,7 @@ class LanesAlone:
         """Does a running warp have lanes that have not waited for what others of it have?"""
         if not self.waits:
             return False
-        return any(self._open(warp, met) for warp in np.unique(self.x.threads >> 5).tolist() if warp in self.waits)
+        return any(self._open(warp, met) for warp in distinct(self.x.threads >> 5).tolist() if warp in self.waits)
 
     def _open(self, warp: int, met: np.ndarray) -> list[_Wait]:
         """The waits of a warp whose lanes have not met since."""
@@ -95,7 +96,7 @@ class LanesAlone:
     def look(self, i: Instruction, at: np.ndarray, who: np.ndarray, when: np.ndarray, does: str, met: np.ndarray) -> None:
         """The running threads read or overwrite (`does`) words at places `at`, (a thread, a word of it), that `who` has written `when`."""
         threads = self.x.threads
-        for warp in [warp for warp in np.unique(threads >> 5).tolist() if warp in self.waits]:
+        for warp in [warp for warp in distinct(threads >> 5).tolist() if warp in self.waits]:
             for wait in self._open(warp, met):
                 rows = (threads >> 5 == warp) & ~wait.lanes[threads % WARP]
                 if rows.any():

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAli
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.scopes import CLUSTER, CTA, GPU
 from smemsim.program.wave import WARP, WARPGROUP, Cta
 from smemsim.ptx.module import Instruction
@@ -386,7 +387,7 @@ class Order:
             return [(EVERYWHERE, warps)]
         ctas = self.cta_of[warps]
         first = int(ctas[0])
-        return [(first, warps)] if (ctas == first).all() else [(cta, warps[ctas == cta]) for cta in np.unique(ctas).tolist()]
+        return [(first, warps)] if (ctas == first).all() else [(cta, warps[ctas == cta]) for cta in distinct(ctas).tolist()]
 
     def _is_far(self, what: Any) -> bool:
         return self.cluster_size > 1 or (isinstance(what, tuple) and what[0] == "global")
@@ -697,7 +698,7 @@ class Order:
             if scope >= GPU and wide >= GPU and (not relaxed or (cta != EVERYWHERE and cta // self.cluster_size not in own)):
                 continue  # heard already
             need = self.need(warps, cta)
-            for narrowest in np.unique(need[need <= min(wide, scope)]).tolist():
+            for narrowest in distinct(need[need <= min(wide, scope)]).tolist():
                 foreign = released.foreign.get((self.wave, cta, wide), {})
                 self._hear(warps[need == narrowest], known, foreign, narrowest if relaxed else None)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Operation, Operations, Order
 from smemsim.program.watch.history import ArrayShadow, History
@@ -57,7 +58,7 @@ class Prerequisite:
 
     def are_behind(self, warps: np.ndarray) -> bool:
         """Does all that these warps do come behind a wait?"""
-        early = np.unique(warps[~self._behind[warps]])
+        early = distinct(warps[~self._behind[warps]])
         if early.size and self._waits:
             self._behind[early] = self.order.done[np.ix_(early, np.array(self.remembered()))].any(axis=1)
         return bool(self._behind[early].all())

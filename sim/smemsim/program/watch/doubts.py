@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.linking.fused import ARITHMETIC
 from smemsim.program.linking.inline import mentions, slots_in
 from smemsim.program.registers import bits_of
@@ -104,7 +105,7 @@ class Doubts:
 
     def tell(self, user: Instruction | None, marks: np.ndarray) -> None:
         """Values with these marks are used."""
-        doubts = frozenset().union(*(self._sets[mark] for mark in np.unique(marks).tolist()))
+        doubts = frozenset().union(*(self._sets[mark] for mark in distinct(marks).tolist()))
         for number in sorted(doubts):
             self._tells[number](user)
 
@@ -543,7 +544,7 @@ class Product(Follows):
             mark = self.unwritten.nobody(self.i, is_whole=bool(rows.all() or columns.all()))
             self.found.append((mark, rows, columns))
         if self.unwritten.shared is not None and (marks := self.unwritten.shared.marks[at]).any():
-            for mark in np.unique(marks[marks != 0]).tolist():
+            for mark in distinct(marks[marks != 0]).tolist():
                 self.found.append((mark, *self.depends(at[marks == mark])))
 
     def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:

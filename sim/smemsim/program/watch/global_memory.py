@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.linking.flows import accumulations, same_place, updates
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
@@ -189,7 +190,7 @@ class GlobalShadow:
         """The running threads store what they make of a value that they have loaded there by a strong load: does another one the same, and nothing orders the
         two (rule order.update)? Plain ones race."""
         warps, index = self.x.threads >> 5, self.history.index(i)
-        for warp in np.unique(warps).tolist() if self.history.scope[index] else ():
+        for warp in distinct(warps).tolist() if self.history.scope[index] else ():
             own = at[warps == warp]
             found = loops.unfenced(own, size, warp, self.order.seen, self._known, array.cells, self.history.suspects)
             now = np.flatnonzero((warps < warp) & np.isin(at, own))  # by the same instruction
@@ -205,7 +206,7 @@ class GlobalShadow:
     def _weakly_stored(self, piece: Piece) -> None:
         """Plain stores end what was released at their addresses."""
         memory = piece.memory.__array_interface__["data"][0]
-        for at in np.unique(piece.at).tolist():
+        for at in distinct(piece.at).tolist():
             if self.order.is_carrier(what := (piece.space, memory, at)):
                 self.order.weakly_stored(what)
 
@@ -231,7 +232,7 @@ class GlobalShadow:
                 continue
             nothing = np.zeros_like(self.order.seen)
             count = loops.unfenced(at, size, warp, nothing, self._known, array.cells, self.history.suspects)
-            for epoch in np.unique(self.history.suspects[:count, 2]).tolist():
+            for epoch in distinct(self.history.suspects[:count, 2]).tolist():
                 who = (epoch >> loops.WHO) - 1 - self.first
                 if 0 <= who < len(self.order.clock):
                     instruction = self.history.instructions[epoch & loops.INDEX]
@@ -320,7 +321,7 @@ class GlobalShadow:
         """Which accesses of warps of other waves has a warp seen?"""
         heard = np.zeros(len(who), bool)
         wave = self.history.wave_of(who)
-        for n in np.unique(wave).tolist():
+        for n in distinct(wave).tolist():
             first, number = self.history.waves[n]
             clocks = self.order.foreign(warp, number)
             if clocks is not None:
@@ -362,7 +363,7 @@ class GlobalShadow:
         written = self.history.asynchronous[index] & (suspects[:, 3] == loops.WRITER)
         when = np.where(written, self.history.waited[np.minimum(when, self.history.writes)], when)
         outside = (who < self.first) | (who >= self.first + len(self.order.clock))
-        for warp in np.unique(warps[outside]).tolist():
+        for warp in distinct(warps[outside]).tolist():
             own = outside & (warps == warp)
             heard[own] = self._has_heard(warp, who[own], when[own])
         return heard
@@ -389,7 +390,7 @@ class GlobalShadow:
     def _tell(self, i: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray, does: str, code: str = "") -> None:
         """A finding for each instruction with which there is a race, of its first place."""
         kinds = (suspects[:, 2] & loops.INDEX) << 1 | suspects[:, 3]
-        for kind in np.unique(kinds).tolist():
+        for kind in distinct(kinds).tolist():
             rows = kinds == kind
             other = self.history.instructions[kind >> 1]
             key = (code, *sorted((i.line, other.line)))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.barriers.mbarrier import mbarriers
 from smemsim.program.traps import warp_name
 from smemsim.program.watch.clocks import Operation, Operations, Order
@@ -106,7 +107,7 @@ class Lifetimes:
     def acquire(self, what: Any, warps: np.ndarray) -> None:
         """Warps have waited for the last complete phase of an mbarrier."""
         if self.is_needed:
-            ctas = np.unique(warps // self.per_cta)
+            ctas = distinct(warps // self.per_cta)
             self.commits.acquire(what, ctas)
             self.arrivals.acquire(what, ctas)
 
@@ -125,7 +126,7 @@ class Lifetimes:
     def _is_gone(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
         """X008 where warps touch a CTA all of whose threads have exited."""
         x = self.x
-        for cta in np.unique(ctas).tolist():
+        for cta in distinct(ctas).tolist():
             if (x.key[cta * x.stride : (cta + 1) * x.stride] >= EXITED).all():
                 warp = int(warps[ctas == cta][0])
                 x.launch.find(
@@ -143,7 +144,7 @@ class Lifetimes:
         clocks = self._met.get(first)
         if clocks is None or not self.is_needed:
             return
-        for cta in np.unique(threads // WARP // self.per_cta).tolist():
+        for cta in distinct(threads // WARP // self.per_cta).tolist():
             self._has_waited[cta] = True
             for when in (self.when, self.commits.when, self.arrivals.when):
                 row = when[cta, first : first + len(clocks)]

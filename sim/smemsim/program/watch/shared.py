@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.linking.flows import updates
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
@@ -117,7 +118,7 @@ class SharedShadow:
         readers = first // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
         if (self.read_when[at] > order.has_seen(first, readers)).any():
             return True
-        by = np.unique(self.read_by[:, at])
+        by = distinct(self.read_by[:, at])
         return any(self.operations[n].instruction.line == line and not order.read_done[first, n] for n in by[by >= 0].tolist())
 
     # ---- ordinary accesses
@@ -265,7 +266,7 @@ class SharedShadow:
         found = places[late]
         if not late.any():  # by the same instruction
             places, first, which = np.unique(at, return_index=True, return_inverse=True)
-            found, formal = np.unique(places[which.reshape(-1)[warps != warps[first][which.reshape(-1)]]]), ""
+            found, formal = distinct(places[which.reshape(-1)[warps != warps[first][which.reshape(-1)]]]), ""
         if len(found):
             self.telling.find(
                 "X008", i, found, f"{{i}} writes to {{where}} what it makes of the value that line {self._updates[id(i)].line} has read there, as another warp "
@@ -426,7 +427,7 @@ class SharedShadow:
         by_op = (who >= OPERATIONS) & (who != OPERATIONS + op.number)
         if op.kind not in GENERIC and self.operations.generic[who[by_op] - OPERATIONS].any():
             numbers = who[by_op] - OPERATIONS
-            allocs = [n for n in np.unique(numbers).tolist() if self.operations[n].kind == "tcgen05.alloc"]
+            allocs = [n for n in distinct(numbers).tolist() if self.operations[n].kind == "tcgen05.alloc"]
             if allocs:  # an address of tensor memory is no operand: what was meant to lie there has not come
                 who = np.where(np.isin(who, np.array(allocs) + OPERATIONS), NOBODY, who)
                 by_op &= who != NOBODY
@@ -561,7 +562,7 @@ class SharedShadow:
 
     def _brought_so(self, op: Operation, who: np.ndarray) -> np.ndarray:
         """Which words have come by a copy like this one? Each warp of several may issue the copy, and the barrier count them all."""
-        numbers = np.unique(who[who >= OPERATIONS]) - OPERATIONS
+        numbers = distinct(who[who >= OPERATIONS]) - OPERATIONS
         alike = [n for n in numbers.tolist() if self.operations[n].instruction.name == op.instruction.name]
         return np.isin(who, np.array(alike, np.int64) + OPERATIONS)
 
@@ -649,7 +650,7 @@ class SharedShadow:
 
     def _by_kind(self, numbers: np.ndarray) -> Iterator[tuple[Operation, np.ndarray]]:
         """The first operation of each kind among some operations, with which of them are of that kind."""
-        kinds = {number: self.operations[number].kind for number in np.unique(numbers).tolist()}
+        kinds = {number: self.operations[number].kind for number in distinct(numbers).tolist()}
         for kind in dict.fromkeys(kinds.values()):
             part = np.isin(numbers, [number for number, its in kinds.items() if its == kind])
             yield self.operations[int(numbers[part][0])], part
@@ -697,7 +698,7 @@ class SharedShadow:
             if not reads.any():
                 continue
             late, formal = self.order.missing(lambda order, by=by, reads=reads: reads & ~order.read_done[warps, by])  # type: ignore[misc]
-            for number in np.unique(by[late]).tolist() if late.any() else ():
+            for number in distinct(by[late]).tolist() if late.any() else ():
                 operation, mine = self.operations[number], late & (by == number)
                 places, warp = at[mine], int(np.broadcast_to(warps, late.shape)[mine][0])
                 why = "nobody has waited for it"

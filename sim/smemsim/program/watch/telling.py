@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.finding import Touched
 from smemsim.program.barriers.mbarrier import Delivery, Mbarrier
 from smemsim.program.watch.clocks import OPERATIONS, Formal, Operation, Operations, Order
@@ -76,7 +77,7 @@ class Telling:
             return
         per_cta = self.x.pitch // WORD
         cta = self.x.ctas[int(places[0]) // per_cta]
-        offsets = np.unique(places[places // per_cta == cta.index]) % per_cta * WORD + self.x.window_begin
+        offsets = distinct(places[places // per_cta == cta.index]) % per_cta * WORD + self.x.window_begin
         where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
         where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
         message = sentence.replace("{i}", i.name).replace("{where}", where)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.watch.clocks import GROUP, NOBODY, OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten, is_followed, uses
 from smemsim.program.watch.registers import Named
@@ -97,7 +98,7 @@ class TensorShadow:
     def waited(self, x: Wave, what: str) -> None:
         """tcgen05.wait of the running warps."""
         clock = self.order.clock
-        warps = np.unique(x.threads // WARP)
+        warps = distinct(x.threads // WARP)
         for warp in warps.tolist():
             if what == "ld":
                 for at, _ in self._loads.pop(warp, ()):
@@ -111,7 +112,7 @@ class TensorShadow:
     def names(self, x: Wave, block: Block) -> None:
         """The running threads begin a block that names registers of loads: these are done."""
         first = self.named.first(block)
-        for warp in np.unique(x.threads // WARP).tolist():
+        for warp in distinct(x.threads // WARP).tolist():
             waiting = self._loads.pop(warp, [])
             for at, registers in waiting:
                 if registers & first:
@@ -145,8 +146,8 @@ class TensorShadow:
 
     def remembered(self) -> list[int]:
         """The numbers of the operations that cells or open commits refer to."""
-        of_cells = np.unique(self.who[self.who >= OPERATIONS]) - OPERATIONS
-        readers = np.unique(self.read_by[self.read_by != NOBODY])
+        of_cells = distinct(self.who[self.who >= OPERATIONS]) - OPERATIONS
+        readers = distinct(self.read_by[self.read_by != NOBODY])
         return [*of_cells.tolist(), *readers.tolist(), *(op.number for op in self._open.values())]
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
@@ -220,7 +221,7 @@ class TensorShadow:
                 x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written", _UNWRITTEN.get(i.modifiers[0], ""))
         by_op = who >= OPERATIONS
         if by_op.any():
-            numbers = np.unique(who[by_op]) - OPERATIONS
+            numbers = distinct(who[by_op]) - OPERATIONS
             numbers = numbers[[not self._is_piped(i, warp, self.operations[n]) for n in numbers.tolist()]]
             unseen, formal = self.order.missing(lambda order: ~order.done[warp, numbers])
             if unseen.any():
@@ -267,7 +268,7 @@ class TensorShadow:
         first = int(by.flat[0])
         if first == NOBODY and (by == NOBODY).all():
             return
-        for number in np.unique(by[by != NOBODY]).tolist():
+        for number in distinct(by[by != NOBODY]).tolist():
             operation = self.operations[number]
             if self._is_piped(i, warp, operation):
                 continue

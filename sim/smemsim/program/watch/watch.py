@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.barriers.mbarrier import Mbarrier, current
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
@@ -217,7 +218,7 @@ class Watch:
             self.alone.look(i, at, self.shared.who[at], self.shared.when[at], does, self.lanes.meetings)
 
     def _running(self, x: Wave) -> np.ndarray:
-        return np.unique(x.threads >> 5)
+        return distinct(x.threads >> 5)
 
     def _reach(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
         if self.lifetimes.is_needed:
@@ -226,7 +227,7 @@ class Watch:
     def _elsewhere(self, who: np.ndarray) -> None:
         """Note for the judge the operations `who` whose bytes are read by others than matrix instructions."""
         if self._is_elsewhere and (by := who[who >= OPERATIONS]).size:
-            self.x.launch.elsewhere.update(self.operations[n].instruction.line for n in np.unique(by - OPERATIONS).tolist())
+            self.x.launch.elsewhere.update(self.operations[n].instruction.line for n in distinct(by - OPERATIONS).tolist())
 
     def _doubtful(self, x: Wave, i: Instruction, at: np.ndarray, flat: np.ndarray, size: int) -> None:
         """The running threads read words of which some have a value that is in doubt, or none."""
@@ -361,7 +362,7 @@ class Watch:
 
     def not_waited_for(self, ops: list[Operation], threads: np.ndarray) -> Operation | None:
         """The first of `ops` that some of these threads do not know to be complete; None when all do."""
-        warps = np.unique(threads >> 5)
+        warps = distinct(threads >> 5)
         return next((op for op in ops if self.operations.remembers(op) and not self.order.done[warps, op.number].all()), None)
 
     def joins(self, op: Operation, thread: int, group: str) -> None:
@@ -388,7 +389,7 @@ class Watch:
 
     def waited(self, threads: np.ndarray, barrier: Any, i: Instruction) -> None:
         """Threads have found a phase of an mbarrier over (the Mbarrier object): what it brought is what they expect to read."""
-        warps = np.unique(threads >> 5)
+        warps = distinct(threads >> 5)
         if self.order.might_be and "cta" in i.modifiers and self.order.hears_afar(warps, barrier):
             self.telling.excuses["wait"] = i
         for warp in warps.tolist():
@@ -423,23 +424,23 @@ class Watch:
         """Threads arrive at something (a barrier object): what they have seen, or had at their last fence, goes into its current phase."""
         if self.order.might_be and scope == CTA and isinstance(what, Mbarrier) and (x.cta_of[threads] != what.cta.index).any():
             self.telling.excuses["arrive"] = current(x)
-        self.order.release(np.unique(threads >> 5), what, relaxed=relaxed, scope=scope)
+        self.order.release(distinct(threads >> 5), what, relaxed=relaxed, scope=scope)
 
     def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
         """Threads arrive at a barrier of the cluster by barrier.cluster.arrive.relaxed: what rests on that alone is told milder."""
-        self.order.release_if(np.unique(threads >> 5), what)
+        self.order.release_if(distinct(threads >> 5), what)
         self.telling.excuses["relaxed"] = i
 
     def stored(self, threads: np.ndarray, what: Any, *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
         """Threads write at an address by operations that others may synchronise with; `replaces` says that it was no atomic."""
         if not self._is_strong(what):
             self.order.weakly_stored(what)
-        self.order.stored(np.unique(threads >> 5), what, relaxed=relaxed, replaces=replaces, scope=scope)
+        self.order.stored(distinct(threads >> 5), what, relaxed=relaxed, replaces=replaces, scope=scope)
 
     def loaded(self, threads: np.ndarray, what: Any, *, relaxed: bool, scope: int) -> None:
         """Threads have read at an address by operations that synchronise with who wrote there, unless that was a plain store."""
         if self._is_strong(what):
-            self.order.acquire(np.unique(threads >> 5), what, relaxed=relaxed, scope=scope)
+            self.order.acquire(distinct(threads >> 5), what, relaxed=relaxed, scope=scope)
             self.lanes.learn(threads)
 
     def _is_strong(self, what: Any) -> bool:
@@ -465,7 +466,7 @@ class Watch:
 
         Those that have met at a barrier of this scope (`meets`) have fenced (rule order.barrier_fences).
         """
-        warps = np.unique(threads >> 5)
+        warps = distinct(threads >> 5)
         if isinstance(what, Mbarrier) and self.has_shared:
             self.alone.waited(current(x), threads, what, self.lanes.meetings)
         self.order.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
