@@ -413,6 +413,8 @@ KERNELS = (
     Kernel("atomics, then a bulk store, no fence",     "red.shared.add.u32 [%r8], 1; bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128;", "X003"),
     Kernel("all warps write the same",                 f"st.shared.u32 [%r8], %r3; {SHOW}"),
     Kernel("all warps write one word",                 f"st.shared.u32 [sm], 7; bar.sync 0; ld.shared.u32 %r9, [sm]; {RESULT}"),
+    Kernel("all warps write one word, lane by lane",   f"st.shared.u32 [sm], %r3; bar.sync 0; ld.shared.u32 %r9, [sm]; {RESULT}"),
+    Kernel("all warps write one word, other lanes",    f"st.shared.u32 [sm], %r1; bar.sync 0; ld.shared.u32 %r9, [sm]; {RESULT}", "X008"),
     Kernel("all warps write the same bytes",           f"cvt.u16.u32 %h1, %r3; add.u32 %r10, %r5, %r3; st.shared.u8 [%r10], %h1; bar.sync 0; ld.shared.u8 %r9, [%r10]; {RESULT}"),
     Kernel("all warps write other bytes",              f"cvt.u16.u32 %h1, %r1; add.u32 %r10, %r5, %r3; st.shared.u8 [%r10], %h1; bar.sync 0; ld.shared.u8 %r9, [%r10]; {RESULT}", "X008"),
     Kernel("warps write neighbouring bytes",           f"cvt.u16.u32 %h1, %r1; mad.lo.u32 %r10, %r3, 2, %r5; add.u32 %r10, %r10, %r2; st.shared.u8 [%r10], %h1; bar.sync 0; ld.shared.u8 %r9, [%r10]; {RESULT}"),

@@ -453,7 +453,24 @@ def test_bytes_of_a_word_that_a_warp_wrote_before_a_barrier_are_free_for_others(
         ("setp.gt.u32 %p2, %r3, 5; or.pred %p3, %p2, %p8; selp.b32 %r2, 7, %r1, %p3;", True),
         ("st.shared.u32 [sm+64], %r1; ld.shared.v2.u32 {%r2, %r4}, [sm+64];", False),  # the second is not used
         ("st.shared.u32 [sm+64], %r1; ld.shared.v2.u32 {%r4, %r2}, [sm+64];", True),
-        ("st.shared.u32 [sm+64], %r1; ld.shared.b64 %d3, [sm+64]; cvt.u32.u64 %r2, %d3;", True),
+        ("st.shared.u32 [sm+64], %r1; ld.shared.b64 %d3, [sm+64]; cvt.u32.u64 %r2, %d3;", False),  # its lower half
+        ("st.shared.u32 [sm+68], %r1; ld.shared.b64 %d3, [sm+64]; cvt.u32.u64 %r2, %d3;", True),
+        ("st.shared.u32 [sm+64], %r1; ld.shared.b64 %d3, [sm+64]; shr.u64 %d3, %d3, 1; cvt.u32.u64 %r2, %d3;", True),
+        ("mov.b64 %d3, {%r1, %r3}; mov.b64 %d4, %d3; mov.b64 {%r2, _}, %d4;", False),
+        ("mov.b64 %d3, {%r1, %r3}; mov.b64 %d4, %d3; mov.b64 {_, %r2}, %d4;", True),
+        ("mov.b64 %d3, {%r1, %r29}; mov.b64 {%r2, _}, %d3;", False),  # nothing gives %r29 a value
+        ("mov.b64 %d3, {%r1, %r29}; mov.b64 {_, %r2}, %d3;", True),
+        ("mov.b64 %d3, {%r1, %r3}; @%p9 mov.b64 %d3, {%r3, %r1}; mov.b64 {%r2, _}, %d3;", True),
+        (
+            "mov.b32 {%h1, _}, %r1; mov.b32 {%h2, _}, %r3; mov.b32 %r4, {%h1, %h2}; add.f16x2 %r4, %r4, %r4; mov.b32 {%h3, _}, %r4; cvt.u32.u16 %r2, %h3;",
+            False,
+        ),
+        (
+            "mov.b32 {%h1, _}, %r1; mov.b32 {%h2, _}, %r3; mov.b32 %r4, {%h1, %h2}; add.f16x2 %r4, %r4, %r4; mov.b32 {_, %h3}, %r4; cvt.u32.u16 %r2, %h3;",
+            True,
+        ),
+        ("cvt.rn.f16x2.f32 %r4, %r3, %r1; mov.b32 {%h3, _}, %r4; cvt.u32.u16 %r2, %h3;", False),
+        ("cvt.rn.f16x2.f32 %r4, %r3, %r1; mov.b32 {_, %h3}, %r4; cvt.u32.u16 %r2, %h3;", True),
         ("add.u32 %r2, %r3, 1;", True),
         ("mov.b32 %r2, %r1; @%p9 mov.b32 %r2, %r3;", True),
         ("setp.gt.u32 %p2, %r3, 5; mov.b32 %r2, %r1; @%p2 mov.b32 %r2, 0;", True),

@@ -521,3 +521,68 @@ class TestTorch:
         x, y = (v.float().cpu() * torch.exp2(s.float() - 127).repeat_interleave(32, 1) for v, s in zip((a, b), scales, strict=True))
         assert got.is_cuda
         torch.testing.assert_close(got.cpu(), x @ y.t(), rtol=0, atol=0)
+
+
+@triton.jit
+def doubled(x, out, n, block: tl.constexpr):
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+
+
+def twice(x):
+    out = torch.empty_like(x)
+    doubled[(1,)](x, out, x.numel(), block=64)
+    return out
+
+
+def test_operators_of_torch_library():
+    x = torch.arange(5.0, device=DEVICE)
+    with torch.library._scoped_library("smemsim_suite", "FRAGMENT") as made:
+        made.define("twice(Tensor x) -> Tensor")
+        made.impl("twice", twice, "CUDA")
+        assert torch.equal(torch.ops.smemsim_suite.twice(x), x + x)
+        with pytest.raises(NotImplementedError, match="'CPU' backend"):
+            torch.ops.smemsim_suite.twice(x.cpu())
+
+    @torch.library.custom_op("smemsim_suite::anywhere", mutates_args=())
+    def anywhere(x: torch.Tensor) -> torch.Tensor:
+        return twice(x)
+
+    @torch.library.custom_op("smemsim_suite::apart", mutates_args=(), device_types="cuda")
+    def apart(x: torch.Tensor) -> torch.Tensor:
+        return twice(x)
+
+    apart.register_kernel("cpu")(lambda x: 3 * x)
+    anywhere.register_autograd(lambda context, gradient: anywhere(gradient.contiguous()))
+    for out in (anywhere(x), apart(x)):
+        assert out.is_cuda
+        assert torch.equal(out, x + x)
+    assert torch.equal(apart(x.cpu()), 3 * x.cpu())
+    leaf = x.clone().requires_grad_()
+    anywhere(leaf).sum().backward()
+    assert leaf.grad.tolist() == [2.0] * 5
+
+
+def test_operators_of_torch_that_are_replaced_on_the_card():
+    x, made = torch.arange(5.0, device=DEVICE), []
+    with torch.library._scoped_library("aten", "IMPL") as replaced:
+        replaced.impl("neg", twice, "CUDA")
+        replaced.impl("ones", lambda size, device=None, **_: made.append(device) or torch.full(size, 7.0, device=device), "CUDA")
+        assert torch.equal(-x, x + x)
+        assert torch.ones(2, device=DEVICE).tolist() == [7.0, 7.0]
+        assert [device.type for device in made] == ["cuda"]
+        assert (-x.cpu()).tolist() == [-0.0, -1.0, -2.0, -3.0, -4.0]
+        assert torch.ones(2).tolist() == [1.0, 1.0]
+        assert torch.equal(x.cpu().to(DEVICE), x)
+    assert (-x).tolist() == [-0.0, -1.0, -2.0, -3.0, -4.0]
+
+
+def test_a_compiled_kernel_is_launched_without_its_constexprs():
+    x, out = torch.arange(5.0, device=DEVICE), torch.zeros(5, device=DEVICE)
+    compiled = doubled[(1,)](x, out, 5, block=64)
+    for more in ((), (64,)):
+        out.zero_()
+        compiled[(1, 1, 1)](x, out, 5, *more)
+        assert torch.equal(out, x + x)
+    with pytest.raises(TypeError, match="argument 2 of its signature is no constexpr"):
+        compiled[(1, 1, 1)](x, out)

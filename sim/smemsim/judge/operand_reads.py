@@ -1279,6 +1279,8 @@ def _misfits(reads: Reads, launch: Launch) -> list[Finding]:
             k, wide = tm.rank - 2, tm.global_dim[0]
             message = f"strides[{k}] of {made} is {made.strides[k]} elements: {begins} {wide} elements"
             repair = f"strides[{k}] = {wide} (elements, not bytes)"
+            if tm.rank == 2 and room % stride == 0 and not is_elements:
+                repair += f", or shape = [{room // stride}, {stride // size}] where rows have {stride // size}"
             findings.append(at_instruction("T207", event.instruction, message, repair, arrays=(tm.global_address,)))
             continue
         what = f"is the number of elements of dimension 0, of {size} B each" if is_elements else f"is less than the {row} B of dimension 0"

@@ -21,6 +21,7 @@ from smemsim.virtual.torch_cuda import is_cuda, names, streams
 from smemsim.virtual.torch_dlpack import open_dlpack
 from smemsim.virtual.torch_graphs import WITHOUT_WORK, Capture, CudaGraph, captured, is_capturing
 from smemsim.virtual.torch_ops import is_of_program, open_operators
+from smemsim.virtual.torch_replaced import making, moving
 from smemsim.virtual.torch_rest import CudaType, cuda_types, default, open_rest
 from smemsim.virtual.torch_tensors import CPU, CUDA, PINNED, out_of_memory, tensors, tensors_in
 
@@ -53,7 +54,8 @@ def _made(func: Any, args: Any, kwargs: Any) -> Any:
     """What a function makes in the card's memory."""
     align()
     try:
-        return func(*args, **kwargs)
+        with making():
+            return func(*args, **kwargs)
     except RuntimeError as e:
         if "DefaultCPUAllocator" in str(e):
             raise out_of_memory(f"This machine has not the memory that stands for the card's: {e}") from None
@@ -85,7 +87,8 @@ def _moved(tensor: Any, place: str, func: Any, dtype: Any = None, **more: Any) -
     if tensors.place(tensor) == place:
         out = torch.Tensor.to(tensor, **more) if more else tensor
     else:
-        out = torch.Tensor.to(tensor, **{"dtype": tensor.dtype, **more, "copy": True})
+        with moving():
+            out = torch.Tensor.to(tensor, **{"dtype": tensor.dtype, **more, "copy": True})
     tensors.mark(out, place, getattr(func, "__name__", ""))
     return out
 

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from smemsim.virtual.torch_replaced import PLACES, replace
 from smemsim.virtual.torch_tensors import CUDA, tensors, tensors_in
 
 __all__ = ["is_of_program", "open_operators"]
@@ -59,6 +60,9 @@ def open_operators(mode: Any) -> None:
     @functools.wraps(register)
     def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **named: Any) -> None:
         key = dispatch_key or self.dispatch_key
+        if self.ns in OF_TORCH and key in PLACES and fn is not torch.library.fallthrough_kernel and not named.get("with_keyset"):
+            replace(self, register, op_name, _with(mode, fn), key, **named)
+            return
         if self.ns in OF_TORCH or fn is torch.library.fallthrough_kernel or key not in KEYS:
             register(self, op_name, fn, dispatch_key, **named)
             return

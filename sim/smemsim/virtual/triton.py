@@ -214,12 +214,21 @@ def _map(call: str, arguments: dict[str, Any], shape: Any, strides: Any) -> Host
 
 
 def _flat(annotations: Sequence[Argument], arguments: Sequence[Any]) -> Iterator[Any]:
-    """The arguments without constexprs, members of tuples one after the other."""
-    for about, value in zip(annotations, arguments, strict=True):
+    """The arguments without constexprs, members of tuples one after the other.
+
+    As in Triton's launcher constexprs at the end may be missing, which `compiled[grid](...)` leaves to its caller, and more than there are change nothing.
+    TypeError where an argument of the kernel is missing, which Triton's launcher reads from wherever.
+    """
+    given = list(arguments)
+    for n, about in enumerate(annotations):
+        if about.type == ARGUMENT_KINDS["ARG_CONSTEXPR"]:
+            continue
+        if n >= len(given):
+            raise TypeError(f"kernel got {len(given)} arguments, and argument {n} of its signature is no constexpr: pass that too")
         if about.type == ARGUMENT_KINDS["ARG_TUPLE"]:
-            yield from _flat(about.nested_tuple, value)
-        elif about.type == ARGUMENT_KINDS["ARG_KERNEL"]:
-            yield value
+            yield from _flat(about.nested_tuple, given[n])
+        else:
+            yield given[n]
 
 
 def _packed(kind: str, value: Any) -> bytes:

@@ -319,11 +319,15 @@ class Values:
         found: np.ndarray = self._words(self._before) == self._words(self._raw())
         return found
 
+    def written(self) -> np.ndarray:
+        """What the threads have written, whoever's stays."""
+        return self._words(self._raw() if self._own is None else np.ascontiguousarray(self._own()))
+
     @functools.cached_property
     def stay(self) -> np.ndarray:
         """Do the bytes lie there that this thread has written, and not others of another thread?"""
         now = self._words(self._raw())
-        found: np.ndarray = np.ones(len(now), bool) if self._own is None else self._words(np.ascontiguousarray(self._own())) == now
+        found: np.ndarray = np.ones(len(now), bool) if self._own is None else self.written() == now
         return found
 
     def bytes_of(self, n: np.ndarray, begin: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

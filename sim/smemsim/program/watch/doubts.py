@@ -128,6 +128,9 @@ MORE = frozenset(
     ("bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "mul24", "popc", "rem", "sad", "shf", "slct")
 )
 EXCHANGES = frozenset(("match", "movmatrix", "redux", "vote"))
+PACKED = frozenset(("bf16x2", "f16x2", "f32x2", "s16x2", "u16x2"))
+_NARROW, _WIDE = ("u32", "s32"), ("u64", "s64")
+BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))  # of packed types
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
 )  # they say themselves where the values go, and so does st.async
@@ -206,6 +209,9 @@ class Unwritten:
         self.overwrites = Overwrites()
         self.slots = 0  # registers with marks, as a bit set
         self.marks: dict[int, np.ndarray] = {}
+        self.parts: dict[
+            int, np.ndarray
+        ] = {}  # of registers whose halves have marks of their own, (halves, threads): `marks` has what they make
         self.shared: Words | None = None  # made when the first doubtful value is stored
         self.local: Words | None = None
         self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
@@ -313,11 +319,14 @@ class Unwritten:
         elif i.op == "st" and i.modifiers[0] not in ("async", "bulk"):
             self._store(x, i, step, threads)
         else:
+            in_parts = self._handed_on_in_parts(i, threads)
             results, sources = _registers(i)
-            marks = self._handed_on(x, i, sources, threads)
+            marks = self._handed_on(x, i, sources, threads) if in_parts is None else 0
             step(x)
-            for slot in results:
+            for slot in results if in_parts is None else ():
                 self._mark(slot, threads, marks)
+            for slot, parts in in_parts or ():
+                self._mark_parts(slot, threads, parts)
         if self.read is not None:
             self._loaded(i, threads)
 
@@ -333,7 +342,7 @@ class Unwritten:
         for n, item in enumerate(items):
             first, end = n * each // len(items), -(-(n + 1) * each // len(items))
             if isinstance(item, Register):
-                self._mark(item.slot, threads, self.doubts.all(read[threads, first:end], axis=1))
+                self._mark_parts(item.slot, threads, read[threads, first:end].T)
 
     def _store(self, x: Wave, i: Instruction, step: Plain, threads: np.ndarray) -> None:
         """A store hands on the marks to words of shared and local memory; to global memory it is a use."""
@@ -413,6 +422,38 @@ class Unwritten:
                 handed_on = np.where(_value(x, source, threads) == (logic == "or"), 0, handed_on)
         return handed_on
 
+    def _handed_on_in_parts(self, i: Instruction, threads: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
+        """The marks (parts, n) of the results of what packs, unpacks or computes halves, or parts, of a register; None of other instructions."""
+        is_packed = not PACKED.isdisjoint(i.modifiers)
+        result, *sources = i.operands or (None,)
+        if i.op == "mov" and isinstance(sources[0], Vector):
+            if isinstance(result, Register):
+                return [(result.slot, np.stack([self._part(item, threads) for item in sources[0].items]))]
+        elif i.op == "mov" and isinstance(result, Vector):
+            parts = self._parts_of(sources[0], threads, len(result.items))
+            return [(item.slot, parts[n : n + 1]) for n, item in enumerate(result.items) if isinstance(item, Register)]
+        elif isinstance(result, Register) and i.op == "mov" and isinstance(sources[0], Register) and sources[0].slot in self.parts:
+            return [(result.slot, self.parts[sources[0].slot][:, threads])]
+        elif isinstance(result, Register) and is_packed and i.op == "cvt" and len(sources) == 2:  # the first one makes the upper half
+            return [(result.slot, np.stack([self._part(source, threads) for source in reversed(sources)]))]
+        elif isinstance(result, Register) and i.op == "cvt" and i.modifiers[-1] in _WIDE and i.modifiers[-2] in _NARROW:
+            return [(result.slot, self._parts_of(sources[0], threads, 2)[:1])]
+        elif isinstance(result, Register) and is_packed and i.op in BY_HALVES:
+            return [(result.slot, self._joined([self._parts_of(source, threads, 2) for source in sources]))]
+        return None
+
+    def _part(self, operand: Operand, threads: np.ndarray) -> np.ndarray:
+        marks = self._of(operand, threads)
+        return np.zeros(len(threads), np.int32) if marks is None else marks
+
+    def _parts_of(self, operand: Operand, threads: np.ndarray, count: int) -> np.ndarray:
+        """The marks of the parts of an operand, least significant first: (count, n)."""
+        known = self.parts.get(operand.slot) if isinstance(operand, Register) else None
+        if known is not None and len(known) == count:
+            own: np.ndarray = known[:, threads]
+            return own
+        return np.broadcast_to(self._part(operand, threads), (count, len(threads)))
+
     def _joined(self, marks: list[np.ndarray]) -> np.ndarray:
         joined = marks[0]
         for more in marks[1:]:
@@ -426,7 +467,19 @@ class Unwritten:
         marks: np.ndarray = self.marks[operand.slot][threads]
         return marks if marks.any() else None
 
+    def _mark_parts(self, slot: int, threads: np.ndarray, parts: np.ndarray) -> None:
+        """A register has got a value of parts with these marks (parts, n)."""
+        before = self.parts.get(slot)
+        self._mark(slot, threads, self.doubts.all(parts, axis=0))
+        if len(parts) < 2 or slot not in self.marks:
+            return
+        if before is None or len(before) != len(parts):
+            self.parts[slot] = np.repeat(self.marks[slot][None], len(parts), axis=0)
+        self.parts[slot][:, threads] = parts
+
     def _mark(self, slot: int, threads: np.ndarray, doubt_marks: Any) -> None:
+        if slot in self.parts:
+            self.parts[slot][:, threads] = doubt_marks
         if slot not in self.marks:
             if not np.any(doubt_marks):
                 return
@@ -436,6 +489,7 @@ class Unwritten:
             self.slots |= 1 << slot
         else:
             del self.marks[slot]
+            self.parts.pop(slot, None)
             self.slots &= ~(1 << slot)
 
 

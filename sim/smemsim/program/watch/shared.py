@@ -596,6 +596,8 @@ class SharedShadow:
         last[which] = warps
         last = last[which]
         lost &= last != warps  # of lanes of one warp one stays (CUDA guide, 7.1)
+        if lost.any() and values is not None:
+            lost &= _may_leave_others(flat, warps, values.written())
         if lost.any():
             mine, other = (self.telling.warp(w[lost][0]) for w in (warps, last))
             self.telling.find(
@@ -713,3 +715,17 @@ class SharedShadow:
                 is_transfer = i.op == "cp" and "bulk" in i.modifiers  # which is whole
                 if not is_transfer or not operation.is_followed(places, tell):
                     tell()
+
+
+def _may_leave_others(places: np.ndarray, warps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Of what threads write with one instruction: which lie where one warp has a value that another one has not?
+
+    Warps that write the same values, in whatever order of lanes, are copies of each other: whichever comes last, one of the same values stays.
+    """
+    _, value = np.unique(values, return_inverse=True)
+    of_warps = np.unique(np.stack([places, value, warps], axis=1), axis=0)
+    pairs, by = np.unique(of_warps[:, :2], axis=0, return_counts=True)  # how many warps write this value here
+    at, count = np.unique(np.unique(of_warps[:, [0, 2]], axis=0)[:, 0], return_counts=True)  # how many write here
+    few = pairs[by < count[np.searchsorted(at, pairs[:, 0])], 0]
+    found: np.ndarray = np.isin(places, few)
+    return found

@@ -1,0 +1,97 @@
+"""Operators of torch's own (`aten`) that a program replaces on the card, as FlagGems does: of tensors on the host the CPU's kernel stays.
+
+torch dispatches by what a tensor is, and the card's are tensors of the CPU. So what is registered for CUDA goes to the CPU's place, with a choice in front
+that asks where the arguments are, or what is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from smemsim.virtual.torch_tensors import CPU, CUDA, tensors, tensors_in
+
+__all__ = ["PLACES", "making", "moving", "replace"]
+
+
+PLACES = {"CUDA": CUDA, "CPU": CPU}  # by dispatch key
+
+
+class _Now(threading.local):
+    """What the door itself does: it makes tensors of the card without arguments that lie there, or moves one."""
+
+    is_making = is_moving = False
+
+
+_now = _Now()
+
+
+@contextlib.contextmanager
+def making() -> Iterator[None]:
+    """What is computed here is made on the card, whatever the arguments."""
+    before, _now.is_making = _now.is_making, True
+    try:
+        yield
+    finally:
+        _now.is_making = before
+
+
+@contextlib.contextmanager
+def moving() -> Iterator[None]:
+    """A copy between host and card: it is nobody's kernel."""
+    before, _now.is_moving = _now.is_moving, True
+    try:
+        yield
+    finally:
+        _now.is_moving = before
+
+
+class _Router:
+    """The kernel of one operator at the CPU's place: the program's own by where the arguments are, else what was there `before`."""
+
+    def __init__(self, name: str, before: Any) -> None:
+        self.name, self.before = name, before
+        self.kernels: dict[str, Callable[..., Any]] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        with torch._C.DisableTorchFunction():
+            on_card = not _now.is_moving and (_now.is_making or any(tensors.place(x) == CUDA for x in tensors_in((args, kwargs))))
+        kernel = self.kernels.get(CUDA if on_card else CPU)
+        if kernel is None:
+            if self.before is None:
+                where = "CUDA" if on_card else "CPU"
+                raise NotImplementedError(f"Could not run '{self.name}' with arguments from the '{where}' backend.")
+            return self.before.call_boxed(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *args, **kwargs)
+        if on_card and _now.is_making and "device" in kwargs:
+            kwargs["device"] = torch.device("cuda", 0)
+        before, _now.is_making = _now.is_making, False
+        try:
+            return kernel(*args, **kwargs)
+        finally:
+            _now.is_making = before
+
+
+def _kernel_before(name: str) -> Any:
+    """What computes an operator on the CPU so far; None where nothing does."""
+    import torch
+
+    try:
+        return torch.library.get_kernel(name, "CPU")
+    except (AttributeError, RuntimeError):  # AttributeError: a PyTorch before 2.9
+        return None
+
+
+def replace(library: Any, register: Callable[..., Any], op_name: Any, kernel: Callable[..., Any], key: str, **named: Any) -> None:
+    """What `register` does for a library (`torch.library.Library.impl`), of a kernel for `key`: CUDA or CPU."""
+    name = library._resolve_op_name(op_name, "impl")
+    name = name if "::" in name else f"{library.ns}::{name}"
+    routers = library.__dict__.setdefault("_smemsim_routers", {})  # they end with their library
+    if name not in routers:
+        routers[name] = _Router(name, _kernel_before(name))
+        register(library, op_name, functools.partial(routers[name]), "CPU", **named)
+    routers[name].kernels[PLACES[key]] = kernel
