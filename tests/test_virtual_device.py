@@ -431,19 +431,28 @@ def test_code_that_nvcc_has_compressed_with_zstd_is_read(damage):
         assert images(code)[0].ptx.encode() == text
 
 
+def cubin(*texts: tuple[str, bytes]) -> bytes:
+    """An ELF file for sm_90a with these sections."""
+    names, data, sections = b"\0", b"", b""
+    for name, text in texts:
+        sections += struct.pack("<IIQQQQIIQQ", len(names), 1, 0, 0, 64 + len(data), len(text), 0, 0, 1, 0)
+        names, data = names + name.encode() + b"\0", data + text
+    sections += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 64 + len(data), len(names), 0, 0, 1, 0)
+    shape = (2, 190, 1, 0, 0, 64 + len(data) + len(names), 0x5A04, 64, 0, 0, 64, len(texts) + 1, len(texts))
+    return b"\x7fELF\2\1\1\x41\x08" + bytes(7) + struct.pack("<HHIQQQIHHHHHH", *shape) + data + names + sections
+
+
 def test_the_text_that_ptxas_leaves_in_a_cubin_is_its_ptx(device):
     text = ptx_for("sm_90a").rstrip(b"\n").replace(b"\n", b"\0") + b"\0"
-    names = b"\0.nv_debug_ptx_txt\0"
-    sections = struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, 64, len(text), 0, 0, 1, 0) + struct.pack(
-        "<IIQQQQIIQQ", 0, 3, 0, 0, 64 + len(text), len(names), 0, 0, 1, 0
-    )
-    head = (
-        b"\x7fELF\2\1\1\x41\x08"
-        + bytes(7)
-        + struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, 64 + len(text) + len(names), 0x5A04, 64, 0, 0, 64, 2, 1)
-    )
-    module = device.load(head + text + names + sections)
+    module = device.load(cubin((".nv_debug_ptx_txt", text)))
     assert (module.names, module.why) == (["k"], "PTX in a cubin for sm_90a")
+
+
+def test_a_cubin_that_was_linked_has_the_text_of_each_input(device):
+    """nvJitLink numbers the sections."""
+    one = ptx_for("sm_90a").rstrip(b"\n").replace(b"\n", b"\0") + b"\0"
+    module = device.load(cubin((".nv_debug_ptx_txt.1379580968", one), (".nv_debug_ptx_txt.5", one.replace(b"entry k(", b"entry other("))))
+    assert (sorted(module.names), module.why) == (["k", "other"], "PTX in a cubin for sm_90a")
 
 
 @pytest.mark.parametrize(

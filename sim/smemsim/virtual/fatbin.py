@@ -25,6 +25,7 @@ __all__ = ["Image", "NoCode", "at_address", "chosen", "images", "linked", "regis
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
 PTX_KIND, CUBIN_KIND = 1, 2
 LZ4_FLAG, ZSTD_FLAG, HOST_FLAG = 0x2000, 0x8000, 0x1000
+_TEXT_SECTION = ".nv_debug_ptx_txt"
 _NO_BITS = 8  # a section without bytes in the file
 MOST_BYTES = 1 << 30  # of an entry, unpacked
 _ENTRY = struct.Struct("<HHIQIIHHIQQQQ")
@@ -166,12 +167,15 @@ def _of_fatbin(code: bytes) -> Iterator[Image]:
 
 
 def _of_elf(code: bytes, target: str = "") -> Iterator[Image]:
-    """The PTX that ptxas left in a cubin, NUL for newline, `.loc` and `.file` blanked; an image without text where there is none."""
+    """The PTX that ptxas left in a cubin, NUL for newline, `.loc` and `.file` blanked; an image without text where there is none.
+
+    nvJitLink leaves a section for each input, whose name ends in a number (compiled: nvJitLink 13.5).
+    """
     if len(code) >= 64:
         flags = struct.unpack_from("<I", code, 48)[0]
         target = target or f"sm_{flags >> 8 & 0xFF if code[8] >= 8 else flags & 0xFF}"
-    text = next((data for name, _, data in _sections(code) if name == ".nv_debug_ptx_txt"), b"").rstrip(b"\0").replace(b"\0", b"\n")
-    found = text.decode(errors="replace")
+    texts = [data for name, _, data in _sections(code) if name == _TEXT_SECTION or name.startswith(f"{_TEXT_SECTION}.")]
+    found = linked([text.rstrip(b"\0").replace(b"\0", b"\n").decode(errors="replace") for text in texts]) if texts else ""
     yield Image(_target_of(found) or target, found, "PTX in a cubin" if found else "machine code")
 
 
