@@ -37,14 +37,20 @@ def test_programs_for_hopper_run_until_a_launch_is_refused(tmp_path):
     done = run(
         "sm_90a", PROGRAMS / "cutedsl_hopper.py", "--multiprocessors", 2, "--json", told, "--record", tmp_path / "kept", folder=tmp_path
     )
-    # The benchmark asks for 50 launches and gets one: the sum is that of the launch itself and one more.
-    assert done.stdout.splitlines() == ["n is 100", "n is 100", "addition PASS, True, sum 2.0", "product PASS with 2 clusters at once"]
+    # Two benchmarks ask for 50 launches and get one: the sum is that of the launch itself and two more.
+    assert done.stdout.splitlines() == [
+        "n is 100",
+        "n is 100",
+        "n is 100",
+        "addition PASS, True, sum 3.0",
+        "product PASS with 2 clusters at once",
+    ]
     launches = json.loads(told.read_text())["launches"]
-    assert [x["grid"] for x in launches] == [[2, 1, 1]] * 3
+    assert [x["grid"] for x in launches] == [[2, 1, 1]] * 4
     assert not any(x["run"]["findings"] for x in launches)
     for number, parameters in (
         (1, ["a", "b", "n"]),
-        (3, ["mma", "load_a", "load_b", "c", "count"]),
+        (4, ["mma", "load_a", "load_b", "c", "count"]),
     ):  # what the source calls them, but for what is static
         (kept,) = (tmp_path / "kept").glob(f"{number:04}-*/launch.toml")
         assert [line.rpartition("# ")[2] for line in kept.read_text().split("args = [")[1].split("]")[0].strip().splitlines()] == parameters

@@ -75,7 +75,6 @@ def before_import() -> None:
             f"{prefix}_DUMP_DIR": os.environ.get(f"{prefix}_DUMP_DIR") or str(_folder()), f"{prefix}_DISABLE_FILE_CACHING": "1",
         }  # fmt: skip
     warnings.filterwarnings("ignore", "Cache is disabled as user wants to generate PTX")
-    os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = "1"  # tensors come through torch's own __dlpack__, which the door of torch answers
     _fill(library)
     bindings.install()
 
@@ -86,9 +85,10 @@ def _is_open() -> bool:
 
 def _after_import() -> None:
     """What changes in cutlass itself: a benchmark runs a kernel once, since a simulation's time says nothing of a card's."""
-    testing: Any = sys.modules.get("cutlass.testing")
-    if testing is not None and not hasattr(testing.benchmark, "of_smemsim"):
-        testing.benchmark = _once(testing.benchmark)
+    for name in ("cutlass.testing", "cutlass.cute.testing"):
+        testing: Any = sys.modules.get(name)
+        if hasattr(testing, "benchmark") and not hasattr(testing.benchmark, "of_smemsim"):
+            testing.benchmark = _once(testing.benchmark)
     base: Any = getattr(sys.modules.get("cutlass.base_dsl.dsl"), "BaseDSL", None)
     prepare = getattr(base, "generate_kernel_operands_and_types", None)
     if prepare is not None and not hasattr(prepare, "of_smemsim"):

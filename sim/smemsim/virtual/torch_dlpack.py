@@ -6,6 +6,7 @@ torch's own functions do the work, for tensors of the CPU; here the device is pu
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,10 @@ def open_dlpack() -> None:
     names = [name for name in ("__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__") if hasattr(torch.Tensor, name)]
     if names:
         exchange.open(getattr(torch.Tensor, names[0]))
+    else:
+        os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = (
+            "1"  # it would compile an interface to torch's C++, where tensors of the card are the CPU's
+        )
     for name in names:
         setattr(torch.Tensor, name, exchange.capsule)
 
