@@ -139,6 +139,8 @@ class _Mma:
             n, *types, a_major=majors[0], b_major=majors[1], imm_scale_a=signs[0], imm_scale_b=signs[1], satfinite=satfinite,
             is_sparse=is_sparse, sparsity_selector=selector, has_a_in_registers=self.in_registers,
         )  # fmt: skip
+        self.shape = "wgmma", WGMMA_M, n, self.of.k
+        self.forms = *self.of.types, self.of.a_major, self.of.b_major
         self.d, self.a_items = d, a_parts if self.in_registers else ()
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.sums = frozenset(slot for part in d for slot in slots_of(_naming(i, part)))
@@ -210,10 +212,9 @@ class _Mma:
         if ("wgmma.fence", first) not in cta.state:
             message = "no wgmma.fence was executed before the first wgmma.mma_async: it may read registers before what was written to them is there"
             x.launch.find("X014", self.i, message, "wgmma.fence.sync.aligned before the first wgmma.mma_async")
-        of = self.of
         return Mma(
-            cta.number, int(x.tid[first]), self.i, "wgmma", WGMMA_M, of.n, of.k, None if self.in_registers else a[g], b[g],
-            *of.types, of.a_major, of.b_major, scale[g], of.negate, of.is_sparse, d=self.first_slot,
+            cta.number, int(x.tid[first]), self.i, *self.shape, None if self.in_registers else a[g], b[g], *self.forms, scale[g], self.of.negate,
+            self.of.is_sparse, d=self.first_slot,
         )  # fmt: skip
 
     def _uniform(self, x: Wave, read: Any, what: str) -> list[int]:
