@@ -11,7 +11,6 @@ import numpy as np
 
 from smemsim.arithmetic.multiply import Sums
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
-from smemsim.machine.memory import SharedMemory
 from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_registers, types_of
 from smemsim.program.asynchronous import judge_products, stops
 from smemsim.program.events import Mma
@@ -22,16 +21,16 @@ from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registers import bits_of
 from smemsim.program.registry import Gate, Step, implements, unmodelled
-from smemsim.program.runs import WORD, Runs
+from smemsim.program.runs import WORD, Runs, read_runs
 from smemsim.program.watch.doubts import Product
 from smemsim.program.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
-from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WgmmaTypes
 
 if TYPE_CHECKING:
+    from smemsim.machine.memory import SharedMemory
     from smemsim.machine.product import SharedOperand
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
@@ -260,17 +259,10 @@ class _Mma:
 
     def _runs(self, words: tuple[int, ...], shared: SharedMemory) -> Runs:
         """The words of a window that are read through descriptors."""
-        return _runs(self._operands(words), shared.arch, shared.begin, shared.end)
+        return read_runs(self._operands(words), shared)
 
 
 MOST_WORDS = 1024  # descriptors of an instruction that are remembered
-
-
-@remembered(512)
-def _runs(operands: tuple[SharedOperand, ...], arch: str, begin: int, end: int) -> Runs:
-    """The words that operands read of a window from `begin` to `end`."""
-    window = SharedMemory(arch, size=end - begin)
-    return Runs.among(np.concatenate([operand.read_words(window) for operand in operands]) // WORD)
 
 
 class _Product(Product):
