@@ -155,7 +155,7 @@ PEERED = {
     "add": Grown("triton_add_f32", (256, 1, 1), dict.fromkeys(("x", "y", "out"), (1 << 18,)), {3: 1 << 18}),
     "softmax": Grown("triton_softmax", (PEER_ROWS, 1, 1), dict.fromkeys(("x", "out"), (PEER_ROWS, 704))),
     "layernorm": Grown("triton_layernorm", (PEER_ROWS, 1, 1), dict.fromkeys(("x", "out"), (PEER_ROWS, 600))),
-    "matmul": Grown("triton_matmul_512", (16, 1, 1), {}),
+    "matmul": Grown("triton_matmul_512", (4, 4, 1), {}),
 }
 PEERED["few add"] = Grown("triton_add_f32", (16, 1, 1), dict.fromkeys(("x", "y", "out"), (1 << 14,)), {3: 1 << 14})
 PEER_WORK = {

@@ -42,6 +42,8 @@ LEVELS = {
 def _kind(value: Any) -> Any:
     """What decides the machine code for an argument. The fields of a named tuple have always the same types."""
     own = type(value)
+    if own.__name__ == "ndarray" and value.ndim:
+        return value.dtype, value.ndim, value.flags.num & _ARRAY_FLAGS
     if own is int:
         return int if -_WIDE <= value < _WIDE else "wide"
     if own in _PLAIN:

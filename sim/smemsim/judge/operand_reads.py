@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import itertools
 import math
@@ -77,6 +78,11 @@ class Issued:
     event: Load
     transfer: Transfer
     map_key: str  # what its map says but for the address
+
+    @functools.cached_property
+    def is_outside(self) -> bool:
+        """Does all of its box lie outside of its tensor?"""
+        return any(_is_outside(self, axis) for axis in range(self.transfer.tensor_map.rank))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,8 +156,7 @@ class OperandRead:
     @property
     def is_fill(self) -> bool:
         """Did it all come from a box that lies outside of its tensor? Then nothing says where in the tensor it begins."""
-        load = self.loads[0]
-        return any(_is_outside(load, axis) for axis in range(load.transfer.tensor_map.rank))
+        return self.loads[0].is_outside
 
     @property
     def modes(self) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
@@ -191,7 +196,7 @@ class OperandRead:
 
     def is_past(self, k: int, count: int) -> bool:
         """Do `count` elements from a k on all lie outside of the tensor?"""
-        extent = self.modes[1][0].extent
+        extent = (self.matrix.inner if self.along_k else self.matrix.outer)[0].extent
         return k >= extent or k + count <= 0
 
 
@@ -396,7 +401,9 @@ class Reads:
             for wave in [w for w in self._waves if w not in x.launch.waves]:
                 self._close(self._waves.pop(wave))
             courses = self._waves[x] = {}
-        course = courses.setdefault(cta.number, _Course(cta.number))
+        course = courses.get(cta.number)
+        if course is None:
+            course = courses[cta.number] = _Course(cta.number)
         course.count += 1
         return course
 
@@ -445,22 +452,23 @@ class Reads:
     def _reached(self, event: Mma, a: OperandRead, b: OperandRead) -> None:
         """Records how far along K two matrices are multiplied by any CTA."""
         if a.is_matrix and b.is_matrix and not event.is_sparse:
-            now = Reach(event, a, b, *(k for read in (a, b) for k in (read.at[1], read.at[1] + event.k)))
-            before = self.reaches.get((a.base, b.base))
+            of_a, of_b, k, bases = a.at[1], b.at[1], event.k, (a.base, b.base)
+            before = self.reaches.get(bases)
             if before is None or not (
-                before.a_begin <= now.a_begin and now.a_end <= before.a_end and before.b_begin <= now.b_begin and now.b_end <= before.b_end
+                before.a_begin <= of_a and of_a + k <= before.a_end and before.b_begin <= of_b and of_b + k <= before.b_end
             ):
-                self.reaches[a.base, b.base] = now if before is None else before.joined(now)
+                now = Reach(event, a, b, of_a, of_a + k, of_b, of_b + k)
+                self.reaches[bases] = now if before is None else before.joined(now)
 
     def _past(self, event: Mma, a: OperandRead, b: OperandRead, count: dict[str, int]) -> None:
         """Is one operand past the last k, and the other not? Fill times data counts for nothing where the tile's first k are data times data: that is how a
         K ends that is no multiple of the tile's, be it brought in one box or in several."""
         if not (a.is_matrix and b.is_matrix):
             return
-        past = {"a": a.is_past(a.at[1], count["a"]), "b": b.is_past(b.at[1], count["b"])}
-        if past["a"] == past["b"]:
+        is_past = a.is_past(a.at[1], count["a"])
+        if is_past == b.is_past(b.at[1], count["b"]):
             return
-        side, read = ("a", a) if past["a"] else ("b", b)
+        side, read = ("a", a) if is_past else ("b", b)
         begin, is_sparse = min(a.corner[1], b.corner[1]), count["a"] != count["b"]
         if a.at[1] == b.at[1] and not is_sparse and not read.is_past(begin, max(a.k_of_box, b.k_of_box)):
             return
@@ -844,6 +852,8 @@ def _goes_on(product: Product, event: Mma, a: OperandRead | None, b: OperandRead
     if (a is None) != (product.a[0] is None) or (b is None) != (product.b[0] is None):
         return False
     pairs = [(a, product.a[0]), (b, product.b[0])]
+    if any(x is not None and y is not None and x.loads[0] is y.loads[0] for x, y in pairs):
+        return True
     return any(x is not None and y is not None and {load.number for load in x.loads} & {load.number for load in y.loads} for x, y in pairs)
 
 

@@ -9,7 +9,7 @@ from smemsim.compiling.loop import compiled
 from smemsim.layout.loops import swizzle
 from smemsim.layout.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
 
-__all__ = ["are_owned", "gather", "load", "load_lines", "load_words", "own_chunks", "owners_of", "touch_chunks"]
+__all__ = ["are_owned", "gather", "load", "load_lines", "load_words", "own_chunks", "owners_of", "store_chunks", "touch_chunks"]
 
 
 _CHUNKS, _CHUNK_BYTES, _MASK, _SHIFT = (int(i) for i in (Layout.CHUNKS, Layout.CHUNK_BYTES, Layout.MASK, Layout.SHIFT))
@@ -51,6 +51,15 @@ def load_words(lines, c0, shape, layout, smem_address, out, out_begin, tensor, t
             out[word + np.uintp(1)] = tensor[at + np.uintp(1)]
             owner[word >> np.uintp(1)] = position
             position += np.uint64(16)
+
+
+@compiled
+def store_chunks(chunk_shared, memory_begin, memory, chunk_global, tensor_begin, tensor):  # type: ignore[no-untyped-def]
+    """A store of chunks of 16 bytes that are moved unchanged: from these shared addresses to these global ones."""
+    for n in range(len(chunk_shared)):
+        at, to = np.int64(chunk_shared[n]) - memory_begin, chunk_global[n] - tensor_begin
+        for b in range(16):
+            tensor[to + b] = memory[at + b]
 
 
 @compiled

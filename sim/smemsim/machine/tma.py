@@ -485,6 +485,9 @@ def _check_distinct(transfer: Transfer) -> None:
 def store_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int) -> None:
     """Put a store's bytes into `tensor`; arguments as for `load_bytes`."""
     _check_distinct(transfer)
+    if transfer.whole and transfer.geometry.is_plain and transfer.stored_bits == 8:
+        loops.store_chunks(transfer.chunk_shared, memory_begin, memory, transfer.chunk_global, tensor_begin, tensor)
+        return
     where = transfer.global_address - tensor_begin
     at = transfer.shared_address.astype(np.int64) - memory_begin
     bits = transfer.stored_bits

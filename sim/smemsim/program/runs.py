@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["WORD", "Runs"]
+from smemsim.machine.memory import SharedMemory
+from smemsim.machine.product import SharedOperand
+from smemsim.spec.assumptions import remembered
+
+__all__ = ["WORD", "Runs", "read_runs"]
 
 
 WORD = 4  # bytes
@@ -52,3 +56,14 @@ class Runs:
     def behind(self, begin: int) -> Runs:
         """The same words of a window that begins there, counted from where that is counted."""
         return Runs(self.begins + begin, self.count, lambda: self.words + begin)
+
+
+def read_runs(operands: tuple[SharedOperand, ...], shared: SharedMemory) -> Runs:
+    """The words of a window that operands read, one behind the other."""
+    return _read_runs(operands, shared.arch, shared.begin, shared.end)
+
+
+@remembered(512)
+def _read_runs(operands: tuple[SharedOperand, ...], arch: str, begin: int, end: int) -> Runs:
+    window = SharedMemory(arch, size=end - begin)
+    return Runs.among(np.concatenate([operand.read_words(window) for operand in operands]) // WORD)

@@ -11,7 +11,6 @@ import numpy as np
 
 from smemsim.arithmetic.multiply import Sums
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
-from smemsim.machine.memory import SharedMemory
 from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_registers, types_of
 from smemsim.program.asynchronous import judge_products, stops
 from smemsim.program.events import Mma
@@ -22,16 +21,16 @@ from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registers import bits_of
 from smemsim.program.registry import Gate, Step, implements, unmodelled
-from smemsim.program.runs import WORD, Runs
+from smemsim.program.runs import WORD, Runs, read_runs
 from smemsim.program.watch.doubts import Product
 from smemsim.program.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
-from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WgmmaTypes
 
 if TYPE_CHECKING:
+    from smemsim.machine.memory import SharedMemory
     from smemsim.machine.product import SharedOperand
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
@@ -139,6 +138,8 @@ class _Mma:
             n, *types, a_major=majors[0], b_major=majors[1], imm_scale_a=signs[0], imm_scale_b=signs[1], satfinite=satfinite,
             is_sparse=is_sparse, sparsity_selector=selector, has_a_in_registers=self.in_registers,
         )  # fmt: skip
+        self.shape = "wgmma", WGMMA_M, n, self.of.k
+        self.forms = *self.of.types, self.of.a_major, self.of.b_major
         self.d, self.a_items = d, a_parts if self.in_registers else ()
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.sums = frozenset(slot for part in d for slot in slots_of(_naming(i, part)))
@@ -210,10 +211,9 @@ class _Mma:
         if ("wgmma.fence", first) not in cta.state:
             message = "no wgmma.fence was executed before the first wgmma.mma_async: it may read registers before what was written to them is there"
             x.launch.find("X014", self.i, message, "wgmma.fence.sync.aligned before the first wgmma.mma_async")
-        of = self.of
         return Mma(
-            cta.number, int(x.tid[first]), self.i, "wgmma", WGMMA_M, of.n, of.k, None if self.in_registers else a[g], b[g],
-            *of.types, of.a_major, of.b_major, scale[g], of.negate, of.is_sparse, d=self.first_slot,
+            cta.number, int(x.tid[first]), self.i, *self.shape, None if self.in_registers else a[g], b[g], *self.forms, scale[g], self.of.negate,
+            self.of.is_sparse, d=self.first_slot,
         )  # fmt: skip
 
     def _uniform(self, x: Wave, read: Any, what: str) -> list[int]:
@@ -259,17 +259,10 @@ class _Mma:
 
     def _runs(self, words: tuple[int, ...], shared: SharedMemory) -> Runs:
         """The words of a window that are read through descriptors."""
-        return _runs(self._operands(words), shared.arch, shared.begin, shared.end)
+        return read_runs(self._operands(words), shared)
 
 
 MOST_WORDS = 1024  # descriptors of an instruction that are remembered
-
-
-@remembered(512)
-def _runs(operands: tuple[SharedOperand, ...], arch: str, begin: int, end: int) -> Runs:
-    """The words that operands read of a window from `begin` to `end`."""
-    window = SharedMemory(arch, size=end - begin)
-    return Runs.among(np.concatenate([operand.read_words(window) for operand in operands]) // WORD)
 
 
 class _Product(Product):

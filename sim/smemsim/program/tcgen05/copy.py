@@ -17,6 +17,7 @@ from smemsim.program.events import Copy
 from smemsim.program.late import lands
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements
+from smemsim.program.runs import read_runs
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
 from smemsim.program.watch.doubts import WORD, Follows
 from smemsim.ptx.module import Instruction
@@ -96,7 +97,7 @@ def build_cp(i: Instruction, c: Linker) -> Step:
                 for member in members:
                     copied = _Copied(x, i, member, word, shape, (lane, column), is_packed=bool(src_fmt))
                     op.products.append(copied)
-                    x.watch.op_reads(op, member, copied_operand(shape, word).read_words(member.shared))
+                    x.watch.op_reads(op, member, read_runs((copied_operand(shape, word),), member.shared))
                     if copied.found or x.watch.tensor.marks is not None:
                         copied.finish()
                 x.watch.tensor.operated(op, members, (), tuple((n, *box) for n in range(len(members))))

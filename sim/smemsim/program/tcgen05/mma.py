@@ -19,6 +19,7 @@ from smemsim.program.events import Mma
 from smemsim.program.late import lands
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.program.runs import read_runs
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
 from smemsim.program.watch.doubts import WORD, Product
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
@@ -196,7 +197,7 @@ class _Mma:
         op.products.append(product)
         for member in members:
             for operand in mma.shared_operands:
-                x.watch.op_reads(op, member, operand.read_words(member.shared))
+                x.watch.op_reads(op, member, read_runs((operand,), member.shared))
         is_doubtful = x.watch.tensor.reads(op, members, mma.reads)
         if is_doubtful or product.found or x.watch.tensor.marks is not None:
             product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))

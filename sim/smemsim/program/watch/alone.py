@@ -13,6 +13,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.program.watch.clocks import OPERATIONS, Operations, Order
+from smemsim.program.watch.lanes import are_whole_warps
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import EXITED, WARP
 from smemsim.ptx.module import Instruction
@@ -36,12 +37,6 @@ class _Wait:
     seen: np.ndarray
     done: np.ndarray
     met: int
-
-
-def are_whole_warps(threads: np.ndarray) -> bool:
-    """Are threads (ascending) all those of their warps?"""
-    firsts = threads[::WARP]
-    return len(threads) % WARP == 0 and not (firsts % WARP).any() and bool((threads[WARP - 1 :: WARP] - firsts == WARP - 1).all())
 
 
 class LanesAlone:

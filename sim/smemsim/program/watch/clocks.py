@@ -464,6 +464,8 @@ class Order:
         foreign: Foreign = {}
         for warp in warps.tolist() if others else ():
             _merge(foreign, others.get(warp, {}))
+        if len(warps) == 1:
+            return tuple(m[warps[0]].copy() for m in held or self.rows), foreign
         return tuple(m[warps].max(axis=0) for m in held or self.rows), foreign
 
     @_both

@@ -16,12 +16,18 @@ from smemsim.program.wave import ALL, EXITED, WARP
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["LANE_BITS", "MANY", "PART_BITS", "SEVERAL", "Lanes"]
+__all__ = ["LANE_BITS", "MANY", "PART_BITS", "SEVERAL", "Lanes", "are_whole_warps"]
 
 
 LANE_BITS, PART_BITS = 6, 20  # of a mark: the warp's time, the meetings of a part of it since, the lane
 SEVERAL, MANY = 62, 63  # in place of a lane: several of them; lanes of which nothing is to be said
 _PARTS = (1 << PART_BITS) - 1
+
+
+def are_whole_warps(threads: np.ndarray) -> bool:
+    """Are threads (ascending) all those of their warps?"""
+    firsts = threads[::WARP]
+    return len(threads) % WARP == 0 and not (firsts % WARP).any() and bool((threads[WARP - 1 :: WARP] - firsts == WARP - 1).all())
 
 
 class Lanes:
@@ -56,6 +62,12 @@ class Lanes:
             if np.count_nonzero(self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED) > 1:
                 self._part(warp, np.array([lane]), learns_only=learns_only)
                 return
+        elif are_whole_warps(threads):
+            warps = threads[::WARP] // WARP
+            self._all_of(warps)
+            for warp in warps.tolist() if self._met else ():
+                self._met.pop(warp, None)
+            return
         chosen = np.zeros(self.x.total, bool)
         chosen[threads] = True
         here = chosen.reshape(-1, WARP)

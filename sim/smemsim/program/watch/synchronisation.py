@@ -77,16 +77,20 @@ class CommitGroups:
 
     def wait(self, warps: np.ndarray, kind: str, left: int, *, only_read: bool = False) -> Iterator[tuple[int, list[Operation]]]:
         """Warps wait until at most `left` groups are pending, `only_read` for what these read: each warp that waits for something, and for what."""
+        waited, alike = [], dict[tuple[int, ...], list[int]]()  # warps by what they wait for, the operations' numbers
         for warp in warps.tolist():
             groups = self._of(warp, kind)
             count = max(0, len(groups.pending) - left)
             over = [op for done in groups.pending[:count] for op in done]
-            if over:
-                self.order.knows(np.array([warp]), over, only_read=only_read)
             if not only_read:
                 del groups.pending[:count]
             if over:
-                yield warp, over
+                waited.append((warp, over))
+                alike.setdefault(tuple(op.number for op in over), []).append(warp)
+        known = dict(waited)
+        for same in alike.values():
+            self.order.knows(np.array(same), known[same[0]], only_read=only_read)
+        yield from waited
 
     def wait_for(self, op: Operation, warp: int, kind: str) -> list[Operation]:
         """A warp waits for the group of an operation, and so for all in front of it, committed or not; returns what it has waited for."""
