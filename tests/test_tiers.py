@@ -73,6 +73,30 @@ ret; }
 """
 
 
+GUARDED = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 in) {
+.reg .pred %p, %q; .reg .b32 %r<3>; .reg .f32 %f<4>; .reg .b64 %d<3>;
+ld.param.u64 %d0, [out]; ld.param.u64 %d1, [in]; mov.u32 %r0, %tid.x; mul.wide.u32 %d2, %r0, 4; add.u64 %d0, %d0, %d2; add.u64 %d1, %d1, %d2;
+ld.global.f32 %f1, [%d1]; mov.f32 %f2, %f1; and.b32 %r1, %r0, 1; setp.eq.u32 %p, %r1, 0; mov.u32 %r2, 4;
+TURN: @%p add.rn.f32 %f1, %f1, %f1; @!%p mul.rn.f32 %f2, %f1, %f1; sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra TURN;
+st.global.f32 [%d0], %f1; st.global.f32 [%d0+512], %f2;
+ret; }
+"""
+
+
+def test_a_predicated_instruction_leaves_the_bits_of_a_nan_where_it_is_not_executed(monkeypatch):
+    # Found by tools.capture.random_programs: the NaN that a false predicate leaves in its register became the one that arithmetic gives.
+    nans = np.full(128, 0x7FC12345, np.uint32)
+    found = [
+        _in(mode, monkeypatch, GUARDED, "k", [np.zeros(256, np.uint32), nans], grid=1, block=128)[0] for mode in ("closures", "compiled")
+    ]
+    np.testing.assert_array_equal(*found)
+    assert (found[0][1:128:2] == 0x7FC12345).all()
+    assert (found[0][:128:2] == 0x7FFFFFFF).all()
+
+
 @pytest.mark.parametrize("threads", [128, 100])
 def test_a_loop_that_lanes_leave_one_by_one_and_accesses_of_every_shape(threads, monkeypatch):
     numbers = np.random.default_rng(3).standard_normal((128, 4)).astype(np.float32)

@@ -2,10 +2,12 @@
 
     python -m tools.litmus CHECKOUT
     python -m tools.litmus CHECKOUT --space shared --seeds 40 --only Manual --json
+    python -m tools.litmus CHECKOUT --out results.jsonl --jobs 8
 
 Each test becomes a kernel whose threads are warps of the CTAs that the test says. An outcome that the expectation of the checkout's own tests forbids is never
 to be reached; one that threads show which take turns is to be reached by some seed. A test with a data race by the memory model (PTX ISA 9.1 §8.7.1) is to be
-found by the watch, one without is to be silent. Exit code 0 when all that can be expressed agrees, else 1.
+found by the watch, one without is to be silent. With --card the tests run on a GPU too, and show nothing that the expectation forbids. Exit code 0 when all that can be expressed agrees, else 1. With --out each result is written when it is there,
+and what the same sources found of a test is not run again.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import json
 import pathlib
 import sys
 
+from tools.litmus.keep import judged_all
 from tools.litmus.kernel import SPACES
-from tools.litmus.run import Result, counted, expectations, judged, tests_of
+from tools.litmus.run import Result, counted, tests_of
 
 COLUMNS = {
     "tests": ("tests",), "cannot be": ("inexpressible",), "run": ("run",), "forbidden, never seen": ("never seen", "forbidden"), "in turns, seen": ("seen", "in turns"),
@@ -47,17 +50,17 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=24)
     parser.add_argument("--only", default="", help="tests whose path contains this")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=pathlib.Path, help="a file of results, one JSON object a line")
+    parser.add_argument("--card", action="store_true", help="also on the GPU at hand, thousands of times")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
     given = parser.parse_args()
     paths = [p for p in tests_of(given.checkout) if given.only in str(p)]
     if not paths:
         parser.error(f"{given.checkout}: no litmus/PTX/*.litmus there")
-    conditions, endings = expectations(given.checkout)
-    schedules: list[int | str | None] = [None, "earliest", "latest", *range(given.seeds)]
+    spaces = SPACES if given.space == "both" else (given.space,)
     results = []
-    for path in paths:
-        name = path.relative_to(given.checkout).as_posix()
-        for space in SPACES if given.space == "both" else (given.space,):
-            results.append(judged(name, path.read_text(), space, schedules, conditions.get(name), endings.get(name)))
+    for result in judged_all(given.checkout, paths, spaces, given.seeds, given.out, given.jobs, card=given.card):
+        results.append(result)
         if sys.stderr.isatty():
             print(f"\r{len(results)}", end="", file=sys.stderr)
     told = [(r.path, r.space, law, why) for r in results for law, why in r.disagreements]

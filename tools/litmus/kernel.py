@@ -2,6 +2,9 @@
 
 In shared memory the CTAs of a test are a cluster, and the locations lie in its first CTA; a barrier of the cluster stands before the test, behind the
 initial values, and one behind it, so that no CTA is gone when others access it. Registers, and locations of shared memory, are stored at the end.
+
+For a card (`many`) one launch has many instances of a test, each with its own memory: threads wait for the next 8 microseconds to begin, then as long as
+the parameters `seed` and `skew` draw for each, and a loop that takes too long ends with the last word of the results 1.
 """
 
 from __future__ import annotations
@@ -18,6 +21,13 @@ SPACES = ("global", "shared")
 STEP = 64  # bytes from one location to the next
 WARP = 32
 _U32 = 0xFFFFFFFF
+_LONG = 1 << 26  # cycles after which a loop counts as one that never ends
+_MEET = """mov.u64 %t, %globaltimer; add.u64 %until, %t, 8191; and.b64 %until, %until, -8192;
+MEET: mov.u64 %t, %globaltimer; setp.lt.u64 %p, %t, %until; @%p bra MEET;
+mov.u32 %v, %ctaid.x; mad.lo.u32 %v, %v, 1024, %skewed; xor.b32 %v, %v, %seed; mul.lo.u32 %v, %v, 2654435761; shr.u32 %skewed, %v, 15; xor.b32 %v, %v, %skewed;
+mul.lo.u32 %v, %v, 2246822519; shr.u32 %v, %v, 8; and.b32 %v, %v, %skew; add.u32 %v, %v, 1;
+SKEW: sub.u32 %v, %v, 1; setp.ne.u32 %p, %v, 0; @%p bra SKEW;
+mov.u64 %began, %clock64;"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +42,8 @@ class Kernel:
     is_shared: bool
 
 
-def kernel_of(test: Litmus, space: str) -> Kernel:
-    """The kernel of a test. Inexpressible says what it has that none can have."""
+def kernel_of(test: Litmus, space: str, *, many: bool = False) -> Kernel:
+    """The kernel of a test, with `many` of many instances. Inexpressible says what it has that none can have."""
     ctas, shared = test.ctas, space == "shared"
     locations = tuple(test.memory)
     results: list[str] = []
@@ -44,7 +54,7 @@ def kernel_of(test: Litmus, space: str) -> Kernel:
         per_cta[thread.cta] = place + 1
         rank = ctas.index(thread.cta)
         branches.append(f"setp.eq.u32 %p, %id, {rank * 1024 + WARP * place}; @%p bra T{n};")
-        bodies.append("\n".join(_thread(test, n, shared, results)))
+        bodies.append("\n".join(_thread(test, n, shared, results, many=many)))
     setup, end = [], []
     if shared:
         size = STEP * len(locations)
@@ -54,15 +64,35 @@ def kernel_of(test: Litmus, space: str) -> Kernel:
         left = [f"ld.shared.u32 %v, [m+{STEP * n}]; st.global.u32 [%out+{4 * (len(results) + n)}], %v;" for n in range(len(locations))]
         end = ["barrier.cluster.arrive; barrier.cluster.wait;", "setp.ne.u32 %p, %id, 0; @%p bra GONE;", *left, "GONE: ret;"]
         results += locations
+    if many:
+        results.append("hung")
     declared = f".shared .align 16 .b8 m[{max(size, 16)}];" if shared else ""
     registers = sorted({f"%{r}" for r in _registers(test)})
     text = [
-        ".version 8.0 .target sm_90a .address_size 64", ".visible .entry litmus(.param .u64 memory, .param .u64 out) {", declared,
+        ".version 8.0 .target sm_90a .address_size 64",
+        f".visible .entry litmus(.param .u64 memory, .param .u64 out{', .param .u32 seed, .param .u32 skew' * many}) {{", declared,
         f".reg .b32 %id, %cta, %v, %at{''.join(f', {r}' for r in registers)}; .reg .b64 %m, %out; .reg .pred %p;",
-        "ld.param.u64 %m, [memory]; ld.param.u64 %out, [out];", "mov.u32 %id, %tid.x; mov.u32 %cta, %ctaid.x; mad.lo.u32 %id, %cta, 1024, %id;",
-        *setup, *branches, "ret;", *(["END:", *end] if shared else ()), *bodies, "}",
+        "ld.param.u64 %m, [memory]; ld.param.u64 %out, [out];",
+        *(_instance(len(ctas), STEP * len(locations), 4 * len(results)) if many else ("mov.u32 %id, %tid.x; mov.u32 %cta, %ctaid.x; mad.lo.u32 %id, %cta, 1024, %id;",)),
+        *setup, *((_MEET,) if many else ()), *branches, "ret;", *(["END:", *end] if shared else ()), *bodies, "}",
     ]  # fmt: skip
-    return Kernel("\n".join(filter(None, text)), len(ctas), WARP * max(per_cta.values()), locations, tuple(results), shared)
+    return Kernel(
+        "\n".join(filter(None, text)).replace("{HUNG}", str(4 * len(results) - 4)),
+        len(ctas),
+        WARP * max(per_cta.values()),
+        locations,
+        tuple(results),
+        shared,
+    )
+
+
+def _instance(ctas: int, memory: int, out: int) -> Iterator[str]:
+    """Which instance of a test a CTA belongs to, and where its memory and its results lie."""
+    yield ".reg .b64 %t, %until, %began, %place; .reg .b32 %seed, %skew, %skewed, %which;"
+    yield "ld.param.u32 %seed, [seed]; ld.param.u32 %skew, [skew]; mov.u32 %skewed, %tid.x;"
+    yield f"mov.u32 %which, %ctaid.x; div.u32 %which, %which, {ctas}; mov.u32 %cta, %ctaid.x; rem.u32 %cta, %cta, {ctas};"
+    yield f"mul.wide.u32 %place, %which, {memory}; add.u64 %m, %m, %place; mul.wide.u32 %place, %which, {out}; add.u64 %out, %out, %place;"
+    yield "mov.u32 %id, %tid.x; mad.lo.u32 %id, %cta, 1024, %id;"
 
 
 def _registers(test: Litmus) -> set[str]:
@@ -70,18 +100,25 @@ def _registers(test: Litmus) -> set[str]:
     return named | {name.split(":")[1] for name in test.registers}
 
 
-def _thread(test: Litmus, n: int, shared: bool, results: list[str]) -> Iterator[str]:
+def _thread(test: Litmus, n: int, shared: bool, results: list[str], *, many: bool) -> Iterator[str]:
     thread = test.threads[n]
     own = {x for i in thread.body for x in (i.to, *i.values) if isinstance(x, str) and x}
     yield f"T{n}:"
     for register in sorted(own):
         yield f"mov.u32 %{register}, {test.registers.get(f'{thread.name}:{register}', 0) & _U32};"
+    labels = set()
     for i in thread.body:
+        labels |= {i.label} if i.op == "label" else set()
+        if many and i.op != "label" and i.label in labels:
+            yield f"mov.u64 %t, %clock64; sub.u64 %t, %t, %began; setp.gt.u64 %p, %t, {_LONG}; @%p bra T{n}_TOO_LONG;"
         yield _line(test, n, i, shared)
     for register in sorted(own):
         yield f"st.global.u32 [%out+{4 * len(results)}], %{register};"
         results.append(f"{thread.name}:{register}")
-    yield "bra END;" if shared else "ret;"
+    gone = "bra END;" if shared else "ret;"
+    yield gone
+    if many:
+        yield f"T{n}_TOO_LONG: mov.u32 %v, 1; st.global.u32 [%out+{{HUNG}}], %v; {gone}"
 
 
 def _operand(value: int | str) -> str:

@@ -49,6 +49,7 @@ class Result:
     found: list[int | str] = dataclasses.field(default_factory=list)
     codes: set[str] = dataclasses.field(default_factory=set)
     schedules: int = 0
+    card: dict[str, Any] | None = None  # what a card showed (tools.litmus.card)
 
     @property
     def is_shown(self) -> bool:
@@ -68,6 +69,7 @@ class Result:
             return
         if self.allowed is False and self.reached:
             yield "forbidden", f"an outcome that the model forbids is reached with --schedule {self.reached[0]}"
+        yield from self._card_disagreements()
         if self.allowed is False and self.in_turns:
             yield "expectation", "taking turns shows an outcome that the expectation forbids"
         if self.in_turns and not self.reached:
@@ -84,6 +86,15 @@ class Result:
             yield "race", "it has a data race, and the watch says nothing"
         if self.found and not self.races:
             yield "silence", f"it has no data race, and the watch finds {', '.join(sorted(self.codes))} with --schedule {self.found[0]}"
+
+    def _card_disagreements(self) -> Iterator[tuple[str, str]]:
+        card = self.card or {"error": "", "reached": 0, "hung": 0, "instances": 0}
+        if card["error"]:
+            yield "card", f"a card ends it with {card['error']}"
+        if self.allowed is False and card["reached"]:
+            yield "card", f"a card shows an outcome that the expectation forbids, {card['reached']} of {card['instances']} times"
+        if self.ends and card["hung"]:
+            yield "card", f"it hangs on a card, {card['hung']} of {card['instances']} times, though it is expected to end"
 
 
 def expectations(checkout: pathlib.Path) -> tuple[dict[str, bool], dict[str, bool]]:
@@ -103,9 +114,15 @@ def tests_of(checkout: pathlib.Path) -> list[pathlib.Path]:
 
 
 def judged(
-    path: str, text: str, space: str, schedules: list[int | str | None], holds_: bool | None = None, ends: bool | None = None
+    path: str,
+    text: str,
+    space: str,
+    schedules: list[int | str | None],
+    holds_: bool | None = None,
+    ends: bool | None = None,
+    card: Any = None,
 ) -> Result:
-    """A test, run in `space` under these schedules until all that can be seen was seen."""
+    """A test, run in `space` under these schedules until all that can be seen was seen; and on a card, if there is one (`tools.litmus.card`)."""
     result = Result(path, "/".join(path.split("/")[2:-1]) or "own", space, ends=ends)
     try:
         test = parse(text)
@@ -113,15 +130,9 @@ def judged(
     except Inexpressible as e:
         result.why_not = str(e)
         return result
-    outcomes, result.can_end = explore(test)
-    if any(i.op == "bar" and len(i.values) > 2 for t in test.threads for i in t.body) and ends and not result.can_end:
-        result.explained = "more threads than a barrier counts: here it begins anew with the next one (PTX ISA 9.1 §9.7.13.1), in the expectation it lets it pass"
-    if holds_ is not None:
-        result.allowed = holds_ == (test.quantifier == "exists")
-    result.in_turns = any(holds(test.condition, dict(o)) == (test.quantifier != "forall") for o in outcomes)
-    draw = random.Random(0)
-    result.races = any(has_race(test, list(trace(test, draw))) for _ in range(TRACES))
+    outcomes = _expected(result, test, holds_)
     seen = {_named(test, dict(o)) for o in outcomes}
+    shown = set(seen)
     gpu = smemsim.Gpu("sm_90a")
     loaded = gpu.kernel(kernel.ptx)
     for schedule in schedules:
@@ -136,6 +147,7 @@ def judged(
             continue
         if holds(test.condition, left) == (test.quantifier != "forall"):
             result.reached.append(seed)
+        shown.add(_named(test, left))
         if _named(test, left) not in seen:
             result.strange.append(seed)
         if result.is_shown and result.schedules > ENOUGH:
@@ -146,7 +158,45 @@ def judged(
         if "X006" not in codes and holds(test.condition, left) == (test.quantifier != "forall"):
             result.reached.append(schedule)
             break
+    if card is not None and result.can_end:
+        result.card = _on_card(test, card(text, space), shown)
     return result
+
+
+def _expected(result: Result, test: Litmus, holds_: bool | None) -> Any:
+    """All outcomes of turns; what the model and its authors say of the test is put into the result."""
+    outcomes, result.can_end = explore(test)
+    if any(i.op == "bar" and len(i.values) > 2 for t in test.threads for i in t.body) and result.ends and not result.can_end:
+        result.explained = "more threads than a barrier counts: here it begins anew with the next one (PTX ISA 9.1 §9.7.13.1), in the expectation it lets it pass"
+    if holds_ is not None:
+        result.allowed = holds_ == (test.quantifier == "exists")
+    result.in_turns = any(holds(test.condition, dict(o)) == (test.quantifier != "forall") for o in outcomes)
+    draw = random.Random(0)
+    result.races = any(has_race(test, list(trace(test, draw))) for _ in range(TRACES))
+    return outcomes
+
+
+def _on_card(test: Litmus, told: dict[str, Any], shown: set[tuple[tuple[str, int], ...]]) -> dict[str, Any]:
+    """What a card shows: how often, how often the outcome that the test asks for, and how many outcomes that no schedule and no turns show."""
+    outcomes = told["outcomes"]
+    counts: collections.Counter[tuple[tuple[str, int], ...]] = collections.Counter()
+    reached = hung = 0
+    for left, count in outcomes:
+        if left.pop("hung"):
+            hung += count
+            continue
+        counts[_named(test, left)] += count
+        reached += count * (holds(test.condition, left) == (test.quantifier != "forall"))
+    more = [[dict(outcome), count] for outcome, count in counts.items() if outcome not in shown]
+    return {
+        "name": told["name"],
+        "error": told.get("error", ""),
+        "instances": sum(count for _, count in outcomes),
+        "outcomes": len(counts),
+        "reached": reached,
+        "hung": hung,
+        "more": more,
+    }
 
 
 def _left(

@@ -21,7 +21,7 @@ from smemsim.errors import SmemsimError
 from smemsim.judge.gpu import Gpu
 from smemsim.program.compiled.tier import TIERS
 
-__all__ = ["SPACE", "Program", "draw", "runs"]
+__all__ = ["SPACE", "STORED", "Program", "difference", "draw", "runs"]
 
 
 CHUNK_CASES = 32
@@ -200,10 +200,11 @@ def runs(program: Program, mode: str) -> Any:
 
 def _differs(program: Program) -> str:
     """In what the two differ, in a sentence; "" where they do not."""
-    return _difference(runs(program, "closures"), runs(program, "compiled"))
+    return difference(runs(program, "closures"), runs(program, "compiled"))
 
 
-def _difference(closures: Any, machine: Any) -> str:
+def difference(closures: Any, machine: Any, whose: str = "machine code") -> str:
+    """In what two runs of a program differ, in a sentence; "" where they do not."""
     if closures == machine:
         return ""
     if isinstance(closures, str) or isinstance(machine, str):
@@ -214,7 +215,9 @@ def _difference(closures: Any, machine: Any) -> str:
         at = int(np.flatnonzero(a != b)[0])
         width = (WORDS, len(STORED))[number]
         what = f"word {at % width} of in" if number == 0 else "%{}{}".format(*STORED[at % width])
-        return f"{what} of thread {at // width} is {int(a[at]):#x} of closures, {int(b[at]):#x} of machine code; {int((a != b).sum())} words differ"
+        return (
+            f"{what} of thread {at // width} is {int(a[at]):#x} of closures, {int(b[at]):#x} of {whose}; {int((a != b).sum())} words differ"
+        )
     return f"closures find {list(closures[1])}, machine code finds {list(machine[1])}"
 
 
@@ -237,7 +240,7 @@ def _simpler(program: Program) -> Iterator[Program]:
 def _case(seed: int, chunk: int, number: int) -> Case:
     program = draw(drawn("ptx", seed, chunk, number))
     closures, machine = runs(program, "closures"), runs(program, "compiled")
-    wrong = _difference(closures, machine)
+    wrong = difference(closures, machine)
     said = "refused" if isinstance(closures, str) else "with findings" if closures[1] else "silent"
     of = f"{said}, {sum(not isinstance(line, str) for line in program.lines)} loops and branches"
     if not wrong:

@@ -133,7 +133,9 @@ class Vectors:
         return self.emit("i1", f"{op} {vector(a.type)} {a.name}, {b.name}")
 
     def select(self, p: Value, a: Value, b: Value) -> Value:
-        """a where p holds, else b."""
+        """a where p holds, else b. Where one of them has NaNs of the host, and the other any bits, those of the host are made the hardware's first."""
+        if a.raw != b.raw:
+            a, b = self.canonical(a), self.canonical(b)
         return self.emit(
             a.type, f"select {vector('i1')} {p.name}, {vector(a.type)} {a.name}, {vector(a.type)} {b.name}", raw=a.raw or b.raw
         )
