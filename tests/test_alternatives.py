@@ -31,6 +31,7 @@ from smemsim.machine.tcgen05 import instruction, prepare
 from smemsim.spec.alternatives import ALTERNATIVES, EXPERIMENTS, alternative_of, assuming
 from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force
 from smemsim.spec.evidence import RULES, Grade, kill_matrix, witnessed
+from smemsim.spec.published import PUBLISHED
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_memory import COPY_SHAPES, LOAD_STORE_SHAPES
 from tools.witnesses import kill
@@ -304,6 +305,15 @@ def test_a_part_of_the_matrix_comes_out_again(tmp_path):
         program.run = lambda: pytest.fail("it was run again")
     tried = matrix["programs"][program.name]["tried"][kill.digest()]
     assert tried == ["tcgen05.pair=b_exchanged", "tcgen05.alloc=highest"]
+
+
+def test_what_others_published_is_told_and_refutes_nothing():
+    contradicted = {name for one in PUBLISHED for name in one.against}
+    assert contradicted <= {str(a) for a in ALTERNATIVES.values()}
+    told = json.loads(CliRunner().invoke(main, ["evidence", "arithmetic.tcgen05", "--open", "sm_100a", "--json"]).output)
+    assert contradicted <= {one["alternative"] for one in told}  # still open
+    assert {one["alternative"] for one in told if one["published"]} == contradicted
+    assert "arithmetic.tcgen05" not in witnessed("sm_100a")
 
 
 def test_evidence_prints_what_is_open_with_the_experiment():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -35,6 +36,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, EXPERIMENTS
     from smemsim.spec.architectures import architecture
     from smemsim.spec.evidence import RULES, Grade
+    from smemsim.spec.published import PUBLISHED
 
     if rule is not None and rule not in RULES:
         raise InputError(f"rule = {shown(rule)}: there is none of this name{suggestion(rule, list(RULES))}; smemsim evidence lists them")
@@ -57,6 +59,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
             found.append({
                 "alternative": str(a), "instead": a.sentence, "because": a.source, "refuted_by": by, "refuted_by_own_programs": others,
                 "met_by_runs": _met(str(a)), "alike": ALIKE.get(str(a), ""), "experiment": EXPERIMENTS[a.point],
+                "published": [dataclasses.asdict(p) | {"against": str(a)} for p in PUBLISHED if str(a) in p.against],
             })  # fmt: skip
     if as_json:
         click.echo(json.dumps(found, indent=1))
@@ -97,4 +100,6 @@ def _line(one: dict[str, Any], *, with_experiment: bool) -> str:
         f"{runs} run{'s' * (runs > 1)} meet{'s' * (runs == 1)} it, and none is known to fail under it" if runs else "no run meets it"
     )
     text = f"{one['alternative']}: {one['instead']} ({one['because']}); {who}{own_words}{'' if by else f'; {why}'}"
+    for other in one["published"]:
+        text += f"\n    others measured, which is no witness: {other['source']}, {other['card']}: {other['says']} ({other['reach']})"
     return f"{text}\n    would settle it: {one['experiment']}" if with_experiment else text
