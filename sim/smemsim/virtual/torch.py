@@ -157,7 +157,7 @@ def _interface(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _in_wider(func: Any, args: Any, kwargs: Any) -> Any:
-    """Norms add in a wider type, 16-bit numbers in fp32 as on the card; the CPU's backward adds in 16 bits, and its fp32 means are off by an ulp or two."""
+    """Norms add in a wider type, 16-bit numbers in fp32 as on the card; the CPU's backward adds in 16 bits, and its fp32 norm has an error of an ulp of the mean."""
     import torch
 
     x = args[0] if args else kwargs.get("input")
