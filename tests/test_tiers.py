@@ -271,3 +271,52 @@ def test_epochs_tell_what_closures_tell(change, monkeypatch):
     assert bool(told[0][0]) == (
         change not in ("right", "a barrier with its count", "own words again", "an atomic between", "a warp that leaves", "bytes")
     )
+
+
+WARPS = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %d<5>;
+.shared .align 16 .b8 tile[512];
+ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 64; add.u64 %d1, %d1, %d2;
+mul.lo.u32 %r2, %r1, 2654435761; mov.u32 %r20, 0; mov.u32 %r30, tile; mad.lo.u32 %r30, %r1, 4, %r30; xor.b32 %r31, %r30, 4;
+st.shared.b32 [%r30], %r2; // store
+shfl.sync.bfly.b32 %r3, %r2, 16, 31, -1; add.u32 %r4, %r3, %r2; // meet
+shfl.sync.bfly.b32 %r5|%p1, %r4, 8, 31, -1; add.u32 %r6, %r5, %r4;
+shfl.sync.down.b32 %r7|%p2, %r2, 9, 31, -1; selp.u32 %r20, 5, %r20, %p2;
+shfl.sync.up.b32 %r8|%p3, %r2, 3, 0, -1; selp.u32 %r21, 7, %r20, %p3;
+shfl.sync.idx.b32 %r9, %r2, 3, 6175, -1; shfl.sync.bfly.b32 %r22, %r6, 5, 2055, -1;
+setp.lt.u32 %p4, %r6, 999999999; add.u32 %r9, %r9, %r22;
+vote.sync.ballot.b32 %r10, %p4, -1; vote.sync.any.pred %p5, !%p4, -1; vote.sync.uni.pred %p6, %p1, -1; vote.sync.all.pred %p7, %p3, -1;
+selp.u32 %r11, 1, 2, %p5; selp.u32 %r12, 4, 8, %p6; selp.u32 %r13, 16, 32, %p7; add.u32 %r11, %r11, %r12; add.u32 %r11, %r11, %r13;
+redux.sync.add.s32 %r12, %r2, -1; redux.sync.min.s32 %r13, %r2, -1; redux.sync.max.u32 %r14, %r2, -1; redux.sync.xor.b32 %r15, %r2, -1;
+TURN: shfl.sync.bfly.b32 %r2, %r2, 16, 31, -1; shfl.sync.bfly.b32 %r16, %r2, 1, 31, -1; add.u32 %r2, %r16, %r2; add.u32 %r20, %r20, 1;
+setp.lt.u32 %p8, %r20, 9; @%p8 bra TURN;
+ld.shared.b32 %r32, [%r31]; add.u32 %r16, %r16, %r32;
+st.global.v4.b32 [%d1], {%r3, %r6, %r7, %r21}; st.global.v4.b32 [%d1+16], {%r8, %r9, %r10, %r11};
+st.global.v4.b32 [%d1+32], {%r12, %r13, %r14, %r15}; st.global.v4.b32 [%d1+48], {%r2, %r16, %r20, %r5};
+ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "threads", "code"),
+    [
+        pytest.param(("selp.u32 %r20, 5, %r20, %p2;", ""), 128, None, id="whole warps"),
+        pytest.param(("selp.u32 %r20, 5, %r20, %p2;", "shr.u32 %r20, %r1, 5;"), 128, None, id="warps that leave a loop one by one"),
+        pytest.param(("add.u32 %r6, %r5, %r4;", "add.u32 %r6, %r5, %r4; xor.b32 %r31, %r30, 128;"), 128, "X008", id="a race of warps"),
+    ],
+)
+def test_instructions_of_whole_warps(change, threads, code, monkeypatch):
+    """Lanes that have met at a shuffle see what others stored, those of other warps do not."""
+    told = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        gpu = smemsim.Gpu("sm_90a")
+        out = gpu.array(np.zeros((threads, 16), np.uint32))
+        text = WARPS.replace(*change).replace(".address_size 64", f".address_size 64 // {mode}")
+        run = gpu.launch(text, "k", grid=1, block=threads, args=[out], progress=False, workers=1)
+        told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
+    assert told[0] == told[1]
+    assert (code is None and not told[0][0]) or code in {found[0] for found in told[0][0]}

@@ -11,7 +11,8 @@ from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap, SmemsimError, Unmodelled
 from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
-from smemsim.program.compiled.tier import Segment, tier_of
+from smemsim.program.compiled.lanes import is_joint
+from smemsim.program.compiled.tier import Segment, Together, tier_of
 from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
 from smemsim.program.linking.flow import computes, following
@@ -467,6 +468,10 @@ def _quiet(wave: Wave) -> str:
 
 def _run_block(wave: Wave, block: Block) -> None:
     wave.step = 0
+    chain = None if block.gate is None or wave.sel is not ALL else _chain(wave, block)
+    if chain is not None:
+        chain(wave)
+        block = chain.last
     at = block.index
     watch = wave.watch
     marks = (
@@ -475,7 +480,7 @@ def _run_block(wave: Wave, block: Block) -> None:
         else None
     )
     try:
-        if block.gate is not None:
+        if block.gate is not None and chain is None:
             if wave.held & block.slots & ~block.gate.keeps:
                 wave.settle(block.slots & ~block.gate.keeps)
             if not block.gate.opens(wave):
@@ -489,7 +494,7 @@ def _run_block(wave: Wave, block: Block) -> None:
             wave.settle(block.behind)
         if watch is not None:
             watch.names(wave, block)
-        if _run_steps(wave, block, marks):
+        if _run_steps(wave, block, marks, None if chain is None else chain.steps):
             return
         if block.end is None:
             wave.key[wave.sel] = at + 1
@@ -504,11 +509,21 @@ def _run_block(wave: Wave, block: Block) -> None:
         raise
 
 
-def _run_steps(wave: Wave, block: Block, marks: Unwritten | None) -> bool:
-    """Run the plain steps of a block: those that are machine code so, where no value in doubt is near. Is the block's end done too, as that of a loop is?"""
-    steps: Sequence[Any] = block.steps
+def _chain(wave: Wave, block: Block) -> Together | None:
+    """The chain of blocks that begins here, if all threads of the wave run it as machine code."""
+    tier = block.tier or tier_of(wave.program, block)
+    if not tier.is_done and is_joint(block.instructions[0]):
+        tier.pays(wave.n)
+    chain = tier.chain
+    return chain if chain is not None and chain.chain.may_run(wave) else None
+
+
+def _run_steps(wave: Wave, block: Block, marks: Unwritten | None, left: Sequence[Any] | None) -> bool:
+    """Run the plain steps of a block, or those that are `left`: those that are machine code so, where no value in doubt is near. Is the block's end done too,
+    as that of a loop is?"""
+    steps: Sequence[Any] = block.steps if left is None else left
     is_doubtful = marks is not None and marks.concerns(block.slots)
-    if steps and not is_doubtful and wave.late is None:
+    if left is None and steps and not is_doubtful and wave.late is None:
         tier = block.tier or tier_of(wave.program, block)
         if not tier.is_done:
             tier.pays(wave.n)

@@ -34,7 +34,7 @@ _CONVERSIONS = ("cvt.rn.f32.s32 %f{f}, %r{r}", "cvt.rn.f32.u32 %f{f}, %r{r}", "c
                 "cvt.s64.s32 %d{d}, %r{r}", "cvt.u32.u64 %r{r}, %d{d}", "mov.b32 %r{r}, %f{f}", "mov.b32 %f{f}, %r{r}",
                 "cvt.s32.s8 %r{r}, %r{r}", "cvt.f64.f32 %g{g}, %f{f}", "mov.b64 %d{d}, %g{g}")  # fmt: skip
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-_SIMPLE = ("integer", "integer", "float", "float", "one", "three", "convert", "compare", "select", "memory", "shared")
+_SIMPLE = ("integer", "integer", "float", "float", "one", "three", "convert", "compare", "select", "memory", "shared", "warp", "warp")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,12 +131,32 @@ def _line(rng: random.Random) -> str:
     elif kind == "memory":
         text = rng.choice((f"ld.global.b32 %r{r()}, [%at+{4 * rng.randrange(8)}]", f"ld.global.b64 %d{d()}, [%at+{8 * rng.randrange(4)}]",
                            f"st.global.b32 [%at+{4 * rng.randrange(8)}], %r{r()}", f"ld.global.u8 %r{r()}, [%at+{rng.randrange(32)}]"))  # fmt: skip
+    elif kind == "warp":
+        return _joint(rng, r, f, p)
     else:
         text = rng.choice((f"st.shared.b32 [%own+{4 * rng.randrange(2)}], %r{r()}", f"ld.shared.b32 %r{r()}, [%own+{4 * rng.randrange(2)}]",
-                           f"ld.shared.b64 %d{d()}, [%own]", f"shfl.sync.bfly.b32 %r{r()}, %r{r()}, {rng.randrange(32)}, 31, 0xffffffff"))  # fmt: skip
-    guarded = rng.random() < 0.15 and not text.startswith("shfl")
+                           f"ld.shared.b64 %d{d()}, [%own]"))  # fmt: skip
+    guarded = rng.random() < 0.15
     guard = f"@{rng.choice(('', '!'))}%p{p()} " if guarded else ""
     return f"{guard}{text};"
+
+
+def _joint(rng: random.Random, r: Callable[[], int], f: Callable[[], int], p: Callable[[], int]) -> str:
+    """An instruction of a whole warp; sometimes its lanes are in a register."""
+    of = rng.choice((r, r, f))
+    letter = "f" if of is f else "r"
+    by = rng.choice((str(rng.randrange(32)), str(1 << rng.randrange(5)), str(1 << rng.randrange(5)), f"%r{r()}"))
+    bound = rng.choice((31, 31, 0, rng.randrange(32) << 8 | rng.randrange(32)))
+    outside = rng.choice(("", f"|%p{p()}"))
+    choices = (
+        f"shfl.sync.{rng.choice(('bfly', 'bfly', 'up', 'down', 'idx'))}.b32 %{letter}{of()}{outside}, %{letter}{of()}, {by}, {bound}",
+        f"vote.sync.{rng.choice(('all', 'any', 'uni'))}.pred %p{p()}, {rng.choice(('', '!'))}%p{p()}",
+        f"vote.sync.ballot.b32 %r{r()}, {rng.choice(('', '!'))}%p{p()}",
+        f"redux.sync.{rng.choice(('add', 'min', 'max'))}.{rng.choice('us')}32 %r{r()}, %r{r()}",
+        f"redux.sync.{rng.choice(('and', 'or', 'xor'))}.b32 %r{r()}, %r{r()}",
+        f"match.any.sync.b32 %r{r()}, %r{r()}",
+    )
+    return f"{rng.choice((choices[0], choices[0], *choices))}, 0xffffffff;"
 
 
 def draw(rng: random.Random) -> Program:
@@ -148,7 +168,7 @@ def draw(rng: random.Random) -> Program:
         return tuple(_line(rng) for _ in range(rng.randint(least, most)))
 
     def together(inside: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(line for line in inside if "shfl" not in line)  # where not all threads are
+        return tuple(line for line in inside if "0xffffffff" not in line)  # where not all threads are
 
     for _ in range(rng.randint(1, 4)):
         lines += some(1, 8)

@@ -19,7 +19,7 @@ __all__ = ["Form", "compiles", "form_of"]
 
 Form: TypeAlias = Callable[[Vectors, Instruction, Value | None], None]
 _FORMS: dict[str, Form] = {}
-_FILES = ("integers", "floats", "functions", "moves")
+_FILES = ("integers", "floats", "functions", "moves", "lanes")
 
 
 def compiles(*operations: str) -> Callable[[Form], Form]:

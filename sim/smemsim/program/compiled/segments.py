@@ -33,7 +33,7 @@ from smemsim.ptx.module import Instruction, Label, Register
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block, Program
 
-__all__ = ["LEAST", "MOST", "Code", "Run", "code_of", "code_of_loop", "loop_of", "pieces"]
+__all__ = ["LEAST", "MOST", "Code", "Run", "code_of", "code_of_loop", "gives_text", "is_access", "loop_of", "pieces"]
 
 
 LEAST = 3  # instructions that are worth a call, where none of them is a load or a store
@@ -70,14 +70,14 @@ class Code:
 # ---- what goes together
 
 
-def pieces(program: Program, block: Block) -> list[Run]:
-    """The segments of a block, in order."""
-    plain = _plain(block)
+def pieces(program: Program, block: Block, begin: int = 0) -> list[Run]:
+    """The segments of a block from one of its plain steps on, in order."""
+    plain = _plain(block)[begin:]
     found: list[Run] = []
     open_: list[Instruction] = []
     first = 0
     state = _State(program)
-    for at, i in enumerate([*plain, None]):
+    for at, i in enumerate([*plain, None], begin):
         if i is not None and _compiles(program, i) and len(open_) < MOST and state.takes(i):
             if not open_:
                 first = at
@@ -97,7 +97,8 @@ def _plain(block: Block) -> list[Instruction]:
     return block.instructions[first : first + len(block.steps)]
 
 
-def _is_access(i: Instruction) -> bool:
+def is_access(i: Instruction) -> bool:
+    """A load or store of memory, not of a parameter?"""
     return i.op in ("ld", "st") and not any(m.startswith("param") for m in i.modifiers)
 
 
@@ -114,7 +115,7 @@ class _State:
         """Can the segment go on with the instruction? Then it does."""
         given = {slot for slot, gives in mentions(i) if gives}
         asked = {slot for slot, gives in mentions(i)} - given
-        if _is_access(i):
+        if is_access(i):
             try:
                 access = access_of(self.program, i, len(self.accesses))
             except Uncompiled:
@@ -135,6 +136,11 @@ class _State:
         return True
 
 
+def gives_text(program: Program, v: Vectors, i: Instruction) -> None:
+    """Add the text of an instruction without an access; Uncompiled, or what its form raises, where there is none."""
+    _emit(program, v, i, None, emit_access)
+
+
 _CHECKED: dict[int, tuple[Instruction, bool]] = {}
 
 
@@ -144,7 +150,7 @@ def _compiles(program: Program, i: Instruction) -> bool:
         return known[1]
     v = Vectors(program.registers, program.wide)
     try:
-        if _is_access(i):
+        if is_access(i):
             _try_access(v, access_of(program, i, 0))
         _emit(program, v, i, None, lambda v, access, guard: None)
         found = True
@@ -171,7 +177,7 @@ def _emit(
 ) -> None:
     """The text of one instruction, of an access by `emit`."""
     guard = _guard(v, i)
-    if _is_access(i):
+    if is_access(i):
         if access is not None:
             emit(v, access, guard)
         return
@@ -234,7 +240,7 @@ def _slice(piece: Run) -> list[Instruction]:
     needed: set[int] = set()
     kept: list[Instruction] = []
     for i in reversed(piece.instructions):
-        if _is_access(i):
+        if is_access(i):
             needed |= next(access.needed for access in piece.accesses if access.instruction is i)
             kept.append(i)
             continue
@@ -406,7 +412,7 @@ def loop_of(program: Program, block: Block) -> tuple[Instruction, ...] | None:
     target = last.operands[0]
     if not isinstance(target, Label) or program.inlined.body[program.inlined.labels[target.name]] is not block.instructions[0]:
         return None
-    if len(plain) > MOST or any(_is_access(i) or not _compiles(program, i) for i in plain):
+    if len(plain) > MOST or any(is_access(i) or not _compiles(program, i) for i in plain):
         return None
     return (*plain, last)
 

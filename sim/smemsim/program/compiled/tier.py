@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from smemsim.program.compiled import objects
+from smemsim.program.compiled.chains import Chain, chain_of
 from smemsim.program.compiled.memory import Access
 from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, loop_of, pieces
 from smemsim.program.compiled.shadow import Shadow
@@ -290,6 +291,40 @@ class Loop:
         x.steps += trips - 1
 
 
+class Together:
+    """A chain of blocks as machine code; `steps` are what is left of the last one."""
+
+    def __init__(self, program: Any, chain: Chain) -> None:
+        self.chain, self.code = chain, chain.code(program)
+        self.last = chain.blocks[-1]
+        self.begins = 1 + chain.left  # the first instruction of the last block that is left
+        self.steps = _steps(program, self.last, chain.left)
+        self.function: Any = None
+
+    def __call__(self, x: Wave) -> None:
+        """Run the chain: lanes have met as often as its blocks let them."""
+        if self.function is None:
+            (self.function,) = objects.functions(self.code.text, ("run", _RUN))
+        frame: Frame | None = x.state.get(self)
+        if frame is None:
+            frame = x.state[self] = Frame(x, self.code)
+        self.function(frame.pointers[0], None, 0, x.total, *frame.pointers[1:3], x.total, frame.pointers[3])
+        if x.watch is not None:
+            for _ in range(self.chain.joint):
+                x.watch.lanes.meet()
+        x.steps += len(self.chain.blocks) - 1
+        x.at, x.step = self.last.index, self.begins
+
+
+def _steps(program: Any, block: Block, begin: int) -> list[Any]:
+    """The steps of a block from one on: segments, and closures between them."""
+    steps: list[Any] = []
+    for piece in pieces(program, block, begin):
+        steps += block.steps[begin + len_of(steps) : piece.first]
+        steps.append(Segment(program, piece, block.steps[piece.first : piece.last]))
+    return steps + block.steps[begin + len_of(steps) :]
+
+
 class Tier:
     """What is known of a block's cost: closures until it is worth compiling; then `steps`, or `loop`."""
 
@@ -299,8 +334,9 @@ class Tier:
         self.next = LOADING
         self.steps: list[Any] | None = None
         self.loop: Loop | None = None
+        self.chain: Together | None = None
         self.is_done = False
-        self.made: tuple[list[Any], Loop | None] | None = None
+        self.made: tuple[list[Any], Loop | None, Together | None] | None = None
 
     def pays(self, n: int) -> None:
         """The block runs for n threads: it is compiled where it has cost enough."""
@@ -312,26 +348,24 @@ class Tier:
         """Compile, or, where that costs too much yet, wait."""
         if self.made is None:
             self.made = self._make()
-        steps, loop = self.made
-        compiled = [step for step in steps if isinstance(step, Segment)]
-        if not compiled and loop is None:
+        steps, loop, chain = self.made
+        compiled = [step for step in (*steps, *(chain.steps if chain is not None else ())) if isinstance(step, Segment)]
+        whole = [one for one in (loop, chain) if one is not None]
+        if not compiled and not whole:
             self.is_done, self.made = True, None
             return
-        kept = objects.is_kept(loop.code.text) if loop is not None else all(segment.is_kept() for segment in compiled)
+        kept = all(objects.is_kept(one.code.text) for one in whole) and all(segment.is_kept() for segment in compiled)
         if kept or self.cost >= COMPILING:
-            self.steps, self.loop, self.is_done = steps, loop, True
+            self.steps, self.loop, self.chain, self.is_done = steps, loop, chain, True
         else:
             self.next = COMPILING
 
-    def _make(self) -> tuple[list[Any], Loop | None]:
+    def _make(self) -> tuple[list[Any], Loop | None, Together | None]:
         loop = loop_of(self.program, self.block)
         if loop is not None:
-            return [], Loop(self.program, self.block, code_of_loop(self.program, loop))
-        steps: list[Any] = []
-        for piece in pieces(self.program, self.block):
-            steps += self.block.steps[len_of(steps) : piece.first]
-            steps.append(Segment(self.program, piece, self.block.steps[piece.first : piece.last]))
-        return steps + self.block.steps[len_of(steps) :], None
+            return [], Loop(self.program, self.block, code_of_loop(self.program, loop)), None
+        chain = chain_of(self.program, self.block)
+        return _steps(self.program, self.block, 0), None, None if chain is None else Together(self.program, chain)
 
 
 def len_of(steps: list[Any]) -> int:

@@ -109,6 +109,7 @@ class Vectors:
         self.written: dict[int, None] = {}
         self.exposed: set[int] = set()  # read before anything was written there
         self.declared: set[str] = set()
+        self.crossed: set[int] = set()  # read of the whole warp, so that nothing may be written there
         self._names = 0
 
     # ---- text
@@ -118,11 +119,28 @@ class Vectors:
         self._names += 1
         return f"%v{self._names}"
 
-    def emit(self, kind: str, text: str, *, raw: bool = False) -> Value:
-        """A line that gives a vector of `kind`."""
+    def line(self, text: str) -> str:
+        """A line that gives something; its name."""
         name = self.fresh()
         self.lines.append(f"  {name} = {text}")
-        return Value(name, kind, raw)
+        return name
+
+    def emit(self, kind: str, text: str, *, raw: bool = False) -> Value:
+        """A line that gives a vector of `kind`."""
+        return Value(self.line(text), kind, raw)
+
+    def alike(self, kind: str, name: str) -> Value:
+        """A scalar in every lane."""
+        one = self.line(f"insertelement {vector(kind)} poison, {kind} {name}, i64 0")
+        return self.emit(kind, f"shufflevector {vector(kind)} {one}, {vector(kind)} poison, <{LANES} x i32> zeroinitializer")
+
+    def by_half(self, lower: Value, upper: Value) -> Value:
+        """One value in the lower group of a warp, another in the upper one."""
+        if lower.name == upper.name:
+            return lower
+        is_upper = self.line(f"icmp ne i64 {self.line(f'and i64 %t, {LANES}')}, 0")
+        kind = vector(lower.type)
+        return self.emit(lower.type, f"select i1 {is_upper}, {kind} {upper.name}, {kind} {lower.name}")
 
     def binary(self, op: str, a: Value, b: Value, *, raw: bool = False) -> Value:
         """`op a, b` of one type."""
@@ -181,6 +199,21 @@ class Vectors:
             return self.compare("icmp ne", raw, self.number("i8", 0))
         return self.emit(kind, f"load {vector(kind)}, ptr %at{number}, align {bits_of(kind) // 8}")
 
+    def both(self, slot: int, kind: str) -> tuple[Value, Value]:
+        """A register in the lower and the upper group of the warp, as memory has it: nothing has been written there, and nothing will be."""
+        if slot in self.written or slot in self.wide or self.stored_type(slot) != kind:
+            raise Uncompiled("a register of another group")
+        number = self.used.setdefault(slot, len(self.used))
+        self.exposed.add(slot)
+        self.crossed.add(slot)
+        stored = "i8" if kind == "i1" else kind
+        back = self.line(f"sub i64 0, {self.line(f'and i64 %t, {LANES}')}")
+        begin = self.line(f"getelementptr {stored}, ptr %at{number}, i64 {back}")
+        places = begin, self.line(f"getelementptr {stored}, ptr {begin}, i64 {LANES}")
+        values = [self.emit(stored, f"load {vector(stored)}, ptr {place}, align {bits_of(stored) // 8}") for place in places]
+        lower, upper = (self.compare("icmp ne", one, self.number("i8", 0)) if kind == "i1" else one for one in values)
+        return lower, upper
+
     def canonical(self, a: Value) -> Value:
         """With the NaN that the hardware gives, where it is the result of arithmetic."""
         if not a.raw:
@@ -229,7 +262,7 @@ class Vectors:
         """Put a value of a PTX type into a register, as `registers.writer` does; with `guard` only where that holds."""
         if isinstance(operand, Sink):
             return
-        if not isinstance(operand, Register) or operand.slot in self.wide:
+        if not isinstance(operand, Register) or operand.slot in self.wide or operand.slot in self.crossed:
             raise Uncompiled(f"operand {operand}")
         own = self.stored_type(operand.slot)
         if value.type != own and not (value.type == "float" and own == "i32") and not (value.type == "double" and own == "i64"):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
     from smemsim.program.wave import Wave
 
-__all__ = ["ballot", "gathering", "members_of"]
+__all__ = ["ballot", "gathering", "members_of", "source_lanes"]
 
 
 _FULL = 0xFFFFFFFF
@@ -100,7 +100,7 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
     words = Modifiers(i, "b32")
     if not words.has("sync"):
         raise unmodelled(i, "only shfl.sync exists since sm_70")
-    from_lane = _LANES[words.need(*_LANES)]
+    mode = words.need(*_LANES)
     words.end()
     write, write_pred = results(c, i.operands[0], "b32")
     source, b, bounds = i.operands[1], c.read(i.operands[2], "u32"), c.read(i.operands[3], "u32")
@@ -109,16 +109,14 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
 
     def lanes(x: Wave, sel: Any, by: Any, bound: Any) -> tuple[np.ndarray, np.ndarray]:
         lane = x.lane[sel]
-        segment, clamp = bound >> 8 & 31, bound & 31
-        lowest = lane & segment
-        j, inside = from_lane(lane, by & 31, lowest, lowest | (clamp & ~segment), segment)
-        return x.alike("everybody", lambda: np.arange(x.total))[sel] - lane + np.where(inside, j, lane), inside
+        source, inside = source_lanes(mode, lane, by, bound)
+        return x.alike("everybody", lambda: np.arange(x.total))[sel] - lane + source, inside
 
     def shuffle(x: Wave) -> None:
         by, bound = np.asarray(b(x)), np.asarray(bounds(x))
         first, last = int(by.flat[0]), int(bound.flat[0])
         if (by == first).all() and (bound == last).all():
-            places, inside = x.alike((from_lane, first, last), lambda: lanes(x, slice(None), first, last))
+            places, inside = x.alike(("shfl", mode, first, last), lambda: lanes(x, slice(None), first, last))
             if x.n != x.total:
                 places, inside = places[x.sel], inside[x.sel]
         else:
@@ -143,6 +141,14 @@ _LANES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
     "bfly": lambda lane, b, lowest, bound, segment: (lane ^ b, lane ^ b <= bound),
     "idx": lambda lane, b, lowest, bound, segment: (lowest | (b & ~segment), (lowest | (b & ~segment)) <= bound),
 }
+
+
+def source_lanes(mode: str, lane: np.ndarray, by: Any, bound: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Which lane each of these lanes gets its value from by `shfl`, with its operands b and c; and whether that is inside of its segment."""
+    segment, clamp = bound >> 8 & 31, bound & 31
+    lowest = lane & segment
+    j, inside = _LANES[mode](lane, by & 31, lowest, lowest | (clamp & ~segment), segment)
+    return np.where(inside, j, lane), inside
 
 
 @implements("vote")
