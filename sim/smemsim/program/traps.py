@@ -40,7 +40,8 @@ def warp_name(x: Wave, warp: int) -> str:
 
 def _first(x: Wave, part: np.ndarray | None, bad: np.ndarray) -> tuple[int, int]:
     n = int(np.flatnonzero(bad)[0])
-    return n, int(x.threads[n if part is None else part[n]])
+    at = n if part is None else int(part[n])
+    return n, int(x.threads[at])
 
 
 def outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> NoReturn:

@@ -11,6 +11,7 @@ from smemsim.arguments import choice, flag, in_steps, shown, whole
 from smemsim.errors import InputError
 from smemsim.finding import Finding, in_word
 from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.assumptions import remembered
 from smemsim.spec.evidence import Grade
 from smemsim.spec.fields import Word
 from smemsim.spec.findings import Severity
@@ -408,13 +409,14 @@ def kinds_that_fit(word: int) -> list[str]:
     >>> kinds_that_fit(0x08A01400)
     ['mxf8f6f4']
     """
-    fit = []
-    for name in KINDS:
-        d, nothing = InstrDescriptor.decode(word, kind=name), Context()
-        serious = any(f.severity in _SERIOUS for rule in INSTR_RULES for f in rule.check(d, nothing))
-        if not serious and not any(d.table.constants(word)):
-            fit.append(name)
-    return fit
+    return [name for name in KINDS if _fits(word, name)]
+
+
+@remembered(maxsize=4096)  # the same word is asked about with every modifier that its instruction may have
+def _fits(word: int, kind: str) -> bool:
+    d, nothing = InstrDescriptor.decode(word, kind=kind), Context()
+    serious = any(f.severity in _SERIOUS for rule in INSTR_RULES for f in rule.check(d, nothing))
+    return not serious and not any(d.table.constants(word))
 
 
 @_rule("PTX ISA 9.1 §9.7.16.4.2, tables 42 to 44")

@@ -209,8 +209,9 @@ class SharedShadow:
         self.parts.written_whole(at)
         self._written(i, at, warps)
         self.mark[at] = marks = self.lanes.marks(warps, lanes)
-        if (self.mark[at] != marks).any():
-            self.mark[at[self.mark[at] != marks]] |= MANY
+        differs = self.mark[at] != marks
+        if differs.any():
+            self.mark[at[differs]] |= MANY
             self._one_stays(i, at, at, warps, values)
 
     def _write_part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
@@ -245,7 +246,8 @@ class SharedShadow:
             lanes = self._lanes_of(size)
             marks = self.lanes.marks(warps, lanes)
             self.mark[at] = marks
-            self.mark[at[self.mark[at] != marks]] |= SEVERAL
+            shared = self.mark[at] != marks
+            self.mark[at[shared]] |= SEVERAL
 
     @functools.cached_property
     def _updates(self) -> dict[int, Instruction]:
