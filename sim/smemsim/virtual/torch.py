@@ -41,6 +41,8 @@ def _call(func: Any, args: Any, kwargs: Any) -> Any:
         kwargs = dict(kwargs)
         if kwargs.get("device") is not None and (on_card := is_cuda(kwargs["device"])) is not None:
             kwargs["device"], place = "cpu", CUDA if on_card else CPU
+        if kwargs.get("generator") is not None:
+            kwargs["generator"] = getattr(kwargs["generator"], "stands_for", None) or kwargs["generator"]
         if kwargs.pop("pin_memory", False) and place != CUDA:
             place = PINNED
     if default.device is not None and place is None and func in _CREATING and kwargs.get("device") is None:
