@@ -318,6 +318,7 @@ class TestTorch:
         assert x.cpu().cuda().to("cuda:0", torch.float64).is_cuda
         assert torch.empty(0, device="cuda").is_cuda
         assert not torch.ones(3).is_cuda
+        assert not torch.add(torch.ones(3), torch.ones(3), alpha=x.sum()).is_cuda
 
     def test_copies_are_copies(self):
         x = torch.zeros(4, device="cuda")
@@ -612,3 +613,14 @@ def test_a_compiled_kernel_is_launched_without_its_constexprs():
         assert torch.equal(out, x + x)
     with pytest.raises(TypeError, match="argument 2 of its signature is no constexpr"):
         compiled[(1, 1, 1)](x, out)
+
+
+def test_a_profiler_that_knows_real_cards_alone():
+    proton = pytest.importorskip("triton.profiler")
+    session = proton.start("smemsim_suite", hook="triton")
+    proton.activate(session)
+    x = torch.ones(5, device=DEVICE)
+    with proton.scope("here"):
+        assert torch.equal(twice(x), x + x)
+    proton.deactivate(session)
+    proton.finalize()
