@@ -21,7 +21,8 @@ def install() -> None:
     from triton._C import libproton
 
     proton: Any = libproton.proton
-    start, sessions = proton.start, []
+    start: Callable[..., Any] = proton.start
+    sessions: list[int] = []
 
     @functools.wraps(start)
     def begin(name: str, context: str, data: str, backend: str, *more: Any) -> Any:
