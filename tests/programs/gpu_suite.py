@@ -318,6 +318,7 @@ class TestTorch:
         assert x.cpu().cuda().to("cuda:0", torch.float64).is_cuda
         assert torch.empty(0, device="cuda").is_cuda
         assert not torch.ones(3).is_cuda
+        assert not torch.add(torch.ones(3), torch.ones(3), alpha=x.sum()).is_cuda
 
     def test_copies_are_copies(self):
         x = torch.zeros(4, device="cuda")
@@ -346,6 +347,26 @@ class TestTorch:
         assert torch.equal(first, torch.rand(4, device="cuda", generator=generator.manual_seed(3)))
         assert generator.device.type == "cuda"
         torch.cuda.manual_seed(1)
+        own = torch.cuda.default_generators[0]
+        assert torch.rand(4, device="cuda", generator=own).is_cuda
+        for one in (own, generator):
+            one.manual_seed(5)
+            state = one.get_state()
+            assert state.view(torch.int64).tolist() == [5, 0]  # of Philox: seed and offset
+            first = torch.rand(4, device="cuda", generator=one)
+            seed, offset = one.get_state().view(torch.int64).tolist()
+            assert seed == 5
+            assert offset > 0
+            assert offset % 4 == 0
+            one.set_state(state)
+            assert torch.equal(first, torch.rand(4, device="cuda", generator=one))
+            state.view(torch.int64)[1] += 400  # a kernel's own numbers
+            one.set_state(state)
+            assert one.get_offset() == 400
+            assert not torch.equal(first, torch.rand(4, device="cuda", generator=one))
+            with pytest.raises(RuntimeError, match="wrong size"):
+                one.set_state(torch.get_rng_state())
+        assert torch.cuda.get_rng_state().numel() == 16
 
     def test_the_card(self):
         properties = torch.cuda.get_device_properties(0)
@@ -574,6 +595,12 @@ def test_operators_of_torch_that_are_replaced_on_the_card():
         assert (-x.cpu()).tolist() == [-0.0, -1.0, -2.0, -3.0, -4.0]
         assert torch.ones(2).tolist() == [1.0, 1.0]
         assert torch.equal(x.cpu().to(DEVICE), x)
+        replaced.impl("add.Tensor", lambda x, y, alpha=1: twice(x), "CUDA")
+        assert torch.equal(x + 1, 2 * x)
+        for host in (torch.ones(2, dtype=torch.int32), torch.ones(2, dtype=torch.float16), torch.ones((), dtype=torch.float32)):
+            for number in (3, 0.25, True):
+                assert torch.equal(host + number, host - -number)
+                assert (host + number).dtype == torch.result_type(host, number)
     assert (-x).tolist() == [-0.0, -1.0, -2.0, -3.0, -4.0]
 
 
@@ -586,3 +613,14 @@ def test_a_compiled_kernel_is_launched_without_its_constexprs():
         assert torch.equal(out, x + x)
     with pytest.raises(TypeError, match="argument 2 of its signature is no constexpr"):
         compiled[(1, 1, 1)](x, out)
+
+
+def test_a_profiler_that_knows_real_cards_alone():
+    proton = pytest.importorskip("triton.profiler")
+    session = proton.start("smemsim_suite", hook="triton")
+    proton.activate(session)
+    x = torch.ones(5, device=DEVICE)
+    with proton.scope("here"):
+        assert torch.equal(twice(x), x + x)
+    proton.deactivate(session)
+    proton.finalize()

@@ -32,6 +32,7 @@ __all__ = ["DOORS", "SOCKET_ENDING", "card", "choose", "device", "has_device", "
 # A library, and the module whose `install` opens its door once it is imported; `before_import`, where there is one, comes before that.
 DOORS = {
     "torch": "smemsim.virtual.torch", "triton": "smemsim.virtual.triton", "cutlass": "smemsim.virtual.cutedsl",
+    "triton.profiler": "smemsim.virtual.proton",
     **dict.fromkeys(("cupy", "jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13"), "smemsim.virtual.outside"),
 }  # fmt: skip
 SOCKET_ENDING = "-launches"  # of the socket on which `smemsim exec` is told what was launched

@@ -41,6 +41,8 @@ def _call(func: Any, args: Any, kwargs: Any) -> Any:
         kwargs = dict(kwargs)
         if kwargs.get("device") is not None and (on_card := is_cuda(kwargs["device"])) is not None:
             kwargs["device"], place = "cpu", CUDA if on_card else CPU
+        if kwargs.get("generator") is not None:
+            kwargs["generator"] = getattr(kwargs["generator"], "stands_for", None) or kwargs["generator"]
         if kwargs.pop("pin_memory", False) and place != CUDA:
             place = PINNED
     if default.device is not None and place is None and func in _CREATING and kwargs.get("device") is None:
@@ -62,10 +64,15 @@ def _made(func: Any, args: Any, kwargs: Any) -> Any:
         raise
 
 
+_NUMBERS = ("alpha", "beta", "value")  # arguments of which torch takes a number, of whatever tensor
+
+
 def _mark_all(out: Any, place: str | None, func: Any, args: Any, kwargs: Any) -> None:
     for tensor in tensors_in(out):
         if place is None:
-            inputs = {tensors.place(given) for given in tensors_in((args, kwargs))}
+            inputs = {
+                tensors.place(given) for given in tensors_in((args, {key: x for key, x in (kwargs or {}).items() if key not in _NUMBERS}))
+            }
             place = CUDA if CUDA in inputs else PINNED if PINNED in inputs and _shares(tensor, args) else CPU
         tensors.mark(tensor, place, getattr(func, "__name__", "").replace("__get__", "a gradient"))
 

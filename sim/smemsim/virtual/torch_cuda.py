@@ -246,9 +246,6 @@ def names() -> dict[str, Any]:
     made |= {
         "manual_seed": _own(numbers.manual_seed), "manual_seed_all": _own(numbers.manual_seed), "seed": _own(numbers.seed),
         "seed_all": _own(numbers.seed), "initial_seed": _own(numbers.initial_seed),
-        "get_rng_state": lambda device=None: numbers.get_state(), "get_rng_state_all": lambda: [numbers.get_state()],
-        "set_rng_state": lambda state, device=None: numbers.set_state(state),
-        "set_rng_state_all": lambda states: numbers.set_state(states[0]), "default_generators": (numbers,),
     }  # fmt: skip
     return made
 

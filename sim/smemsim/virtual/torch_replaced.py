@@ -66,7 +66,7 @@ class _Router:
             if self.before is None:
                 where = "CUDA" if on_card else "CPU"
                 raise NotImplementedError(f"Could not run '{self.name}' with arguments from the '{where}' backend.")
-            return self.before.call_boxed(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *args, **kwargs)
+            return self.before.call_boxed(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *self._with_tensors(args), **kwargs)
         if on_card and _now.is_making and "device" in kwargs:
             kwargs["device"] = torch.device("cuda", 0)
         before, _now.is_making = _now.is_making, False
@@ -74,6 +74,34 @@ class _Router:
             return kernel(*args, **kwargs)
         finally:
             _now.is_making = before
+
+    @functools.cached_property
+    def _takes_tensors(self) -> list[bool]:
+        """Of the operator's arguments, by place: is it a tensor?"""
+        import torch
+
+        base, _, overload = self.name.partition(".")
+        return [str(x.type) in ("Tensor", "Optional[Tensor]") for x in torch._C._get_schema(base, overload).arguments]
+
+    def _with_tensors(self, args: tuple[Any, ...]) -> list[Any]:
+        """The arguments with tensors where the dispatcher has made numbers of them, as it does for Python."""
+        return [
+            _as_tensor(x, args) if is_tensor and isinstance(x, (bool, int, float, complex)) else x
+            for x, is_tensor in zip(args, self._takes_tensors, strict=False)
+        ]
+
+
+def _as_tensor(number: Any, args: tuple[Any, ...]) -> Any:
+    """A number as a tensor that promotes types as the number does: a tensor without dimensions gives way to others of its category."""
+    import torch
+
+    natural = torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else None)
+    beside = next(tensors_in(args), None)
+    if beside is None:
+        return natural
+    wanted = torch.result_type(beside, number)
+    gives_way = beside.dim() and torch.result_type(beside, natural) == wanted
+    return natural if gives_way else natural.to(wanted)
 
 
 def _kernel_before(name: str) -> Any:

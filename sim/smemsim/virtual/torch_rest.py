@@ -9,6 +9,7 @@ from typing import Any
 
 from smemsim.virtual import process
 from smemsim.virtual.torch_cuda import is_cuda, synchronize
+from smemsim.virtual.torch_random import card_generator, generator_class
 from smemsim.virtual.torch_tensors import CUDA, MARK, tensors
 
 __all__ = ["CudaType", "cuda_types", "default", "open_rest"]
@@ -30,7 +31,8 @@ def open_rest(mode: Any) -> None:
     """Change them, once. `mode` is what handles torch's functions."""
     import torch
 
-    torch.Generator = _generator(torch.Generator)
+    torch.Generator = generator_class(torch.Generator)
+    _open_random(torch.cuda)
     torch.Tensor.record_stream = lambda self, stream: None
     torch.jit._state.disable()  # scripts run as the Python that they are, so that marks are seen
     _open_threads(mode)
@@ -44,6 +46,17 @@ def open_rest(mode: Any) -> None:
     torch.compile = _compile
     torch._C._nn._parse_to = _read_as_cuda(torch._C._nn._parse_to)
     torch.backends.cuda.is_built = lambda: True
+
+
+def _open_random(cuda: Any) -> None:
+    """What `torch.cuda` answers for its generator."""
+    own = card_generator()
+    cuda.default_generators = (own,)
+    cuda.get_rng_state, cuda.get_rng_state_all = (lambda device=None: own.get_state()), lambda: [own.get_state()]
+    cuda.set_rng_state = lambda state, device=None: own.set_state(state)
+    cuda.set_rng_state_all = lambda states: own.set_state(states[0])
+    for name in ("get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all"):
+        setattr(cuda.random, name, getattr(cuda, name))
 
 
 def _read_as_cuda(parse: Callable[..., Any]) -> Callable[..., Any]:
@@ -213,23 +226,3 @@ def cuda_types() -> dict[str, Any]:
     names = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8", "Char": "int8", "Short": "int16",
              "Int": "int32", "Long": "int64", "Bool": "bool"}  # fmt: skip
     return {f"{name}Tensor": getattr(torch, dtype) for name, dtype in names.items()}
-
-
-def _generator(real: Any) -> Any:
-    """A `torch.Generator` for which the card's numbers are the CPU's."""
-    import torch
-
-    class Generator(real):  # type: ignore[misc]
-        """Random numbers; those of the card are the CPU's."""
-
-        def __new__(cls, device: Any = "cpu") -> Any:
-            made = super().__new__(cls, "cpu" if is_cuda(device) else device)
-            made.place = torch.device("cuda", 0) if is_cuda(device) else torch.device(device)
-            return made
-
-        @property
-        def device(self) -> Any:
-            """Where it was made for."""
-            return self.place
-
-    return Generator
