@@ -156,7 +156,8 @@ class Cells:
         places_found = []
         for add in bytes_:
             if byte + add < TMEM[2]:
-                first = np.nonzero(machine.tmem[lane, :, byte + add] == meant[row, entry])[0] - column
+                same = machine.tmem[lane, :, byte + add] == meant[row, entry]
+                first = np.flatnonzero(same) - column
                 places_found += [
                     (int(c), add) for c in first if 0 <= c <= TMEM[1] - self.columns and not self.wrong(machine, meant, int(c), add).any()
                 ]

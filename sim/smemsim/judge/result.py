@@ -1099,7 +1099,8 @@ def _where(arrays: Arrays) -> str:
     edges = np.flatnonzero(same[1:] != same[:-1]).reshape(-1, 2)
     wrong = np.concatenate([[0], np.cumsum(arrays.wrong)])
     held = np.zeros(arrays.wrong.size, bool)
-    for begin, end in edges[wrong[edges[:, 1]] > wrong[edges[:, 0]]][:MOST_RUNS]:
+    has_wrong = wrong[edges[:, 1]] > wrong[edges[:, 0]]
+    for begin, end in edges[has_wrong][:MOST_RUNS]:
         held[begin:end] = True
     other = _places(held.reshape(arrays.shape))
     return places if "..." in other else other

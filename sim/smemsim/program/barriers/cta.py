@@ -218,7 +218,8 @@ def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
     check_parted(x, i, lambda key: key[0] == "barrier.cluster")
     for barrier, own in _by_cluster(x):
         if not barrier.idle[own].all():
-            thread = int(own[int(np.flatnonzero(~barrier.idle[own])[0])]) + barrier.first
+            busy = own[~barrier.idle[own]]
+            thread = int(busy[0]) + barrier.first
             misuse(x, i, f"{thread_name(x, thread)} arrives twice without barrier.cluster.wait between", "wait before arriving again")
         barrier.arrived[own], barrier.idle[own] = True, False
         barrier.line[own], barrier.aligned[own] = i.line, "aligned" in i.modifiers

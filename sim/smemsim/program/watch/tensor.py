@@ -346,7 +346,8 @@ class TensorShadow:
         late = np.zeros(self.who[at].shape, bool)
         for group, read_when in enumerate(self.read_when):
             readers = at[0] * self.per_cta + np.minimum(group * GROUP + lane // WARP_LANES, self.per_cta - 1)
-            late |= read_when[at] > self.order.seen[warp, readers][:, None]
+            seen = self.order.seen[warp, readers]
+            late |= read_when[at] > seen[:, None]
         return late
 
     def _lost(self, i: Instruction, at: Any, warp: int) -> None:
