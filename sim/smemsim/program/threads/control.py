@@ -118,11 +118,13 @@ def build_griddepcontrol(i: Instruction, c: Linker) -> Step:
     """`griddepcontrol.launch_dependents` and `.wait` (PTX ISA 9.1 §9.7.13.13): launches run one after the other here, and the watch knows which of them need
     not."""
     words = Modifiers(i)
-    is_wait = words.need("launch_dependents", "wait") == "wait"
+    action = words.one_of(("launch_dependents", "wait"))
     words.end()
+    if not action:
+        raise unmodelled(i, "without .launch_dependents or .wait")
 
     def run(x: Wave) -> None:
-        if is_wait and x.watch is not None:
+        if action == "wait" and x.watch is not None:
             x.watch.waited_for_launch(x, i)
 
     return run
