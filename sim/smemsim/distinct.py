@@ -16,6 +16,8 @@ def distinct(values: Any) -> np.ndarray:
     ([1, 3], [])
     """
     ascending: np.ndarray = np.sort(values, axis=None)
+    if len(ascending) == 1:
+        return ascending
     is_first = np.empty(len(ascending), bool)
     is_first[:1] = True
     np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])

@@ -80,6 +80,22 @@ class Issued:
     map_key: str  # what its map says but for the address
 
     @functools.cached_property
+    def alone(self) -> tuple[Any, ...]:
+        """What it brings, and where: what is known of operands of this load alone goes by that."""
+        return self.map_key, self.event.mode, self.transfer.smem_address
+
+    @functools.cached_property
+    def clipped(self) -> tuple[tuple[int, int], ...]:
+        """How much of its box lies outside of its tensor, at both ends of each dimension."""
+        tm = self.transfer.tensor_map
+        if self.event.mode != "tile" or tm.call != "tiled":
+            return ()
+        return tuple(
+            (min(max(-at, 0), size), min(max(at + size - extent, 0), size))
+            for at, size, extent in zip(self.event.coordinates, tm.box_dim, tm.global_dim, strict=True)
+        )
+
+    @functools.cached_property
     def is_outside(self) -> bool:
         """Does all of its box lie outside of its tensor?"""
         return any(_is_outside(self, axis) for axis in range(self.transfer.tensor_map.rank))
@@ -249,6 +265,25 @@ class Piece:
     products: tuple[Product, ...]
 
 
+class _Noted(NamedTuple):
+    """An operand as an instruction found it: its word, whether K is contiguous, its loads, and what is known of operands that lie so."""
+
+    word: int
+    major: str
+    loads: tuple[Issued, ...]
+    told: _Told
+
+
+class _Step(NamedTuple):
+    """A matrix instruction of a CTA: its number in the launch's and in the CTA's order of execution, and its operands, None where TMA has not loaded one."""
+
+    when: int
+    number: int
+    event: Mma
+    a: _Noted | None
+    b: _Noted | None
+
+
 @dataclasses.dataclass(eq=False)
 class _Course:
     """The loads and matrix instructions that a CTA has executed so far."""
@@ -257,8 +292,42 @@ class _Course:
     count: int = 0
     looked: int = 0
     loads: dict[int, Issued] = dataclasses.field(default_factory=dict)  # by the identity of the transfer, which stays alive here
+    steps: list[_Step] = dataclasses.field(default_factory=list)
     products: list[Product] = dataclasses.field(default_factory=list)
     open: dict[tuple[Any, ...], Product] = dataclasses.field(default_factory=dict)
+
+    def does(self) -> tuple[Any, ...]:
+        """What its loads and instructions do, but for where in their tensors the tiles lie; along K that counts too, and how much of a tile lies outside.
+
+        CTAs that do the same have pieces of the same keys, and whatever is found in one is found in the other.
+        """
+        of_map: dict[Any, tuple[int, ...]] = {}
+        of_base: dict[int, tuple[int, ...]] = {}
+        along: dict[Any, tuple[int, ...]] = {}
+        numbers = {id(load): n for n, load in enumerate(self.loads.values())}
+        loads, steps = list[Any](), list[Any]()
+        for load in self.loads.values():
+            event, base = load.event, load.transfer.tensor_map.global_address
+            at, its_map = event.coordinates, (event.map_address, load.map_key)
+            by = (_minus(at, of_map.setdefault(its_map, at)), _minus(at, of_base.setdefault(base, at)))
+            loads.append((event.instruction.line, *its_map, base, event.mode, load.transfer.smem_address, by, load.clipped))
+        for _, _, event, *operands in self.steps:
+            steps.append((event.instruction.line, event.thread // WGMMA_THREADS, event.kind, event.d, event.m, event.n, event.k, event.a, event.b,
+                          event.a_major, event.b_major, event.scale_d, event.idesc, event.is_sparse))  # fmt: skip
+            for operand in operands:
+                if operand is None:
+                    steps.append(())
+                    continue
+                first = operand.loads[0]
+                steps.append((operand.told, *[numbers[id(load)] for load in operand.loads]))
+                if (of := (first.map_key, first.event.map_address, operand.major)) not in along:
+                    at = of_map[of[1], of[0]]
+                    along[of] = at[:1] if operand.major == "K" else at[1:]
+        return tuple(loads), tuple(steps), tuple(along.items())
+
+
+def _minus(at: tuple[int, ...], origin: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([c - d for c, d in zip(at, origin, strict=False)])
 
 
 class Reads:
@@ -290,6 +359,7 @@ class Reads:
         self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
         self._places: dict[SharedOperand, _Places | None] = {}
         self._matrices: dict[Any, Matrix | str] = {}
+        self._done: set[tuple[Any, ...]] = set()  # what CTAs did whose pieces are kept
 
     # ---- pieces of other processes
 
@@ -420,30 +490,34 @@ class Reads:
             self.complete = False
             yield f"instructions of a CTA after its first {MOST:,}"
             return
-        operands: dict[str, OperandRead | None] = {"a": None, "b": None}
-        for side in ("a", "b"):
+        noted: list[_Noted | None] = [None, None]
+        for n, side in enumerate(("a", "b")):
             if found is not None:
                 operand, places, writer = found[side]
             else:
                 operand, writer = event.operand(side), 0
                 places = None if operand is None else self._places_read(cta.shared, operand)
             if operand is not None:
-                operand_read = self._operand(course, cta, (event, side), operand, places, writer)
-                if isinstance(operand_read, str):
-                    yield operand_read
-                elif operand_read is not None:
-                    operands[side] = operand_read
-        a, b = operands["a"], operands["b"]
-        if a is not None and b is not None:
-            self._past(event, a, b, {"a": event.k // 2 if event.is_sparse else event.k, "b": event.k})
-        first = a, b
-        a, b = (None if read is None or read.is_fill else read for read in (a, b))
+                it = self._operand(course, cta, (event, side), operand, places, writer)
+                if isinstance(it, str):
+                    yield it
+                else:
+                    noted[n] = it
+        course.steps.append(_Step(self.instructions, course.count, event, *noted))
+
+    def _judge(self, course: _Course, step: _Step) -> None:
+        """What an instruction of a CTA read, and whether it goes on with the product of those before it."""
+        _, number, event, *noted = step
+        read_a, read_b = (None if it is None else self._read(*it) for it in noted)
+        if read_a is not None and read_b is not None:
+            self._past(event, read_a, read_b, {"a": event.k // 2 if event.is_sparse else event.k, "b": event.k})
+        a, b = (None if read is None or read.is_fill else read for read in (read_a, read_b))
         if a is not None and b is not None:
             self._reached(event, a, b)
-        key = (cta.number, event.thread // WGMMA_THREADS, event.kind, event.d)
+        key = (course.cta, event.thread // WGMMA_THREADS, event.kind, event.d)
         product = course.open.get(key)
         if product is None or not event.scale_d or not _goes_on(product, event, a, b):
-            product = course.open[key] = Product(course.count, cta.number, key, [], [], [], first)
+            product = course.open[key] = Product(number, course.cta, key, [], [], [], (read_a, read_b))
             course.products.append(product)
         product.events.append(event)
         product.a.append(a)
@@ -487,8 +561,8 @@ class Reads:
 
     def _operand(
         self, course: _Course, cta: Cta, use: tuple[Mma, str], what: SharedOperand, places: _Places | None, writer: int
-    ) -> OperandRead | str | None:
-        """The read of an operand, all of one `writer` if that is not 0, or the reason why it is not known; None for what `widths` reports."""
+    ) -> _Noted | str | None:
+        """An operand, all of one `writer` if that is not 0, or the reason why it is not known; None for what `widths` reports."""
         shared = cta.shared
         if element_format(what.dtype).bits < 8:
             return "operands of 4 or 6 bits"
@@ -504,13 +578,13 @@ class Reads:
                     cache.clear()
             told = places.told[key] = _looked_at(shared, places, course.loads, what.dtype, what.major)
         if not isinstance(told, str):
-            return self._read(what.number, [load for load in loads if load is not None], told, what.major)
+            return _Noted(what.number, what.major, tuple([load for load in loads if load is not None]), told)
         if told == _WIDTH:
             (event, side), load = use, next(load for load in loads if load is not None)
             self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
         return None if told == _WIDTH else told
 
-    def _read(self, word: int, loads: list[Issued], told: _Told, major: str) -> OperandRead:
+    def _read(self, word: int, major: str, loads: tuple[Issued, ...], told: _Told) -> OperandRead:
         """The operand that looks as another one did, with its own loads."""
         held = tuple(loads[n] for n in told.order)
         first, at = held[0], held[0].event.coordinates
@@ -530,7 +604,7 @@ class Reads:
             return None
         base, at = first.transfer.tensor_map.global_address, first.event.coordinates
         if len(loads) == 1:
-            return first.map_key, first.event.mode, first.transfer.smem_address
+            return first.alone
         return tuple(
             None if load is None else (
                 load.map_key, load.event.mode, load.transfer.smem_address, load.transfer.tensor_map.global_address == base,
@@ -549,9 +623,31 @@ class Reads:
     # ---- pieces
 
     def _close(self, courses: dict[int, _Course]) -> None:
+        groups: dict[tuple[Any, ...], list[_Course]] = {}
         for course in courses.values():
-            for loads, products in _apart(course):
-                self._keep(Piece(course.cta, self._key_of(loads, products), tuple(loads), tuple(products)))
+            groups.setdefault(course.does(), []).append(course)
+        new = {does: alike for does, alike in groups.items() if does not in self._done}
+        self._judge_all([alike[0] for alike in new.values()])
+        for does, (first, *others) in new.items():
+            if not self._keep_all(first):
+                self._judge_all(others)
+                for course in others:
+                    self._keep_all(course)
+            elif len(self._done) < MOST_PIECES:
+                self._done.add(does)
+
+    def _judge_all(self, courses: list[_Course]) -> None:
+        """Judge all instructions of some CTAs, as they came."""
+        steps = [(step, course) for course in courses for step in course.steps]
+        for step, course in sorted(steps, key=lambda one: one[0].when):
+            self._judge(course, step)
+
+    def _keep_all(self, course: _Course) -> bool:
+        """Keep the pieces of a CTA; False where there are too many."""
+        pieces = [Piece(course.cta, self._key_of(loads, products), tuple(loads), tuple(products)) for loads, products in _apart(course)]
+        for piece in pieces:
+            self._keep(piece)
+        return all(piece.key in self.pieces for piece in pieces)
 
     def _keep(self, piece: Piece) -> None:
         if piece.key in self.pieces:
@@ -576,7 +672,7 @@ class Reads:
             origin = first.setdefault((load.event.map_address, load.map_key), at)
             by = tuple(c - d for c, d in zip(at, origin, strict=False))
             key.append((load.event.instruction.line, load.map_key, list(first).index((load.event.map_address, load.map_key)), load.event.mode,
-                         load.transfer.smem_address, by, _clipped(load)))  # fmt: skip
+                         load.transfer.smem_address, by, load.clipped))  # fmt: skip
         for p in products:
             key.append(p.accumulator[1:])
             for event, *reads in zip(p.events, p.a, p.b, strict=True):
@@ -670,8 +766,11 @@ def _owners(shared: SharedMemory, places: _Places) -> tuple[np.ndarray, np.ndarr
 def _looked_at(shared: SharedMemory, places: _Places, known_loads: Mapping[int, Issued], dtype: str, major: str) -> _Told | str:
     """The tile that an operand is, or the reason why that is not known."""
     writer, place = _owners(shared, places)
-    numbers, pattern = np.unique(writer, return_inverse=True)
-    pattern = pattern.reshape(writer.shape)
+    if (writer == writer[0, 0]).all():
+        numbers, pattern = writer[0, :1], np.zeros(writer.shape, np.intp)
+    else:
+        numbers, pattern = np.unique(writer, return_inverse=True)
+        pattern = pattern.reshape(writer.shape)
     loads = [known_loads.get(id(shared.writers[n - 1])) if n else None for n in numbers.tolist()]
     first = loads[int(pattern.flat[0])]
     if first is None:
@@ -703,7 +802,11 @@ def _looked_at(shared: SharedMemory, places: _Places, known_loads: Mapping[int, 
     by = (outer - row, inner - column * per_chunk) if major == "K" else (outer - column, inner - row * per_chunk)
     begin, share = (int(outer.flat[0]), int(inner.flat[0])), 0.0
     if known.any():
-        origins, counts = np.unique(np.stack([x[known] for x in by], axis=-1), axis=0, return_counts=True)
+        origins = np.stack([x[known] for x in by], axis=-1)
+        if (origins == origins[0]).all():
+            origins, counts = origins[:1], np.array([len(origins)])
+        else:
+            origins, counts = np.unique(origins, axis=0, return_counts=True)
         best = int(counts.argmax())
         share = float(counts[best]) / pattern.size
         # Most elements say where the operand begins; where they do not agree, or as many say what the first one does, that one, which the strides do not
@@ -819,17 +922,6 @@ def _is_of(load: Issued, tm: TensorMap) -> bool:
         tm.rank,
         tm.global_strides,
         tm.type_row.bits,
-    )
-
-
-def _clipped(load: Issued) -> tuple[tuple[int, int], ...]:
-    """How much of a load's box lies outside of its tensor, at both ends of each dimension."""
-    tm = load.transfer.tensor_map
-    if load.event.mode != "tile" or tm.call != "tiled":
-        return ()
-    return tuple(
-        (min(max(-at, 0), size), min(max(at + size - extent, 0), size))
-        for at, size, extent in zip(load.event.coordinates, tm.box_dim, tm.global_dim, strict=True)
     )
 
 

@@ -38,7 +38,7 @@ __all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Formal", "Ope
 NOBODY, OPERATIONS = -1, 1 << 20  # in tables of who: warps have their number, asynchronous operations theirs from here on
 GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
 NO_STREAM, ALL_RED = 0, -1  # operations of one stream make no race among themselves: red.async, those of tcgen05 by their warp
-ROOM = 256  # operations that there is room for to begin with
+ROOM, PER_WARP = 256, 8  # operations that there is room for to begin with, at least, and for each warp
 GROUP = WARPGROUP // WARP
 Tell: TypeAlias = Callable[[Instruction | None], None]  # of who uses a value; None where the kernel ends before anybody could
 
@@ -56,7 +56,7 @@ class Follower(Protocol):
         """Words that it may still read are overwritten: can that be told when its result is used?"""
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, slots=True)
 class Operation:
     """An asynchronous operation: its number, what and where it is, the warps (of one the lane) that issued it, the registers that it holds until it is waited for, and the
     products that it makes. Of the registers, `results` are those of D, `copies` those to which D was moved before that.
@@ -72,11 +72,10 @@ class Operation:
     since: int = 0
     when: int = 0
     lane: int = 0
-    slots: set[int] = dataclasses.field(default_factory=set)
     holds_registers: bool = False
     has_written: bool = False  # bytes of shared memory
     barriers: dict[int, tuple[Cta, int]] = dataclasses.field(default_factory=dict)
-    results: set[int] = dataclasses.field(default_factory=set)
+    results: frozenset[int] = frozenset()
     copies: set[int] = dataclasses.field(default_factory=set)
     products: list[Follower] = dataclasses.field(default_factory=list)
 
@@ -116,7 +115,7 @@ class Operations:
         self.x, self.clock = x, clock
         self.operations: list[Operation] = []
         self.holders: list[Holder] = []
-        self._make_room(ROOM)
+        self._make_room(_room(len(clock)))
 
     def _make_room(self, room: int) -> None:
         self.generic, self.copies, self.stream = np.zeros(room, bool), np.zeros(room, bool), np.zeros(room, np.int32)
@@ -136,7 +135,7 @@ class Operations:
             first -= int(self.x.tid[thread]) // WARP % GROUP
         if len(self.operations) == self.room:
             self._forget()
-        warps = np.arange(first, first + (GROUP if kind == "wgmma" else 1))
+        warps = _numbers(first, GROUP if kind == "wgmma" else 1)
         operation = Operation(len(self.operations), kind, i, warps, self.x.steps, int(self.clock[first]), thread % WARP)
         self.operations.append(operation)
         self._note(operation)
@@ -177,6 +176,19 @@ class Operations:
         self.stream[operation.number] = (
             ALL_RED if kind == "red.async" else 1 + operation.warps[0] if kind.startswith("tcgen05") else NO_STREAM
         )
+
+
+def _room(warps: int) -> int:
+    """For how many operations of so many warps there is room to begin with."""
+    return max(ROOM, PER_WARP * warps)
+
+
+@functools.lru_cache(maxsize=1024)
+def _numbers(first: int, count: int) -> np.ndarray:
+    """The numbers of warps that follow one another; nobody may write to it."""
+    numbers = np.arange(first, first + count)
+    numbers.flags.writeable = False
+    return numbers
 
 
 # ---- What each warp has seen: vector clocks over warps, and which asynchronous operations it knows to be complete
@@ -298,7 +310,7 @@ class Order:
         self.columns = per_cta if is_alone and per_cta else warps
         self.seen = np.zeros((warps, self.columns), np.int32)
         self.fenced = np.zeros((warps, self.columns), np.int32)
-        self.done, self.read_done, self.done_fenced = (np.zeros((warps, ROOM), bool) for _ in range(3))
+        self.done, self.read_done, self.done_fenced = (np.zeros((warps, _room(warps)), bool) for _ in range(3))
         self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
         self._at_fence: dict[int, Rows] = {}  # by level: what warps knew at their last fence of that scope or a wider one
         self._others_at_fence: dict[int, dict[int, Foreign]] = {}
@@ -449,6 +461,14 @@ class Order:
             order._tick(warps)  # clocks are the same in all orders
 
     def _learn(self, warps: np.ndarray, known: Rows) -> None:
+        if not len(warps):
+            return
+        if len(warps) == warps[-1] - warps[0] + 1:  # they follow one another
+            each = slice(int(warps[0]), int(warps[-1]) + 1)
+            for matrix, more in zip(self.rows, known, strict=True):
+                mine = matrix[each]
+                np.maximum(mine, more, out=mine)
+            return
         for matrix, more in zip(self.rows, known, strict=True):
             matrix[warps] = np.maximum(matrix[warps], more)
 
@@ -699,6 +719,9 @@ class Order:
         for (cta, wide), known in released.known.get(self.wave, {}).items():
             if scope >= GPU and wide >= GPU and (not relaxed or (cta != EVERYWHERE and cta // self.cluster_size not in own)):
                 continue  # heard already
+            if cta == EVERYWHERE and len(warps):
+                self._hear(warps, known, released.foreign.get((self.wave, cta, wide), {}), CTA if relaxed else None)
+                continue
             need = self.need(warps, cta)
             for narrowest in distinct(need[need <= min(wide, scope)]).tolist():
                 foreign = released.foreign.get((self.wave, cta, wide), {})

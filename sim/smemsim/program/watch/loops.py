@@ -265,7 +265,11 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, k
                 return False
     for n in range(len(begins)):
         for word in range(begins[n], begins[n] + count):
-            tables.who[word], tables.line[word], tables.strong[word] = own + _OPERATIONS, line, False
+            tables.who[word] = own + _OPERATIONS
+        for word in range(begins[n], begins[n] + count):
+            tables.line[word] = line
+        for word in range(begins[n], begins[n] + count):
+            tables.strong[word] = False
     return True
 
 

@@ -95,6 +95,8 @@ class RegistersInFlight:
         self._takes = 0
         self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}  # the wgmma that left a sum there, by the first warp and registers
         self._filled: dict[int, set[int]] = {}  # of what only wgmma gives a value: what has one, by the warpgroup's first warp
+        self._naming: dict[int, list[tuple[Instruction, int, dict[int, bool]]]] = {}  # by the block's index
+        self._blanks: dict[frozenset[int], frozenset[int]] = {}
         self._told: set[tuple[int, str]] = set()  # lines of operations whose registers were touched too early, and how, that have a finding
 
     def remembered(self) -> list[int]:
@@ -106,8 +108,7 @@ class RegistersInFlight:
 
     def takes(self, op: Operation, slots: frozenset[int], *, results: frozenset[int] = frozenset()) -> None:
         """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""
-        op.slots |= slots
-        op.results |= results
+        op.results = op.results | results if op.results else results
         op.holds_registers = True
         self._takes += 1
         self._held[self._takes] = op, _mask(slots)
@@ -119,7 +120,7 @@ class RegistersInFlight:
         warp = int(op.warps[0])
         key = (warp, slots)
         before = self._sums.get(key)
-        blank = slots - self._given
+        blank = self._blank(slots)
         if blank:
             filled = self._filled.setdefault(warp, set())
             if goes_on and not blank <= filled:
@@ -140,6 +141,13 @@ class RegistersInFlight:
         """The registers that get a value from some instruction other than wgmma, anywhere in the program."""
         body = self.x.program.inlined.body
         return {slot for i in body if i.op != "wgmma" for slot, gives in mentions(i) if gives}
+
+    def _blank(self, slots: frozenset[int]) -> frozenset[int]:
+        """Those of some registers that get a value from wgmma alone."""
+        found = self._blanks.get(slots)
+        if found is None:
+            found = self._blanks[slots] = slots - self._given
+        return found
 
     def _adds_to_nothing(self, i: Instruction, slot: int) -> None:
         self.x.launch.find(
@@ -173,12 +181,11 @@ class RegistersInFlight:
         What it names of finished sums counts as read.
         """
         warps = set((self.x.threads // WARP).tolist())
-        for i in block.instructions:
-            if i.op == "wgmma":
+        for i, bits, named in self._naming_of(block):
+            if not bits & (self.in_flight | self.of_sums):
                 continue
-            if self.of_sums and block.slots & self.of_sums:
+            if self.of_sums & bits:
                 self._sums_named(warps, slots_of(i))
-            named = dict(sorted(mentions(i), key=lambda one: one[1]))  # of what is read and written: written
             holds = {slot: op for slot in named if (op := self._holding(slot, warps)) is not None}
             if not holds:
                 continue
@@ -197,6 +204,17 @@ class RegistersInFlight:
                 results = {slot for slot, is_result in named.items() if is_result} - copied.results
                 copied.copies |= results
                 self.takes(copied, frozenset(results))
+
+    def _naming_of(self, block: Block) -> list[tuple[Instruction, int, dict[int, bool]]]:
+        """The instructions of a block but wgmma, each with the registers that it names, as a bit set, and whether it writes them."""
+        found = self._naming.get(block.index)
+        if found is None:
+            found = self._naming[block.index] = []
+            for i in block.instructions:
+                if i.op != "wgmma":
+                    named = dict(sorted(mentions(i), key=lambda one: one[1]))  # of what is read and written: written
+                    found.append((i, sum(1 << slot for slot in named), named))
+        return found
 
     def _holding(self, slot: int, warps: set[int]) -> Operation | None:
         """The first operation of these warps in flight that has a register."""

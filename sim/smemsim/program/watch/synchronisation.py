@@ -52,7 +52,8 @@ class CommitGroups:
     def joins(self, op: Operation, kind: str) -> None:
         """An operation belongs to the next group that its warps commit."""
         for warp in op.warps.tolist():
-            self._of(warp, kind).open.append(op)
+            groups = self._groups.get((warp, kind))
+            (groups or self._of(warp, kind)).open.append(op)
 
     def commit(self, warps: np.ndarray, kind: str) -> None:
         """Warps commit their open groups."""
