@@ -162,6 +162,8 @@ def _part(matrix: np.ndarray, read: OperandRead, rows: int, k: int) -> np.ndarra
     """(rows, k) from where an operand begins; what lies outside is 0."""
     row, first = read.at
     part = matrix[row : row + rows, first : first + k].astype(np.float64)
+    if part.shape == (rows, k):
+        return part
     return np.pad(part, ((0, rows - part.shape[0]), (0, k - part.shape[1])))
 
 

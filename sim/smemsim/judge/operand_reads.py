@@ -29,6 +29,7 @@ from smemsim.program.launch import Launch
 from smemsim.program.maps import described
 from smemsim.program.traps import region_name
 from smemsim.ptx.module import Address, Instruction, Operand, Register, Vector
+from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
@@ -359,6 +360,7 @@ class Reads:
         self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
         self._places: dict[SharedOperand, _Places | None] = {}
         self._matrices: dict[Any, Matrix | str] = {}
+        self._ways: dict[Any, _Told] = {}  # by the load and how an operand lies in it
         self._done: set[tuple[Any, ...]] = set()  # what CTAs did whose pieces are kept
 
     # ---- pieces of other processes
@@ -497,7 +499,9 @@ class Reads:
             else:
                 operand, writer = event.operand(side), 0
                 places = None if operand is None else self._places_read(cta.shared, operand)
-            if operand is not None:
+            if writer and places is not None and (told := _told_before(course, cta, places, writer)) is not None and operand is not None:
+                noted[n] = _Noted(operand.number, operand.major, *told)
+            elif operand is not None:
                 it = self._operand(course, cta, (event, side), operand, places, writer)
                 if isinstance(it, str):
                     yield it
@@ -573,16 +577,31 @@ class Reads:
         key = pattern, self._relative(loads)
         told = places.told.get(key)
         if told is None:
-            for cache in (places.told, self._matrices):
+            for cache in (places.told, self._matrices, self._ways):
                 if len(cache) > MOST_CACHED:
                     cache.clear()
-            told = places.told[key] = _looked_at(shared, places, course.loads, what.dtype, what.major)
+            told = places.told[key] = self._looked_at(shared, places, course, (what.dtype, what.major))
         if not isinstance(told, str):
             return _Noted(what.number, what.major, tuple([load for load in loads if load is not None]), told)
         if told == _WIDTH:
             (event, side), load = use, next(load for load in loads if load is not None)
             self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
         return None if told == _WIDTH else told
+
+    def _looked_at(self, shared: SharedMemory, places: _Places, course: _Course, form: tuple[str, str]) -> _Told | str:
+        """What an operand of a type and a major is; of what lies in one load in the same way, what was found before."""
+        writer, place = _owners(shared, places)
+        first = int(writer[0, 0])
+        load = course.loads.get(id(shared.writers[first - 1])) if first and (writer == first).all() else None
+        if load is None:
+            return _looked_at(shared, (writer, place), course.loads, *form)
+        key = load.map_key, load.event.mode, form, place.shape, place.tobytes()
+        if key in self._ways:
+            return self._ways[key]
+        found = _looked_at(shared, (writer, place), course.loads, *form)
+        if isinstance(found, _Told):  # a reason may lie in the load's coordinates
+            self._ways[key] = found
+        return found
 
     def _read(self, word: int, major: str, loads: tuple[Issued, ...], told: _Told) -> OperandRead:
         """The operand that looks as another one did, with its own loads."""
@@ -730,16 +749,30 @@ class _Told:
     is_absolute: bool
 
 
+def _told_before(course: _Course, cta: Cta, places: _Places, writer: int) -> tuple[tuple[Issued], _Told] | None:
+    """The load that brought all of an operand that lies there, and what is known of such operands, if that was asked before."""
+    load = course.loads.get(id(cta.shared.writers[writer - 1]))
+    told = None if load is None else places.told.get((b"", load.alone))
+    return ((load,), told) if load is not None and isinstance(told, _Told) else None
+
+
 def _places_of(shared: SharedMemory, what: SharedOperand) -> _Places | None:
     """None where nobody knows."""
+    found = _chunks_of(what, shared.arch, shared.begin, shared.end)
+    return None if found is None else _Places(*found)
+
+
+@remembered(512)
+def _chunks_of(what: SharedOperand, arch: str, begin: int, end: int) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """The chunks and the lines of an operand in a window."""
     per_chunk = element_format(what.dtype).elements_per_chunk(what.packing)
     try:
-        address = what.addresses(shared.arch)
+        address = what.addresses(arch)
     except SmemsimError:
         return None
-    chunks = (address[:, ::per_chunk] if what.major == "K" else address[::per_chunk]).astype(np.int64) - shared.begin
-    inside = (chunks >= 0) & (chunks < shared.end - shared.begin)  # a wrong descriptor may leave the window
-    return _Places(np.where(inside, chunks, -1), distinct(chunks // LINE) if inside.all() else None)
+    chunks = (address[:, ::per_chunk] if what.major == "K" else address[::per_chunk]).astype(np.int64) - begin
+    inside = (chunks >= 0) & (chunks < end - begin)  # a wrong descriptor may leave the window
+    return np.where(inside, chunks, -1), distinct(chunks // LINE) if inside.all() else None
 
 
 def _writers(shared: SharedMemory, places: _Places) -> tuple[list[int], bytes]:
@@ -763,9 +796,11 @@ def _owners(shared: SharedMemory, places: _Places) -> tuple[np.ndarray, np.ndarr
     return np.where(inside, writer, 0), place
 
 
-def _looked_at(shared: SharedMemory, places: _Places, known_loads: Mapping[int, Issued], dtype: str, major: str) -> _Told | str:
-    """The tile that an operand is, or the reason why that is not known."""
-    writer, place = _owners(shared, places)
+def _looked_at(
+    shared: SharedMemory, owners: tuple[np.ndarray, np.ndarray], known_loads: Mapping[int, Issued], dtype: str, major: str
+) -> _Told | str:
+    """The tile that an operand is, of which chunks have these `owners`, or the reason why that is not known."""
+    writer, place = owners
     if (writer == writer[0, 0]).all():
         numbers, pattern = writer[0, :1], np.zeros(writer.shape, np.intp)
     else:

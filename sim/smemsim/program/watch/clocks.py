@@ -38,7 +38,7 @@ __all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Formal", "Ope
 NOBODY, OPERATIONS = -1, 1 << 20  # in tables of who: warps have their number, asynchronous operations theirs from here on
 GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
 NO_STREAM, ALL_RED = 0, -1  # operations of one stream make no race among themselves: red.async, those of tcgen05 by their warp
-ROOM, PER_WARP = 256, 8  # operations that there is room for to begin with, at least, and for each warp
+ROOM, PER_WARP = 256, 16  # operations that there is room for to begin with, at least, and for each warp
 GROUP = WARPGROUP // WARP
 Tell: TypeAlias = Callable[[Instruction | None], None]  # of who uses a value; None where the kernel ends before anybody could
 
@@ -316,7 +316,7 @@ class Order:
         self._others_at_fence: dict[int, dict[int, Foreign]] = {}
         self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know behind their next one of that scope
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
-        self._knows_operations = False  # does anybody know that an operation is complete?
+        self._known_operations = 0  # behind the last one of which anybody knows that it is complete
         self._phases: dict[Any, _Phase] = {}
         self.too_early: dict[int, int] = {}  # by warp: the offset of the mbarrier whose phase it waited for may be two ago
         self._places: dict[Any, _Phase] = {} if places is None else places
@@ -344,6 +344,7 @@ class Order:
         def all_moved(rows: Rows) -> Rows:
             return (*rows[:2], *map(moved, rows[2:]))
 
+        self._known_operations = len(kept)
         self.done, self.read_done, self.done_fenced = (moved(m) for m in self.rows[2:])
         for held in (self._at_fence, self._at_next_fence):
             held.update({scope: all_moved(rows) for scope, rows in held.items()})
@@ -602,7 +603,7 @@ class Order:
             apart = size * row + (size * column if self.columns > size else 0)
             blocks = np.lib.stride_tricks.as_strided(matrix, (count, size, size), (apart, row, column))
             views.append((blocks, np.asarray(blocks.max(axis=1))))
-        flags = [m.reshape(count, size, -1) for m in self.rows[2:] if self._knows_operations]
+        flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:] if self._known_operations]
         joined = [np.asarray(m.any(axis=1)) for m in flags]
         self._tick(np.arange(len(self.clock)))
         for blocks, known in views:
@@ -641,7 +642,7 @@ class Order:
     def brings_all(self, operations: np.ndarray, warp: int, what: Any) -> None:
         """The open phase of `what` waits for all these operations (a flag for each there is) of a warp."""
         own = np.array([warp])
-        self._knows_operations = True
+        self._known_operations = len(operations)
         (seen, fenced, done, read_done, done_fenced), foreign = self._joined(own)
         known = seen, fenced, done | operations, read_done | operations, done_fenced
         self._at(what).open.add((self.wave, EVERYWHERE, GPU), known, foreign)
@@ -652,8 +653,8 @@ class Order:
         """The open phase is complete."""
         phase = self._at(what)
         if phase.operations:
-            self._knows_operations = True
             numbers = [operation.number for operation in phase.operations]
+            self._known_operations = max(self._known_operations, *(number + 1 for number in numbers))
             rows = tuple(m.copy() for m in phase.open.known[self.wave][EVERYWHERE, GPU])
             for row in rows[2:4]:
                 row[numbers] = True
@@ -746,8 +747,8 @@ class Order:
     @_both
     def knows(self, warps: np.ndarray, operations: list[Operation], *, only_read: bool = False) -> None:
         """Warps have waited for operations."""
-        self._knows_operations = True
         columns = np.array([operation.number for operation in operations])
+        self._known_operations = max(self._known_operations, int(columns.max(initial=-1)) + 1)
         self.read_done[np.ix_(warps, columns)] = True
         if not only_read:
             self.done[np.ix_(warps, columns)] = True

@@ -12,6 +12,7 @@ from smemsim.program.watch.clocks import OPERATIONS as _OPERATIONS
 from smemsim.program.watch.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
 
 _LANE_BITS, _MANY, _SEVERAL = LANE_BITS, MANY, SEVERAL
+_LONG = 64  # words
 _LANES, _TIME = (1 << LANE_BITS) - 1, LANE_BITS + PART_BITS
 
 __all__ = [
@@ -225,43 +226,53 @@ def operations_read(begins, count, windows, firsts, warps, owns, rows, is_generi
 
 
 @compiled
-def _reads_are_alike(word, other, tables):  # type: ignore[no-untyped-def]
-    """Have the same operations, and no threads, read two words?"""
-    alike = tables.read_line[word] == 0 and tables.read_line[other] == 0 and tables.read_mark[word] == tables.read_mark[other]
-    for k in range(tables.read_by.shape[0]):
-        alike &= tables.read_by[k, word] == tables.read_by[k, other]
-    return alike
+def _are_over(begin, count, mine, who, done, read_line, read_mark, read_by, read_done):  # type: ignore[no-untyped-def]
+    """Have operations that are over written words that follow one another, and read them, and no threads? Without branches, by indices that have no sign."""
+    late, rows = False, np.uint64(read_by.shape[0])
+    for at in range(begin, begin + count):
+        word = np.uint64(at)
+        by = who[word]
+        late |= by < _OPERATIONS or not done[np.uint64(by - _OPERATIONS)]
+        late |= (read_line[word] != 0) | ((read_mark[word] ^ mine) >> _TIME == 0)
+        for k in range(rows):
+            reader = read_by[k, word]
+            late |= reader >= 0 and not read_done[np.uint64(reader)]
+    return not late
 
 
 @compiled
 def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
     """Operation `own` of a warp, by a lane whose mark is `mine`, writes `count` words from each of `begins` on. False where something is suspicious."""
     stream, base = known.stream[own], warp // known.seen.shape[1] * known.seen.shape[1]
-    before = -1  # the last word that an operation had written
+    done, read_done, streams = known.done[warp], known.read_done[warp], known.stream
+    who, read_by, read_mark, read_line, has_strong = tables.who, tables.read_by, tables.read_mark, tables.read_line, tables.has_strong
     for n in range(len(begins)):
+        if count >= _LONG and not has_strong:
+            if _are_over(begins[n], count, mine, who, done, read_line, read_mark, read_by, read_done):
+                continue
         for word in range(begins[n], begins[n] + count):
-            by, when = tables.who[word], tables.when[word]
+            by = who[word]
             if by == _NOBODY:
                 continue
             if by >= _OPERATIONS:
-                if before >= 0 and by == tables.who[before] and not tables.has_strong and _reads_are_alike(word, before, tables):
-                    continue
                 number = by - _OPERATIONS
-                if number != own and (stream == 0 or known.stream[number] != stream) and not known.done[warp, number]:
+                if number != own and not done[number] and (stream == 0 or streams[number] != stream):
                     return False
-                before = word
             elif by >= 0:
+                when = tables.when[word]
                 if (by != warp and known.seen[warp, by - base] < when) or (by == warp and _are_apart(tables.mark[word], mine)):
                     return False
                 if not is_generic and known.fenced[warp, by - base] < when <= known.seen[warp, by - base]:
                     return False
-            if _are_apart(tables.read_mark[word], mine) or not _readers_are_done(
-                word, warp, known.seen, tables.read_when, tables.read_line
-            ):
+            if _are_apart(read_mark[word], mine):
                 return False
-            if not _operations_are_done(word, warp, known.read_done, tables.read_by) or (
-                tables.has_strong and not _no_strong(word, warp, known.seen, tables)
-            ):
+            if read_line[word] and not _readers_are_done(word, warp, known.seen, tables.read_when, read_line):
+                return False
+            for k in range(read_by.shape[0]):
+                reader = read_by[k, word]
+                if reader >= 0 and not read_done[reader]:
+                    return False
+            if has_strong and not _no_strong(word, warp, known.seen, tables):
                 return False
     for n in range(len(begins)):
         for word in range(begins[n], begins[n] + count):
