@@ -304,14 +304,17 @@ class _Course:
         """
         of_map: dict[Any, tuple[int, ...]] = {}
         of_base: dict[int, tuple[int, ...]] = {}
-        along: dict[Any, tuple[int, ...]] = {}
-        numbers = {id(load): n for n, load in enumerate(self.loads.values())}
-        loads, steps = list[Any](), list[Any]()
+        loads = []
         for load in self.loads.values():
-            event, base = load.event, load.transfer.tensor_map.global_address
-            at, its_map = event.coordinates, (event.map_address, load.map_key)
+            base, at, its_map = load.transfer.tensor_map.global_address, load.event.coordinates, (load.event.map_address, load.map_key)
             by = (_minus(at, of_map.setdefault(its_map, at)), _minus(at, of_base.setdefault(base, at)))
-            loads.append((event.instruction.line, *its_map, base, event.mode, load.transfer.smem_address, by, load.clipped))
+            loads.append((load.event.instruction.line, *its_map, base, load.event.mode, load.transfer.smem_address, by, load.clipped))
+        return tuple(loads), *self._multiplies(of_map)
+
+    def _multiplies(self, of_map: dict[Any, tuple[int, ...]]) -> tuple[Any, ...]:
+        """What its instructions do, and where along K they begin; `of_map` are the first coordinates of each map."""
+        numbers, along = {id(load): n for n, load in enumerate(self.loads.values())}, dict[Any, tuple[int, ...]]()
+        steps = list[tuple[Any, ...]]()
         for _, _, event, *operands in self.steps:
             steps.append((event.instruction.line, event.thread // WGMMA_THREADS, event.kind, event.d, event.m, event.n, event.k, event.a, event.b,
                           event.a_major, event.b_major, event.scale_d, event.idesc, event.is_sparse))  # fmt: skip
@@ -319,12 +322,11 @@ class _Course:
                 if operand is None:
                     steps.append(())
                     continue
-                first = operand.loads[0]
                 steps.append((operand.told, *[numbers[id(load)] for load in operand.loads]))
-                if (of := (first.map_key, first.event.map_address, operand.major)) not in along:
-                    at = of_map[of[1], of[0]]
-                    along[of] = at[:1] if operand.major == "K" else at[1:]
-        return tuple(loads), tuple(steps), tuple(along.items())
+                first = operand.loads[0]
+                if (of := (first.event.map_address, first.map_key, operand.major)) not in along:
+                    along[of] = of_map[of[:2]][:1] if operand.major == "K" else of_map[of[:2]][1:]
+        return tuple(steps), tuple(along.items())
 
 
 def _minus(at: tuple[int, ...], origin: tuple[int, ...]) -> tuple[int, ...]:
@@ -835,19 +837,7 @@ def _looked_at(
     row, column = np.indices(pattern.shape)
     per_chunk = CHUNK // size
     by = (outer - row, inner - column * per_chunk) if major == "K" else (outer - column, inner - row * per_chunk)
-    begin, share = (int(outer.flat[0]), int(inner.flat[0])), 0.0
-    if known.any():
-        origins = np.stack([x[known] for x in by], axis=-1)
-        if (origins == origins[0]).all():
-            origins, counts = origins[:1], np.array([len(origins)])
-        else:
-            origins, counts = np.unique(origins, axis=0, return_counts=True)
-        best = int(counts.argmax())
-        share = float(counts[best]) / pattern.size
-        # Most elements say where the operand begins; where they do not agree, or as many say what the first one does, that one, which the strides do not
-        # move: of 128 rows of A, 64 may be those of the next box, which belong to no row of D that is stored.
-        is_first = counts[(origins == begin).all(axis=1)].max(initial=0) == counts[best]
-        begin = (int(origins[best][0]), int(origins[best][1])) if share >= SURE and not is_first else begin
+    begin, share = _begin_of(by, known, (int(outer.flat[0]), int(inner.flat[0])))
     if share < 1 and len(dimensions) > 1 and _each_alone(pattern, same, by):
         return "operands whose rows come from several planes of a tensor"
     real = [load for load in loads if load is not None]
@@ -855,6 +845,23 @@ def _looked_at(
     corner = matrix.place(first.event.coordinates)
     is_absolute = tm.rank == 2
     return _Told(order, dimensions, (begin[0] - corner[0], begin[1] - corner[1]), share, is_absolute)
+
+
+def _begin_of(by: tuple[np.ndarray, np.ndarray], known: np.ndarray, begin: tuple[int, int]) -> tuple[tuple[int, int], float]:
+    """Where an operand begins whose chunks say so, those of them that are `known`, and the share that says that; its first element says `begin`."""
+    if not known.any():
+        return begin, 0.0
+    origins = np.stack([x[known] for x in by], axis=-1)
+    if (origins == origins[0]).all():
+        origins, counts = origins[:1], np.array([len(origins)])
+    else:
+        origins, counts = np.unique(origins, axis=0, return_counts=True)
+    best = int(counts.argmax())
+    share = float(counts[best]) / known.size
+    # Most elements say where the operand begins; where they do not agree, or as many say what the first one does, that one, which the strides do not
+    # move: of 128 rows of A, 64 may be those of the next box, which belong to no row of D that is stored.
+    is_first = counts[(origins == begin).all(axis=1)].max(initial=0) == counts[best]
+    return (int(origins[best][0]), int(origins[best][1])) if share >= SURE and not is_first else begin, share
 
 
 def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.ndarray]) -> bool:

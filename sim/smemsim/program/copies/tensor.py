@@ -121,10 +121,11 @@ def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[R
     for d in deliveries:
         to, mbar = member(x, cta, d.cta_rank), d.mbar
         if op is not None:
+            transfer: Any = to.shared.writers[-1]
             op.barriers[to.index] = member(x, cta, mbar.cta_rank), mbar.smem_address
-            x.watch.op_writes(op, to, touched_runs(to.shared.writers[-1], to.shared.begin))
-            if d is deliveries[0] and x.watch.reads_what_changes(to.shared.writers[-1].global_span[0]):
-                x.watch.op_reads_global(op, *_in_global(to.shared.writers[-1]))
+            x.watch.op_writes(op, to, touched_runs(transfer, to.shared.begin))
+            if d is deliveries[0] and x.watch.reads_what_changes(transfer.global_span[0]):
+                x.watch.op_reads_global(op, *_in_global(transfer))
         places = None if hidden is None else touched(to.shared.writers[-1], to.shared.begin) + to.index * x.pitch
         by = Delivery(i, cta, to, d.smem_address, d.transaction_bytes, reached)
         credit(x, cta, mbar.cta_rank, mbar.smem_address, d.transaction_bytes, op, by, hidden=hidden, places=places)

@@ -247,9 +247,9 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, k
     done, read_done, streams = known.done[warp], known.read_done[warp], known.stream
     who, read_by, read_mark, read_line, has_strong = tables.who, tables.read_by, tables.read_mark, tables.read_line, tables.has_strong
     for n in range(len(begins)):
-        if count >= _LONG and not has_strong:
-            if _are_over(begins[n], count, mine, who, done, read_line, read_mark, read_by, read_done):
-                continue
+        is_long = count >= _LONG and not has_strong
+        if is_long and _are_over(begins[n], count, mine, who, done, read_line, read_mark, read_by, read_done):
+            continue
         for word in range(begins[n], begins[n] + count):
             by = who[word]
             if by == _NOBODY:
