@@ -18,6 +18,7 @@ from smemsim import (
     InputError,
     MetadataLayout,
     ScaleLayout,
+    SharedMemory,
     SmemsimError,
     TensorMemory,
     TmemAccess,
@@ -307,10 +308,47 @@ def test_a_part_of_the_matrix_comes_out_again(tmp_path):
     assert tried == ["tcgen05.pair=b_exchanged", "tcgen05.alloc=highest"]
 
 
+def product_of(word, kind):
+    """D of one MMA of numbers that no two elements have alike, with this descriptor, or why there is none."""
+    shared, tmem, rng = SharedMemory("sm_100a"), TensorMemory("sm_100a"), np.random.default_rng(3)
+    shared.write(0x400, rng.integers(-3, 4, 0x1800).astype(np.float16) if kind == "f16" else rng.integers(0, 256, 0x3000, np.uint8))
+    operand = smemsim.SmemDescriptor(arch="sm_100a", start_address=0x400, leading_byte_offset=128, stride_byte_offset=256)
+    tmem.cells[:, 32:64] = 0x7F7F7F7F
+    factors = (
+        {}
+        if kind == "f16"
+        else {"scale_a": TmemAddress(0, 32), "scale_b": TmemAddress(0, 48), "scale_vec": "1X" if kind == "mxf8f6f4" else "2X"}
+    )
+    found = outcome(
+        lambda: smemsim.tcgen05_mma(tmem, tmem.alloc(64), operand, operand, word, kind=kind, shared=shared, enable_input_d=False, **factors)
+    )
+    return found if isinstance(found, str) else tmem.cells[:, :16].tobytes()
+
+
+def test_one_mma_tells_each_reading_of_the_instruction_descriptor_that_is_open():
+    """Not another word alone: another D, or a trap. What no D can tell is no alternative."""
+    known = {name for name, about in kill_matrix()["programs"].items() if about["witness"]}
+    names = {
+        name
+        for name, a in ALTERNATIVES.items()
+        if a.point == "idesc.word" and not known & kill_matrix()["alternatives"][name]["refuted_by"].keys()
+    }
+    words = {
+        "f16": 0x08040490, "mxf8f6f4": smemsim.InstrDescriptor(kind="mxf8f6f4", m=128, n=16, a_type="e4m3", b_type="e4m3").encode(),
+        "mxf4": smemsim.InstrDescriptor(kind="mxf4", m=128, n=16).encode(),
+    }  # fmt: skip
+    asked = [(word | 1 << bit, kind) for kind, word in words.items() for bit in (6, 13, 14, 15, 23, 29)]
+    plain = {one: product_of(*one) for one in asked}
+    assert names
+    for name in names:
+        with assuming(name):
+            assert any(product_of(*one) != d for one, d in plain.items()), name
+
+
 def test_what_others_published_is_told_and_refutes_nothing():
     contradicted = {name for one in PUBLISHED for name in one.against}
     assert contradicted <= {str(a) for a in ALTERNATIVES.values()}
-    told = json.loads(CliRunner().invoke(main, ["evidence", "arithmetic.tcgen05", "--open", "sm_100a", "--json"]).output)
+    told = json.loads(CliRunner().invoke(main, ["evidence", "--open", "sm_100a", "--json"]).output)
     assert contradicted <= {one["alternative"] for one in told}  # still open
     assert {one["alternative"] for one in told if one["published"]} == contradicted
     assert "arithmetic.tcgen05" not in witnessed("sm_100a")

@@ -23,6 +23,7 @@ from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES, kill_matrix
 from smemsim.spec.findings import CODES
 from smemsim.tables import keys_of
+from tools.evidence.kept import kept, totals
 from tools.speeds import table as speed_table
 
 __all__ = ["COMMANDS", "DRAWN", "TABLES"]
@@ -272,6 +273,20 @@ def witnesses(_: Page) -> str:
     return table(("program", "project", "card", "runs", "distinct kernels", "alternatives refuted"), rows)
 
 
+def ran(_: Page) -> str:
+    """What was run of others' programs on Blackwell and is kept: checks that passed and distinct kernels, by project."""
+    rows = [
+        (
+            x["project"], x["arch"], " ".join(x["commits"]) if x["arch"] else "", *(str(x[key]) for key in ("programs", "passed", "failed", "kernels", "own instructions", "products")),
+        )
+        for x in totals(kept())
+    ]  # fmt: skip
+    return table(
+        ("project", "card", "commits", "programs", "checks passed", "not passed", "distinct kernels", "of these with TMA or tensor memory", "with matrix products"),
+        rows,
+    )  # fmt: skip
+
+
 TABLES: dict[str, Callable[..., str]] = {
     of.__name__: of
     for of in (
@@ -291,5 +306,6 @@ TABLES: dict[str, Callable[..., str]] = {
         alternatives,
         calibrated,
         witnesses,
+        ran,
     )
 }

@@ -6,11 +6,12 @@
     python -m tools.evidence matrix [--out DIR]
     python -m tools.evidence stale
     python -m tools.evidence page [--out DIR]
+    python -m tools.evidence keep [--out DIR]
 
 CHECKOUT is a folder with a checkout of one of the projects of tools/evidence/programs.toml, or a folder of several. `run` runs their programs as they are, and goes on where
 it was stopped. `kill` runs them, and again from the first launch on under every alternative that changes something in them; `matrix` puts what it found into
 sim/smemsim/spec/kill_matrix.json; of what is not in DIR, it takes away what was found with other sources; `stale` prints what it has from sources that were changed since, and exits with 1 where there is
-such. `page` prints one page of results. What was run is kept in DIR (~/.cache/smemsim/evidence).
+such. `page` prints one page of results; `keep` adds which tests passed, and which kernels they launched, to tools/evidence/passed.json. What was run is kept in DIR (~/.cache/smemsim/evidence).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import time
 from smemsim.spec.calibration import CALIBRATION, calibration
 from smemsim.spec.evidence import kill_matrix
 from tools.evidence.corpus import checkout_of, corpus
+from tools.evidence.kept import keep
 from tools.evidence.matrix import put, stale
 from tools.evidence.page import page
 from tools.evidence.run import Runner
@@ -36,7 +38,7 @@ OUT = pathlib.Path.home() / ".cache" / "smemsim" / "evidence"
 def main(argv: list[str] | None = None) -> int:
     """The command line; 1 where a program failed."""
     parser = argparse.ArgumentParser(prog="python -m tools.evidence", description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("what", choices=["list", "run", "kill", "matrix", "stale", "page"])
+    parser.add_argument("what", choices=["list", "run", "kill", "matrix", "stale", "page", "keep"])
     parser.add_argument("checkouts", nargs="*", type=pathlib.Path)
     parser.add_argument("--only", default="*", metavar="GLOB", help="programs with such a name")
     parser.add_argument("--tests", default="", metavar="REGEX", help="of suites, tests with such a function's name")
@@ -55,6 +57,9 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if given.what == "page":
         print(page(given.out))
+        return 0
+    if given.what == "keep":
+        print(keep(given.out))
         return 0
     if given.what == "matrix":
         print(put(given.out))

@@ -61,26 +61,69 @@ def point_digests(arch: str) -> dict[str, str]:
     ]
     found = {}
     for point in {a.point for a in every_alternative(arch).values()}:
-        asking = [done_by(text) for text in sources if f'assumed("{point}"' in text]
+        asking = [done_at(text, point) for text in sources if f'assumed("{point}"' in text]
         found[point] = hashlib.sha256("\n".join(asking).encode()).hexdigest()[:12]
     return found
 
 
 @functools.cache
-def done_by(source: str) -> str:
-    """A file without its comments and the strings that stand alone: its docstrings.
+def done_at(source: str, point: str) -> str:
+    """Of a file the functions that ask at a point, and what of the file they use, one by the other, without comments and docstrings.
 
-    >>> done_by('def f(x):\\n    "Twice."\\n    return 2 * x  # as said') == done_by("def f(x):\\n    return 2*x")
+    >>> file = "import numpy\\ndef f(x):\\n    'Twice.'\\n    return assumed(\"p\", g(x))\\ndef g(x): return 2 * x\\ndef other(): pass"
+    >>> done_at(file, "p") == done_at(file.replace("import numpy", "").replace("Twice", "So").replace("pass", "f"), "p")
     True
+    >>> done_at(file, "p") == done_at(file.replace("2 * x", "3 * x"), "p")
+    False
     """
+    parts = _parts(source)
+    chosen = {name for name, node in parts.items() if any(_asks(x, point) for x in ast.walk(node))}
+    while more := {used for name in chosen for used in _used(parts[name], name.partition(".")[0]) if used in parts} - chosen:
+        chosen |= more
+    return "\n".join(f"{name} {ast.dump(parts[name])}" for name in sorted(chosen))
+
+
+@functools.cache
+def _parts(source: str) -> dict[str, ast.AST]:
+    """What a file defines, by name: functions, values, classes without their methods, and methods as "Class.method"."""
     tree = ast.parse(source)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
+    found: dict[str, ast.AST] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            methods = [x for x in node.body if isinstance(x, ast.FunctionDef)]
+            found |= {f"{node.name}.{x.name}": _said_nothing(x) for x in methods}
+            node.body = [x for x in node.body if x not in methods] or [ast.Pass()]
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            found[node.name] = _said_nothing(node)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {x.id: node for target in targets for x in ast.walk(target) if isinstance(x, ast.Name)}
+    return found
+
+
+def _said_nothing(node: ast.AST) -> ast.AST:
+    """A definition without the strings that stand alone: its docstrings."""
+    for part in ast.walk(node):
+        body = getattr(part, "body", None)
         if isinstance(body, list):
-            node.body = [
+            kept = [
                 x for x in body if not (isinstance(x, ast.Expr) and isinstance(x.value, ast.Constant) and isinstance(x.value.value, str))
-            ]  # type: ignore[attr-defined]
-    return ast.dump(tree)
+            ]
+            part.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
+    return node
+
+
+def _asks(node: ast.AST, point: str) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "assumed" and node.args):
+        return False
+    return isinstance(node.args[0], ast.Constant) and node.args[0].value == point
+
+
+def _used(node: ast.AST, owner: str) -> set[str]:
+    """Names that a definition uses; of its own class also what it takes from `self` or `cls`."""
+    found = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
+    own = (x for x in ast.walk(node) if isinstance(x, ast.Attribute) and isinstance(x.value, ast.Name) and x.value.id in ("self", "cls"))
+    return found | {f"{owner}.{x.attr}" for x in own}
 
 
 @functools.cache

@@ -94,11 +94,14 @@ def _all_reserved(word: int, kind: str) -> int:
     return changed
 
 
+_UNSEEN = ("sparsity_version", "max_shift")  # no D of one instruction says how they are read
+
+
 def _idesc() -> Iterator[Alternative]:
-    """Every field one bit further up or down."""
+    """Every field one bit further up or down. That bit 13 negates B and bit 14 A is none: (-a) b is a (-b)."""
     for form, (table, kinds) in _FORMATS.items():
         for name, field in table.fields.items():
-            if name.startswith("_") or name == "sparsity_version":
+            if name.startswith("_") or name in _UNSEEN:
                 continue
             for by, where in ((1, "up"), (-1, "down")):
                 if not field.low + by >= 0 or field.high + by > 31:
@@ -454,7 +457,6 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     *_idesc(),
     Alternative(_IDESC, "majors_exchanged", "bit 15 is B's major-ness and bit 16 A's", _D, "idesc.word", _word(_swapped(15, 16, 1), _ALL[:5])),
     Alternative(_IDESC, "majors_inverted", "0 means MN-major and 1 K-major, as 'transpose' may be read", _D, "idesc.word", _word(lambda w: w ^ 3 << 15, _ALL[:5])),
-    Alternative(_IDESC, "negates_exchanged", "bit 13 negates B and bit 14 A", _D, "idesc.word", _word(_swapped(13, 14, 1))),
     Alternative(_IDESC, "types_exchanged", "bits 9:7 are B's type and 12:10 A's", _D, "idesc.word", _word(_swapped(7, 10, 3), _ALL[:5])),
     Alternative(_IDESC, "f16_and_bf16", "type 0 is bf16 and 1 f16", "other order of codes", "idesc.word", _word(lambda w: w ^ (1 << 7 | 1 << 10), ("f16",))),
     Alternative(_IDESC, "e4m3_and_e5m2", "type 0 is e5m2 and 1 e4m3", "other order of codes", "idesc.word", _word(lambda w: _code_swap(7, 3, 0, 1)(_code_swap(10, 3, 0, 1)(w)), ("f8f6f4", "mxf8f6f4"))),

@@ -55,6 +55,7 @@ from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, Policy
 if TYPE_CHECKING:
     from smemsim.judge.run import Run
     from smemsim.program.launch import LinkedKernel
+    from smemsim.ptx.module import Function as PtxFunction
     from smemsim.virtual.machine import Machine, Parameter
     from smemsim.virtual.record import Recorder
 
@@ -225,6 +226,16 @@ class Function:
         """Its name without template arguments' details."""
         return shorter_name(self.name)
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of its code, whatever its debugging information says: the same for the same instructions, in whichever module."""
+        return _digest(self.module.lines_of(self.source))
+
+    @functools.cached_property
+    def families(self) -> tuple[str, ...]:
+        """Which instructions of Hopper and Blackwell it has, as "tcgen05.mma"."""
+        return tuple(sorted(set(_FAMILIES.findall("\n".join(self.module.lines_of(self.source))))))
+
     @property
     def directives(self) -> Mapping[str, tuple[int, ...]]:
         """Its performance directives, such as {"maxntid": (128,)}."""
@@ -262,6 +273,11 @@ class Function:
         return max(0, DEFAULT_SHARED - self.static_shared) if self.most_dynamic is None else self.most_dynamic
 
 
+def _digest(lines: Iterable[str]) -> str:
+    code = "\n".join(text for line in lines if (text := line.partition("//")[0].strip()) and not text.startswith(_DEBUG))
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
+
+
 class Module:
     """Code that is loaded: its kernels and variables. `why` says which of several pieces of code was chosen."""
 
@@ -274,14 +290,15 @@ class Module:
     @functools.cached_property
     def digest(self) -> str:
         """Of its code, whatever its debugging information says: the same for the same instructions."""
-        lines = (line.partition("//")[0].strip() for line in self.ptx.splitlines())
-        code = "\n".join(line for line in lines if line and not line.startswith((".loc", ".file", ".section", ".b8", ".b32", ".b64")))
-        return hashlib.sha256(code.encode()).hexdigest()[:16]
+        return _digest(self.ptx.splitlines())
 
-    @functools.cached_property
-    def families(self) -> tuple[str, ...]:
-        """Which instructions of Hopper and Blackwell it has, as "tcgen05.mma"."""
-        return tuple(sorted(set(_FAMILIES.findall(self.ptx))))
+    def lines_of(self, function: PtxFunction) -> list[str]:
+        """The text of a kernel: all of a module that has no other, else what stands from its line to that of the next function."""
+        lines = self.ptx.splitlines()
+        if len(self.names) == 1:
+            return lines
+        behind = (f.line for f in self.source.functions.values() if f.line > function.line)
+        return lines[function.line - 1 : min(behind, default=len(lines) + 1) - 1]
 
     @property
     def names(self) -> list[str]:
@@ -312,6 +329,7 @@ class Module:
         return self.loaded.kernel(name)
 
 
+_DEBUG = (".loc", ".file", ".section", ".b8", ".b32", ".b64")
 _FAMILIES = re.compile(r"\b(tcgen05\.\w+|wgmma\.mma_async|cp\.async\.bulk(?:\.tensor)?|mma\.sync|clusterlaunchcontrol)\b")
 
 
@@ -954,7 +972,7 @@ class VirtualDevice:
         self.check()
         about = Launched(
             len(self.launches) + 1, f.readable, f.name, config["grid"], config["block"], config["cluster"], config["shared_bytes"],
-            ptx=f.module.digest, families=list(f.module.families),
+            ptx=f.digest, families=list(f.families),
         )  # fmt: skip
         if self._is_out(about):
             return None
@@ -1070,7 +1088,7 @@ class VirtualDevice:
     def _asked(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int) -> Launched:
         """A launch as it was asked for, whatever it is."""
         shapes = (_some(grid), _some(block), _some(cluster) if cluster is not None else (1, 1, 1))
-        return Launched(len(self.launches) + 1, f.readable, f.name, *shapes, shared_bytes, ptx=f.module.digest)
+        return Launched(len(self.launches) + 1, f.readable, f.name, *shapes, shared_bytes, ptx=f.digest)
 
     def _refuse(self, about: Launched) -> None:
         """Count a launch that is not run because the program's use of the device is over."""

@@ -313,7 +313,7 @@ class Launched:
     refused: str = ""  # why it did not run
     run: dict[str, Any] | None = None
     page: str = ""
-    ptx: str = ""  # a digest of the module's code
+    ptx: str = ""  # a digest of the kernel's code
     families: list[str] = dataclasses.field(default_factory=list)  # instructions of Hopper and Blackwell in it
     named: list[str] = dataclasses.field(default_factory=list)  # a line for each allocation that findings name
 

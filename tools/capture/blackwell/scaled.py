@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from tools.capture.blackwell.directed import ONE, POWER, Builder, Instruction
 
-FIRST, SECOND, LATER = 0, 16, 32  # k where a group of 16 begins
+FIRST, SECOND, LATER, LAST = 0, 16, 32, 48  # k where a group of 16 begins
 
 
 def word(i: Instruction, first: int, later: int | None = None) -> int:
@@ -103,6 +103,9 @@ def groups(p: Builder) -> None:
                 p.add(f"group keeps {below} below {size}", terms, at=at, scales=scales)
             terms, at = sums((FIRST, -ONE), (LATER, POWER**j))
             p.add(f"c leads by {below}", terms, POWER**first, at=at, scales=scales)
+        for j in range(7):  # two groups that are cut to nothing each, and to one bit together
+            terms, at = sums((FIRST, ONE), (SECOND, -ONE), *((begin, Fraction(3, 4) * POWER**j) for begin in (LATER, LAST)))
+            p.add(f"groups cut apart {first - later - j}", terms, at=at, scales=scales)
         for sign in (1, -1):
             for part in (Fraction(7, 4), Fraction(3, 2), Fraction(5, 4)):
                 terms, at = sums((FIRST, ONE), (SECOND, -ONE), (LATER, sign * part))

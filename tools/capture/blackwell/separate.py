@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from smemsim.arithmetic.multiply import Factors, Options, multiply
+from smemsim.arithmetic.multiply import Factors, multiply
 from smemsim.spec.alternatives import assuming, of_rule
 from tools.capture.blackwell.directed import SCALES, DotProbe, Instruction, directed, instructions
 
@@ -27,7 +27,7 @@ AS_IT_IS = ""  # the name of the rule itself among its alternatives
 
 @dataclasses.dataclass(frozen=True)
 class Separation:
-    """One MMA: probes with the same scale factors, and what each alternative makes of them.
+    """One MMA: probes with the same scale factors (integers: with the same saturate bit), and what each alternative makes of them.
 
     `results` has D's bits of every probe by the alternative's name, "" for the rule as it is. `alike` are those that no probe of this kind tells from each other.
     """
@@ -36,6 +36,7 @@ class Separation:
     probes: tuple[DotProbe, ...]
     results: dict[str, tuple[int, ...]]
     alike: tuple[tuple[str, ...], ...]
+    saturate: bool = False
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -43,12 +44,12 @@ class Separation:
         return tuple(name for name, found in self.results.items() if found != self.results[AS_IT_IS])
 
 
-def _results(i: Instruction, probes: Sequence[DotProbe]) -> tuple[int, ...]:
+def _results(i: Instruction, probes: Sequence[DotProbe], saturate: bool) -> tuple[int, ...]:
     """D of each probe as the rules are now."""
-    return tuple(bits for n in range(0, len(probes), AT_ONCE) for bits in _diagonal(i, probes[n : n + AT_ONCE]))
+    return tuple(bits for n in range(0, len(probes), AT_ONCE) for bits in _diagonal(i, probes[n : n + AT_ONCE], saturate))
 
 
-def _diagonal(i: Instruction, probes: Sequence[DotProbe]) -> tuple[int, ...]:
+def _diagonal(i: Instruction, probes: Sequence[DotProbe], saturate: bool) -> tuple[int, ...]:
     names = [name.removesuffix("x2") for name in (i.a, i.b)]
     kinds = [np.uint32 if name == "tf32" else np.uint16 if name in ("f16", "bf16") else np.uint8 for name in names]
     a, b = (np.array([[codes[side] for codes in p.codes] for p in probes]).astype(kind) for side, kind in enumerate(kinds))
@@ -59,7 +60,7 @@ def _diagonal(i: Instruction, probes: Sequence[DotProbe]) -> tuple[int, ...]:
         factors = Factors(*sides, "ue8m0" if i.ue8m0 else "ue4m3", SCALES[i.vector])
     with np.errstate(all="ignore"):
         found = multiply(
-            a, b, np.broadcast_to(c, (len(c), len(c))).copy(), kind=i.kind, a_type=names[0], b_type=names[1], d_type=i.d, saturate=Options().saturate,
+            a, b, np.broadcast_to(c, (len(c), len(c))).copy(), kind=i.kind, a_type=names[0], b_type=names[1], d_type=i.d, saturate=saturate,
             factors=factors,
         )[0]  # fmt: skip
     return tuple(int(x) for x in np.diagonal(np.atleast_2d(found)))
@@ -85,33 +86,48 @@ def _chosen(results: dict[str, tuple[int, ...]]) -> list[int]:
 
 
 def separations(of: Iterable[Instruction] | None = None) -> list[Separation]:
-    """The MMA that tells the most apart, for each instruction that the kit can issue."""
-    found = []
+    """For each instruction that the kit can issue the MMA that tells the most apart, then those that tell from the rule what none before told."""
+    found: list[Separation] = []
     for i in instructions() if of is None else of:
-        alike: dict[tuple[object, ...], list[DotProbe]] = {}
-        for probe in directed(i):
-            alike.setdefault(probe.scales, []).append(probe)
-        every = []
-        for probes in alike.values():
-            results = {AS_IT_IS: _results(i, probes)}
-            for a in of_rule(RULE):
-                with assuming(str(a)):
-                    results[a.name] = _results(i, probes)
-            chosen = _chosen(results)
-            groups = collections.defaultdict(list)
-            for name, bits in results.items():
-                groups[tuple(bits[p] for p in chosen)].append(name)
-            few = {name: tuple(bits[p] for p in chosen) for name, bits in results.items()}
-            every.append(Separation(i, tuple(probes[p] for p in chosen), few, tuple(tuple(g) for g in groups.values() if len(g) > 1)))
-        found.append(max(every, key=lambda s: len(set(s.results.values()))))
+        every, told = _of_instruction(i), set[str]()
+        while set((best := max(every, key=lambda s: (len(set(s.told) - told), len(set(s.results.values()))))).told) - told:
+            found.append(best)
+            told |= set(best.told)
     return found
+
+
+def _of_instruction(i: Instruction) -> list[Separation]:
+    """An MMA for each set of scale factors that probes have; for integers one without and one with the saturate bit."""
+    probes, found = directed(i), []
+    for saturate in (False, True) if i.d == "s32" else (False,):
+        results = {AS_IT_IS: _results(i, probes, saturate)}
+        for a in of_rule(RULE):
+            with assuming(str(a)):
+                results[a.name] = _results(i, probes, saturate)
+        for scales in dict.fromkeys(probe.scales for probe in probes):
+            found.append(_separation(i, probes, [n for n, probe in enumerate(probes) if probe.scales == scales], results, saturate))
+    return found
+
+
+def _separation(
+    i: Instruction, probes: list[DotProbe], alike: list[int], results: dict[str, tuple[int, ...]], saturate: bool
+) -> Separation:
+    """Of probes that can be in one MMA, those that tell the most."""
+    chosen = [alike[n] for n in _chosen({name: tuple(bits[p] for p in alike) for name, bits in results.items()})]
+    few = {name: tuple(bits[p] for p in chosen) for name, bits in results.items()}
+    groups = collections.defaultdict(list)
+    for name, bits in few.items():
+        groups[bits].append(name)
+    return Separation(i, tuple(probes[p] for p in chosen), few, tuple(tuple(g) for g in groups.values() if len(g) > 1), saturate)
 
 
 def main(argv: Sequence[str]) -> None:
     """Print them."""
     for s in separations([i for i in instructions() if not argv or i.kind in argv]):
         i = s.instruction
-        print(f"{i.kind}{i.vector} {i.a} x {i.b} to {i.d}: {len(s.told)} alternatives told by {len(s.probes)} dot products of one MMA")
+        print(
+            f"{i.kind}{i.vector} {i.a} x {i.b} to {i.d}{', saturate' * s.saturate}: {len(s.told)} alternatives told by {len(s.probes)} dot products of one MMA"
+        )
         for n, probe in enumerate(s.probes):
             by = collections.defaultdict(list)
             for name, bits in s.results.items():
