@@ -455,6 +455,8 @@ def test_bytes_of_a_word_that_a_warp_wrote_before_a_barrier_are_free_for_others(
         ("st.shared.u32 [sm+64], %r1; ld.shared.v2.u32 {%r4, %r2}, [sm+64];", True),
         ("st.shared.u32 [sm+64], %r1; ld.shared.b64 %d3, [sm+64]; cvt.u32.u64 %r2, %d3;", False),  # its lower half
         ("st.shared.u32 [sm+68], %r1; ld.shared.b64 %d3, [sm+64]; cvt.u32.u64 %r2, %d3;", True),
+        ("st.shared.u32 [sm+64], %r1; ld.shared.b64 %d3, [sm+64]; cvt.s64.s32 %d3, %d3; shr.u64 %d3, %d3, 1; cvt.u32.u64 %r2, %d3;", False),
+        ("st.shared.u32 [sm+68], %r1; ld.shared.b64 %d3, [sm+64]; cvt.s64.s32 %d3, %d3; shr.u64 %d3, %d3, 1; cvt.u32.u64 %r2, %d3;", True),
         ("st.shared.u32 [sm+64], %r1; ld.shared.b64 %d3, [sm+64]; shr.u64 %d3, %d3, 1; cvt.u32.u64 %r2, %d3;", True),
         ("mov.b64 %d3, {%r1, %r3}; mov.b64 %d4, %d3; mov.b64 {%r2, _}, %d4;", False),
         ("mov.b64 %d3, {%r1, %r3}; mov.b64 %d4, %d3; mov.b64 {_, %r2}, %d4;", True),

@@ -89,6 +89,7 @@ L: ld.volatile.global.u32 %r, [%d]; setp.eq.u32 %p, %r, 0; @%p bra L; ret; }"""
 @pytest.mark.parametrize(("kind", "is_hosts"), [("managed", True), ("pinned", True), ("device", False)])
 def test_a_kernel_that_waits_for_the_host_is_not_run_and_one_that_waits_for_nobody_hangs(device, kind, is_hosts):
     function, flag = device.load(SPIN).function("spin"), device.allocate(8, kind)
+    device.fill(flag, 0, 8)
     if is_hosts:
         assert code_of(device.launch, function, 1, 1, [word(flag)]) == 801
     else:
@@ -290,6 +291,7 @@ def test_some_ctas_of_every_grid_run(module):
 def test_a_stream_that_waits_for_a_captured_one_is_captured_with_it(device, module):
     first, second, event, back = Stream(), Stream(), Event(), Event()
     a = device.allocate(16)
+    device.fill(a, 0, 16)
     device.begin_capture(first)
     device.launch(module.function("fill"), 1, 4, [word(a), word(5, 4)], stream=first)
     device.record(event, first)

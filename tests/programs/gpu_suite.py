@@ -142,6 +142,20 @@ def test_past_the_end():
     add[(1,)](x, x, out, 256, block=256)
 
 
+@triton.jit
+def counted(counter):
+    tl.atomic_add(counter, 1)
+
+
+@pytest.mark.parametrize("is_set", [False, True])
+def test_counting_in_memory_of_the_card(is_set):
+    counter = torch.empty(1, dtype=torch.int32, device="cuda")
+    if is_set:
+        counter.zero_()
+    counted[(3,)](counter)
+    assert counter.item() == 3
+
+
 def test_after_a_finding():
     test_vector_addition()
 

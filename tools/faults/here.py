@@ -33,6 +33,8 @@ def run_of(kernel: Planted, ptx: str) -> tuple[Any, dict[str, np.ndarray], dict[
     launch = kernel.launch(ptx)
     gpu = Gpu(kernel.shape.arch)
     arrays, args = launch.placed(gpu)
+    for name in kernel.shape.unwritten:
+        gpu.memory.declare_blank(arrays[name].address)
     expected = kernel.shape.expect(launch.arrays())
     run = gpu.run(ptx, launch.config(args), dataclasses.replace(_options(), name=kernel.name))
     return run, {name: arrays[name].numpy() for name in expected}, expected

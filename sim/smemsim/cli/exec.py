@@ -52,6 +52,11 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option("--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other.")
 @click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card; else those of the real one.")
 @click.option("--device-memory", metavar="BYTES", help="Memory of the card, as 16G; else that of the real one.")
+@click.option(
+    "--fresh-memory",
+    type=click.Choice(["garbage", "zeros"]),
+    help="What memory holds that is allocated: garbage, of which a use is found (R507), or zeros.",
+)
 @click.option("--require-launches", type=click.IntRange(1), metavar="N", help="Exit code 2 where fewer launches were run; for CI.")
 @click.option("--quiet", is_flag=True, default=None, help="No line for each launch.")
 @click.pass_context

@@ -30,11 +30,11 @@ __all__ = ["ARGUMENT_HELP", "parse_arguments", "parse_ctas", "parse_shape", "run
 
 
 FLOATS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")
-FILLS = {"zeros": "zeros", "ones": {"fill": 1}, "iota": {"iota": [0, 1]}, "bits": "bits"}
+FILLS = {"zeros": "zeros", "empty": "empty", "ones": {"fill": 1}, "iota": {"iota": [0, 1]}, "bits": "bits"}
 MOST_CTAS = 1 << 22
 KINDS = (*FILLS, "random", "integers", "file", "null", "bytes", "scratch", "array")
 ARGUMENT_HELP = (
-    "An argument, one for each parameter in their order: u32:5 or f32:0.5 a number, zeros:f32:1024 ones:... iota:... an array, "
+    "An argument, one for each parameter in their order: u32:5 or f32:0.5 a number, zeros:f32:1024 ones:... iota:... an array, empty:... one that nobody has written, "
     "random:bf16:128x64 an array of random numbers (integers:s8:128x64:-3:3 of small whole ones), file:a.npy an array, array:0 the array of "
     "argument 0 again, scratch:4096 zeroed bytes, bytes:HEX a structure, null."
 )

@@ -25,7 +25,7 @@ from smemsim.arguments import is_whole, shown, suggestion, whole
 from smemsim.budget import ask
 from smemsim.errors import InputError, SmemsimError, TraceError
 from smemsim.evidence.format import Suite
-from smemsim.evidence.recipes import WIDTHS, array_of
+from smemsim.evidence.recipes import EMPTY, WIDTHS, array_of
 from smemsim.files import named_inside, read_array, read_bytes
 from smemsim.finding import Path
 from smemsim.judge.numbers import Tolerance
@@ -126,7 +126,7 @@ ARRAY_KEYS: dict[str, Key] = {
     "name": Key("any", "how arguments and outputs call it"),
     "dtype": Key("any", "element type: f16 bf16 f32 f64 e4m3 e5m2 s8 u8 ... u64"),
     "shape": Key("any", "extents, the slowest first"),
-    "distribution": Key("any", '"zeros", "bits", "floats", {fill = x}, {iota = [first, step]}, {integers = [low, high]}, {uniform = [low, high]}, '
+    "distribution": Key("any", '"zeros", "empty" (nobody has written it), "bits", "floats", {fill = x}, {iota = [first, step]}, {integers = [low, high]}, {uniform = [low, high]}, '
     "{normal = [mean, deviation]}, {values = [...]}, {permutation = n}"),
     "seed": Key("any", "of what is drawn"),
     "random": Key("any", "a second distribution, for `--random`"),
@@ -464,6 +464,9 @@ class LaunchFile:
             if "variable" not in recipe
         }
         for recipe in self.about["arrays"]:
+            name = recipe["name"]
+            if recipe.get("distribution") == EMPTY and not (random and "random" in recipe) and name in arrays and arrays[name].nbytes:
+                device.memory.declare_blank(arrays[name].address)
             if "variable" in recipe:
                 device.put(device.kernel(self.ptx, self.about["entry"] or None).variable(recipe["variable"]), self._array(recipe, random))
         addresses = {name: x.address for name, x in arrays.items()}

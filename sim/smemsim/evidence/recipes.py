@@ -133,8 +133,10 @@ def _permutation(d: _Draw) -> np.ndarray:
     return _rounded(np.argsort(keys, axis=1, kind="stable").ravel(), d.dtype)
 
 
+EMPTY = "empty"  # nobody has written it
 DISTRIBUTIONS = {
     "zeros": _Distribution(lambda d: np.zeros(d.count, d.storage), work=0),
+    EMPTY: _Distribution(lambda d: np.full(d.count * d.storage.itemsize, 0xFF, np.uint8).view(d.storage), work=0),
     "bits": _Distribution(_bits),
     "floats": _Distribution(lambda d: _float_bits(d.dtype, d.seed, d.count).astype(d.unsigned).view(d.storage), work=160),
     "fill": _Distribution(lambda d: np.full(d.count, _rounded(np.array([d.given]), d.dtype)[0]), 1, work=0),
@@ -153,7 +155,7 @@ DISTRIBUTIONS = {
 def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
     """The array of a recipe {"name", "dtype", "shape", "seed", "distribution"}; bf16, e4m3 and e5m2 as raw bits.
 
-    Distributions: "zeros"; "bits" (any bit pattern); "floats" (numbers of every kind, NaN too); {"fill": x}; {"iota": [first, step]};
+    Distributions: "zeros"; "empty" (bytes of 0xff, which count as written by nobody); "bits" (any bit pattern); "floats" (numbers of every kind, NaN too); {"fill": x}; {"iota": [first, step]};
     {"integers": [low, high]}, both included; {"uniform": [low, high]}; {"normal": [mean, deviation]}, a sum of twelve uniform numbers;
     {"values": [...]}, repeated to the shape; {"permutation": n}: numbers below n, each once a row. Raises TraceError.
 

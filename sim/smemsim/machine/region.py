@@ -12,6 +12,7 @@ import numpy as np
 from smemsim.arguments import shown, whole
 from smemsim.budget import ask, hold
 from smemsim.errors import InputError, OutsideError
+from smemsim.machine.blank import Blank, Declared, Garbage
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 
 __all__ = ["FOREIGN", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
@@ -31,8 +32,7 @@ LINE = 16  # bytes: the widest access
 class Region:
     """One array in global memory: its bytes, and the 64-bit words they lie in, the first at `words_begin`, a multiple of 16.
 
-    `name` is how messages call it, "" where nobody has named it. `blank` marks the bytes of `words` that nobody has written yet, of an array that was
-    declared so; None: all count as written.
+    `name` is how messages call it, "" where nobody has named it. `blank` tells which bytes of `words` nobody has written yet; None: all count as written.
     """
 
     begin: int
@@ -40,7 +40,7 @@ class Region:
     words: np.ndarray
     words_begin: int
     name: str = ""
-    blank: np.ndarray | None = None
+    blank: Blank | None = None
 
     @classmethod
     def of(cls, begin: int, raw: bytes | np.ndarray, name: str = "") -> Region:
@@ -129,27 +129,39 @@ class GlobalMemory:
         """The array that begins at `address` counts as written by nobody, as memory that was allocated and not set."""
         region = self.find(address)
         n = self._regions.index(region)
-        blank = np.zeros(region.words.nbytes, bool)
-        blank[region.begin - region.words_begin :][: len(region.data)] = True
+        blank = Declared(region.words.nbytes, region.begin - region.words_begin, len(region.data))
         self._regions[n] = dataclasses.replace(region, blank=blank)
+        self._table = None
+
+    def declare_garbage(self, address: int) -> None:
+        """The array that begins at `address` was filled with garbage (`litter`): what is still so nobody has written."""
+        region = self.find(address)
+        n = self._regions.index(region)
+        self._regions[n] = dataclasses.replace(region, blank=Garbage(region.data, region.begin, region.begin - region.words_begin))
         self._table = None
 
     def wrote(self, begin: int, end: int) -> None:
         """The host has written the bytes from `begin` up to `end`."""
         region = self._at(begin)
         if region is not None and region.blank is not None:
-            region.blank[begin - region.words_begin : end - region.words_begin] = False
+            region.blank.wrote(begin - region.words_begin, end - region.words_begin)
 
     def wrote_all(self) -> None:
         """Whatever was declared blank counts as written: somebody has run of whose writes nothing is known."""
         for region in self._regions:
             if region.blank is not None:
-                region.blank[:] = False
+                region.blank.wrote(0, region.words.nbytes)
+
+    def forget_garbage(self) -> None:
+        """What was filled with garbage counts as written: something has not run that would have written there."""
+        for region in self._regions:
+            if isinstance(region.blank, Garbage):
+                region.blank.is_gone = True
 
     @property
-    def has_blank(self) -> bool:
-        """Is there an array with bytes that nobody has written?"""
-        return any(region.blank is not None and bool(region.blank.any()) for region in self._regions)
+    def has_declared(self) -> bool:
+        """Is there an array that was declared unwritten, with bytes that still are?"""
+        return any(isinstance(region.blank, Declared) and region.blank.remains() for region in self._regions)
 
     def free(self, address: int) -> None:
         """Take away the array that begins at `address`. InputError where none does, with the one that is nearest."""

@@ -476,7 +476,7 @@ def _run_block(wave: Wave, block: Block) -> None:
     watch = wave.watch
     marks = (
         watch.unwritten
-        if watch is not None and (watch.has_blank or (watch.has_shared and (block.has_loads or watch.unwritten.concerns(block.slots))))
+        if watch is not None and (watch.has_declared or (watch.has_shared and block.has_loads) or watch.unwritten.concerns(block.slots))
         else None
     )
     try:
@@ -500,6 +500,7 @@ def _run_block(wave: Wave, block: Block) -> None:
             wave.key[wave.sel] = at + 1
         else:
             end = block.end
+            marks = _near(wave, block, marks)
             if marks is None:
                 end.run(wave, at + 1)
             else:
@@ -537,13 +538,23 @@ def _run_steps(wave: Wave, block: Block, marks: Unwritten | None, left: Sequence
         elif is_doubtful or not step.run(wave):
             for closure in step.steps:
                 _run_step(wave, block, closure, marks)
-            is_doubtful = marks is not None and marks.concerns(block.slots)
+            is_doubtful = wave.watch is not None and wave.watch.unwritten.concerns(block.slots)
     return False
 
 
+def _near(wave: Wave, block: Block, marks: Unwritten | None) -> Unwritten | None:
+    """What follows values in doubt through a block: from its begin on, or since a load of its own has brought what nobody has written."""
+    if marks is None and wave.watch is not None and wave.watch.unwritten.concerns(block.slots):
+        marks = wave.watch.unwritten
+    return marks
+
+
 def _run_step(wave: Wave, block: Block, step: Plain, marks: Unwritten | None) -> None:
+    marks = _near(wave, block, marks)
     if marks is None:
         step(wave)
+        if wave.watch is not None:
+            wave.watch.unwritten.came(block.instructions[wave.step])
     else:
         marks.run(wave, block.instructions[wave.step], step)
     wave.step += 1

@@ -180,7 +180,7 @@ def execute_spread(
     """
     workers, client = launch.options.workers, launch.options.client
     count = processors() if workers is None else workers
-    is_one = launch.schedule is not None or launch.memory.has_blank
+    is_one = launch.schedule is not None or launch.memory.has_declared
     if is_one or depends(launch) or takes_over(launch) or (client is None and (count == 1 or not can_have_children())):
         return execute(launch, clusters, watch=watch, done=done)
     left: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters

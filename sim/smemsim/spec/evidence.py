@@ -225,6 +225,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("documented", "documented"), "PTX ISA 9.1 §9.7.13.13; CUDA C++ Programming Guide, programmatic dependent launch"),
     Rule("order.non_coherent", "ld.global.nc of what the kernel itself has written in this launch is a remark: the value may be an old one",
          _grades("documented", "documented"), "PTX ISA 9.1 §9.7.9.9: the memory has to be read-only; DeepEP relies on it, with .L1::no_allocate, and says that this is outside of the document"),
+    Rule("memory.allocated", "memory that a program allocates holds nothing: a kernel that uses what nobody has written there is found, where the value goes to another place of global memory alone that is a remark",
+         _grades("documented", "documented"), "CUDA Runtime API, cudaMalloc: the memory is not cleared; PyTorch, torch.empty: uninitialized data. That a copy harms nobody is inferred: kernels copy buffers with their padding"),
     Rule("order.scope", "two patterns synchronise, and two strong accesses are no race, where the scope of each includes the other's thread; the write and the read that carry a pattern too",
          _grades("documented", "documented"), "PTX ISA 9.1 §8.4 (scope), 8.7 (morally strong), 8.9.2 (observation order)"),
     Rule("order.default_scope", "an mbarrier operation without a scope orders the CTAs of a cluster, though the PTX ISA gives it .cta; one with .cta written does not",

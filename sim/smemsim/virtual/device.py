@@ -41,6 +41,7 @@ import numpy as np
 from smemsim.arguments import shown, suggestion
 from smemsim.budget import told
 from smemsim.errors import InputError, SmemsimError, Unmodelled
+from smemsim.machine.blank import litter
 from smemsim.ptx.demangle import shorter_name
 from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, REGISTER_UNIT, SHARED_UNIT, WARP_UNIT, card_of
 from smemsim.spec.cuda_errors import CUDA_CODES
@@ -69,6 +70,7 @@ CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_UNMATCHED, CAPTURE_UNJOINED, C
 PORTABLE_CLUSTER = 8  # CTAs of a cluster, where the kernel does not allow more (CUDA programming guide, thread block clusters)
 DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute
 FIRST_POINTER, END_OF_POINTERS = 1 << 20, 1 << 47  # between which the host's memory lies (x86-64 and AArch64 Linux)
+MOST_LITTERED = 1 << 31  # bytes of device memory in use up to which what is allocated gets garbage
 LAST_PAGES = 3  # launches of a kernel without findings that get a page
 
 
@@ -458,8 +460,16 @@ class VirtualDevice:
         except (InputError, MemoryError) as e:
             self.tell(f"{told(size)} of memory cannot be had: {e}")
             raise CudaError(OUT_OF_MEMORY, str(e)) from None
+        if self.has_garbage and kind == "device":
+            litter(self.memory.view(allocation.address, size), allocation.address)
+            allocation.is_littered = True
         self._bind(allocation)
         return allocation
+
+    @property
+    def has_garbage(self) -> bool:
+        """Is there garbage in memory that is allocated? As the policy has it, but where it leaves CTAs out, which would have written there, and where there is much."""
+        return self.policy.fresh_memory == "garbage" and self.policy.ctas is None and self.memory.used <= MOST_LITTERED
 
     def release(self, allocation: Allocation) -> None:
         """Take an allocation away from kernels and from the host."""
@@ -508,10 +518,14 @@ class VirtualDevice:
         return self.bind_address(data.ctypes.data, data.size, owner=array, name=name)
 
     def bind_address(
-        self, address: int, size: int, *, owner: Any = None, name: str = "", elements: tuple[str, tuple[int, ...]] = ("", ())
-    ) -> int:
-        """`bind` for `size` bytes from an address of this process on; `owner` is kept until `unbind`, `elements` are a tensor's type and shape."""
+        self, address: int, size: int, *, owner: Any = None, name: str = "", elements: tuple[str, tuple[int, ...]] = ("", ()),
+        is_littered: bool = False,
+    ) -> int:  # fmt: skip
+        """`bind` for `size` bytes from an address of this process on; `owner` is kept until `unbind`, `elements` are a tensor's type and shape.
+
+        `is_littered`: the bytes were filled with garbage, and what is still so nobody has written."""
         allocation = self.memory.bind(address, size, owner, where=name, elements=elements)
+        allocation.is_littered = is_littered
         self._bind(allocation)
         return address
 
@@ -992,6 +1006,7 @@ class VirtualDevice:
 
         try:
             if self._hooked(f, config, arguments):
+                self.machine.forget_garbage()
                 about.seconds = time.perf_counter() - begin
                 self._mirror(to_device=False)
                 return self._done(about, None, "run by a hook")
@@ -1004,12 +1019,15 @@ class VirtualDevice:
                 after=after, multiprocessors=self.multiprocessors,
             )  # fmt: skip
         except SmemsimError as e:
+            self.machine.forget_garbage()
             about.seconds = time.perf_counter() - begin
             about.refused, about.error = str(e), NOT_SUPPORTED if isinstance(e, Unmodelled) else LAUNCH_FAILED
             self._done(about, None, f"not run: {'not modelled: ' if isinstance(e, Unmodelled) else ''}{e}")
             raise CudaError(about.error, str(e)) from None
         about.seconds = time.perf_counter() - begin
         self._mirror(to_device=False)
+        if run.out_of_time:
+            self.machine.forget_garbage()
         for text, is_error in ((run.output, False), (run.asserted, True)):
             if text:
                 self.host.write(text, is_error=is_error)

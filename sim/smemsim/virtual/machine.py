@@ -45,11 +45,14 @@ class _HostMemory(GlobalMemory):
 
     def add(self, allocation: Allocation) -> int:
         """Make an allocation known to kernels, without a copy."""
-        return self.bind(
+        begin = self.bind(
             bytes_at(allocation.place, allocation.size, self.shared if allocation.owner is None else allocation.owner),
             allocation.address,
             name=allocation.name,
         )
+        if allocation.is_littered:
+            self.declare_garbage(begin)
+        return begin
 
     def is_hosts_too(self, words: np.ndarray, at: int) -> bool:
         """See `GlobalMemory.is_hosts_too`: pinned, managed and registered memory; torch's "cuda" is the device's, whatever holds it."""
@@ -92,6 +95,10 @@ class Machine:
     def forget(self, loaded: LoadedPtx) -> None:
         """A module is gone."""
         loaded.unload()
+
+    def forget_garbage(self) -> None:
+        """A launch has not run, or not as it is: nothing is known of who has written what."""
+        self.memory.forget_garbage()
 
     def run(self, kernel: LinkedKernel, arguments: Sequence[bytes], config: dict[str, Any], **options: Any) -> tuple[Run, int]:
         """(the run, the CUDA error that it ended with)."""

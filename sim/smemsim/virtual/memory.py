@@ -60,7 +60,7 @@ class Allocation:
     """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned", "registered" or "mapped" (cuMemMap), of variables and
     parameters "own".
 
-    `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked. `elements` are the
+    `is_littered`: it was filled with garbage when it was allocated (`smemsim.machine.blank`). `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked. `elements` are the
     element type and the shape of the tensor that lies there, where a library told them.
     """
 
@@ -72,6 +72,7 @@ class Allocation:
     where: str = ""
     owner: Any = None  # keeps the host's memory alive that is bound
     elements: tuple[str, tuple[int, ...]] = ("", ())
+    is_littered: bool = False
 
     @property
     def end(self) -> int:

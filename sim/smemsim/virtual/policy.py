@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "FRESH_MEMORY",
     "ON_FINDING",
     "FindingsError",
     "HookedLaunch",
@@ -49,6 +50,10 @@ ON_FINDING = {
     "warn": "findings are told on stderr as they come, and the program goes on",
     "raise": "the launch fails, as if the kernel had trapped",
     "collect": "findings are told at the end",
+}
+FRESH_MEMORY = {
+    "garbage": "what is allocated holds garbage, and a kernel that uses it before anybody has written it gets R507",
+    "zeros": "what is allocated holds zeros, which count as written",
 }
 PREFIX = "SMEMSIM_"
 MOST_CTAS = 1 << 22
@@ -92,7 +97,7 @@ class Policy:
     `record` is a folder for every launch as a launch file, `report` one for pages, `json` a file for what was found. `hooks` is a Python file with
     functions marked by `hook`. `workers` are processes for independent CTAs. `schedule` is a seed for the order in which things
     happen, earliest, latest, or all:N, as `Gpu.launch` takes it. `assume` names an alternative of a rule about Blackwell. `quiet` leaves the line for each launch out.
-    `require_launches` is how many launches must run, at the least, for the exit code 0.
+    `fresh_memory` is a key of FRESH_MEMORY. `require_launches` is how many launches must run, at the least, for the exit code 0.
     """
 
     on_finding: str = "warn"
@@ -115,12 +120,13 @@ class Policy:
     assume: str | None = None
     quiet: bool = False
     require_launches: int | None = None
+    fresh_memory: str = "garbage"
 
     def __post_init__(self) -> None:
-        if self.on_finding not in ON_FINDING:
-            raise InputError(
-                f"on_finding = {shown(self.on_finding)}: needs one of {', '.join(ON_FINDING)}{suggestion(self.on_finding, ON_FINDING)}"
-            )
+        for name, known in (("on_finding", ON_FINDING), ("fresh_memory", FRESH_MEMORY)):
+            given = getattr(self, name)
+            if given not in known:
+                raise InputError(f"{name} = {shown(given)}: needs one of {', '.join(known)}{suggestion(given, known)}")
         checked_schedule(self.schedule)
         if self.cancel != "resident":
             from smemsim.program.launch import LaunchConfig

@@ -11,25 +11,31 @@ from collections.abc import Iterator
 from typing import Any
 
 from smemsim.errors import InputError
+from smemsim.machine.blank import litter
 from smemsim.program.arrays import TORCH
 from smemsim.virtual import alignment, process
-from smemsim.virtual.device import CudaError
+from smemsim.virtual.device import MOST_LITTERED, CudaError
+from smemsim.virtual.memory import bytes_at
 
 __all__ = ["CPU", "CUDA", "MARK", "PINNED", "Tensors", "out_of_memory", "tensors", "tensors_in"]
 
 
 MARK = "_smemsim_place"  # an attribute of a torch.UntypedStorage
 CUDA, CPU, PINNED = "cuda", "cpu", "pinned"
+EMPTY = frozenset(
+    ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+)  # what they make nobody has written
 
 
 class _Place:
     """Where a storage lies: on the device ("cuda"), the host ("cpu"), or in pinned memory of the host, with the bytes it had when marked."""
 
-    __slots__ = ("__weakref__", "address", "elements", "is_bound", "name", "place", "size", "watch")
+    __slots__ = ("__weakref__", "address", "elements", "is_bound", "is_littered", "name", "place", "size", "watch")
 
     def __init__(self, place: str, name: str, elements: tuple[str, tuple[int, ...]] = ("", ())) -> None:
         self.elements = elements
         self.place, self.name, self.address, self.size, self.is_bound = place, name, 0, 0, False
+        self.is_littered = False  # filled with garbage, as memory is that nobody has written
         self.watch: Any = None  # the weak reference that tells when the storage dies
 
 
@@ -53,6 +59,7 @@ class Tensors:
             self._mark_without_memory(tensor, place, made_by)
             return
         known: _Place | None = getattr(storage, MARK, None)
+        is_new = known is None
         if known is None:
             known = _Place(place, _described(tensor, made_by), _elements(tensor)) if place != CPU else _Place(place, "")
             setattr(storage, MARK, known)
@@ -62,6 +69,8 @@ class Tensors:
             return
         if known.place != CPU:
             self._follow(known, storage)
+            if is_new and made_by in EMPTY and str(tensor.dtype) != "torch.bool":  # whose bytes are 0 or 1
+                self._litter(known)
         elif known.address != (address := storage.data_ptr()):
             known.address = address
             self._on_host[address] = known
@@ -101,7 +110,7 @@ class Tensors:
         device.ask_host = self.find
         for address, place in self._new.items():
             try:
-                device.bind_address(address, place.size, name=place.name, elements=place.elements)
+                device.bind_address(address, place.size, name=place.name, elements=place.elements, is_littered=place.is_littered)
             except InputError:  # two storages share bytes, as torch.from_dlpack makes them: the device knows those already
                 continue
             place.is_bound = True
@@ -141,6 +150,7 @@ class Tensors:
         if (address, size) == (place.address, place.size):
             return
         self._forget(place)
+        place.is_littered = False
         if not size or not address:
             return
         if (other := self.live.get(address)) is not None:
@@ -150,6 +160,12 @@ class Tensors:
         self.live[address] = self._new[address] = place
         self.bytes += size
         self.most_bytes = max(self.most_bytes, self.bytes)
+
+    def _litter(self, place: _Place) -> None:
+        """Fill the card's memory that a program takes of torch with garbage, as the policy has it."""
+        if place.size and self.bytes <= MOST_LITTERED and process.device().has_garbage:
+            litter(bytes_at(place.address, place.size), place.address)
+            place.is_littered = True
 
     def _check_room(self, size: int) -> None:
         """OutOfMemoryError where the card's memory is full."""

@@ -256,6 +256,9 @@ def _arrived(
             x.watch.op_writes(op, to, _words(t.dst - cta.shared.begin, t.size), same)
             if t.src_space == "global" and t is transfers[0]:
                 x.watch.op_reads_global(op, _units(t.src, t.size), BULK_LIMITS.unit)
+            if t.src_space == "global":
+                places = _words(t.dst - cta.shared.begin, t.size).reshape(-1, BULK_LIMITS.unit // 4)
+                x.watch.op_brings(op, to, _units(t.src, t.size), BULK_LIMITS.unit, places)
             if carried is not None:
                 carried.put(_words(at, t.size) >> 2)
         if t.mbar is not None:

@@ -34,6 +34,7 @@ from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Address, Instruction, Operand, Vector
 from smemsim.spec.reductions import ReductionOp
+from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_map import LIMITS
 from smemsim.spec.transfers import GATHERED_ROWS, LOAD_MODES, STORE_MODES
 from smemsim.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
@@ -124,8 +125,11 @@ def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[R
             transfer: Any = to.shared.writers[-1]
             op.barriers[to.index] = member(x, cta, mbar.cta_rank), mbar.smem_address
             x.watch.op_writes(op, to, touched_runs(transfer, to.shared.begin))
-            if d is deliveries[0] and x.watch.reads_what_changes(transfer.global_span[0]):
-                x.watch.op_reads_global(op, *_in_global(transfer))
+            if x.watch.reads_what_changes(transfer.global_span[0]):
+                if d is deliveries[0]:
+                    x.watch.op_reads_global(op, *_in_global(transfer))
+                if transfer.chunk_bytes == CHUNK:
+                    x.watch.op_brings(op, to, *_in_global(transfer), _in_shared(transfer, to.shared.begin))
         places = None if hidden is None else touched(to.shared.writers[-1], to.shared.begin) + to.index * x.pitch
         by = Delivery(i, cta, to, d.smem_address, d.transaction_bytes, reached)
         credit(x, cta, mbar.cta_rank, mbar.smem_address, d.transaction_bytes, op, by, hidden=hidden, places=places)
@@ -139,6 +143,18 @@ def _in_global(transfer: Any) -> tuple[np.ndarray, int]:
     unit = int(np.gcd.reduce(valid)) or 1
     at = np.arange(0, transfer.chunk_bytes, unit)
     return (chunks[:, None] + at)[at < valid[:, None]], unit
+
+
+def _in_shared(transfer: Any, begin: int) -> np.ndarray:
+    """Where in the window the words lie that are at each address of `_in_global`: (n, words)."""
+    chunks, valid = transfer.chunk_shared.astype(np.int64), transfer.chunk_valid
+    if transfer.whole:
+        found: np.ndarray = (chunks[:, None] ^ np.arange(0, CHUNK, 4)) - begin
+        return found
+    unit = int(np.gcd.reduce(valid)) or 1
+    at = np.arange(0, CHUNK, unit)
+    first = (chunks[:, None] ^ at)[at < valid[:, None]]
+    return np.asarray((first[:, None] ^ np.arange(0, unit, 4)) - begin)
 
 
 def build_store(i: Instruction, c: Linker, operation: str) -> Step:

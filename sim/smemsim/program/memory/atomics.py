@@ -12,7 +12,7 @@ from smemsim.distinct import distinct
 from smemsim.errors import InputError
 from smemsim.program.memory.load_store import gathered, items, vector_length
 from smemsim.program.memory.ordering import Ordering, ordering
-from smemsim.program.memory.spaces import Piece, locate, note_write, space_modifier
+from smemsim.program.memory.spaces import Piece, locate, note_update, note_write, space_modifier
 from smemsim.program.registers import Read, Write, bits_of
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction, Operand, Sink
@@ -146,6 +146,7 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
                 x.late.meets(x, piece.memory, piece.at, f.size)
             if x.launch.schedule is not None and f.op == "add" and f.element.lstrip("b").startswith("f"):
                 _note_sums(x, piece, f.size)
+            note_update(x, i, piece, f.size)
             before = combine(f, piece, None if compare is None else compare[part], new[part])
             if old is not None:
                 old[part] = before
@@ -188,6 +189,7 @@ def _wide(i: Instruction, c: Linker, f: Form, target: Operand, operands: list[Op
         values = [np.broadcast_to(read(x), (x.n, 2)) for read in reads]
         old = np.empty((x.n, 2), np.uint64)
         for piece in find(x):
+            note_update(x, i, piece, 16)
             words = piece.memory.view(np.uint64)
             threads = range(x.n) if piece.part is None else piece.part.tolist()
             for n, at in zip(threads, (piece.at >> 3).tolist(), strict=True):

@@ -38,6 +38,7 @@ __all__ = [
     "for_part",
     "locate",
     "note_read",
+    "note_update",
     "note_write",
     "own",
     "shared_address",
@@ -379,6 +380,12 @@ def note_write(
         for_part(x, piece, lambda: x.watch.strong_write(x, i, piece.at, size, changed=changed, scope=scope))
     else:
         for_part(x, piece, lambda: x.watch.write(x, i, piece.at, size, written))
+
+
+def note_update(x: Wave, i: Instruction, piece: Piece, size: int) -> None:
+    """Threads are about to make something of what lies there, by an atomic operation; an exchange does not."""
+    if x.watch is not None and "exch" not in i.modifiers and piece.space == "global" and x.watch.globals is not None:
+        for_part(x, piece, lambda: x.watch.globals.updates(i, piece, size))
 
 
 def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:

@@ -191,6 +191,15 @@ class Words:
         self.marks[at[self.bytes[at] == 0]] = 0
 
 
+def _reads_a_half(i: Instruction) -> bool:
+    """Does a conversion look at the lower half of its source alone: an integer that is made narrower, or a register that is wider than the source's type?"""
+    if i.op != "cvt" or len(i.operands) != 2:
+        return False
+    source = i.operands[1]
+    is_wider = isinstance(source, Register) and source.type != "pred" and bits_of(source.type) >= 2 * bits_of(i.modifiers[-1])
+    return is_wider or (i.modifiers[-1] in _WIDE and i.modifiers[-2] in _NARROW)
+
+
 def _words(flat: np.ndarray, size: int) -> np.ndarray:
     found: np.ndarray = (flat >> 2)[:, None] + np.arange(size // WORD)
     return found
@@ -215,6 +224,7 @@ class Unwritten:
         self.shared: Words | None = None  # made when the first doubtful value is stored
         self.local: Words | None = None
         self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
+        self.is_stored = False  # is what is told of values just now that a store puts them into global memory, and no more?
         self.matrix_is_unwritten = False  # has the ldmatrix that runs read words that nobody has written?
         self._pieces: list[Piece] | None = None  # where the store that runs writes
         for slot, reader in x.program.never_given.items():
@@ -242,7 +252,17 @@ class Unwritten:
         """Threads (n,) load words with these marks (n, of each)."""
         if self.read is None:
             self.read = np.zeros((self.total, marks.shape[1]), np.int32)
+        elif self.read.shape[1] < marks.shape[1]:  # of cp.async, threads that copy less
+            self.read = np.pad(self.read, ((0, 0), (0, marks.shape[1] - self.read.shape[1])))
+        marks = np.pad(marks, ((0, 0), (0, self.read.shape[1] - marks.shape[1])))
         self.read[threads] = self.doubts.join(self.read[threads], marks)
+
+    def copied(self, threads: np.ndarray, flat: np.ndarray) -> None:
+        """What threads have just loaded goes to places of shared memory (cp.async)."""
+        read, self.read = self.read, None
+        if read is not None:
+            words = (flat[:, None] + WORD * np.arange(read.shape[1])) // WORD
+            self.put_words(words.reshape(-1), read[threads].reshape(-1))
 
     def writes(self, piece: Piece, size: int) -> None:
         """Threads write `size` bytes each to a piece of some memory."""
@@ -309,8 +329,7 @@ class Unwritten:
         """Execute a step, and what it does to the marks."""
         if not self.slots:
             step(x)
-            if self.read is not None:
-                self._loaded(i, np.flatnonzero(self.read.any(axis=1)))
+            self.came(i)
             return
         threads = self._active(x, i)
         if i.op in TELLING or (i.op == "st" and i.modifiers[0] == "async" and "global" not in i.modifiers):
@@ -329,6 +348,11 @@ class Unwritten:
                 self._mark_parts(slot, threads, parts)
         if self.read is not None:
             self._loaded(i, threads)
+
+    def came(self, i: Instruction) -> None:
+        """An instruction has run of whose registers none had a mark: what it loaded may have brought some."""
+        if self.read is not None:
+            self._loaded(i, np.flatnonzero(self.read.any(axis=1)))
 
     # ---- inside
 
@@ -362,7 +386,9 @@ class Unwritten:
         for piece in pieces:
             own = marks if piece.part is None else marks[:, piece.part]
             if piece.space == "global":
+                self.is_stored = True
                 self.doubts.tell(i, own)
+                self.is_stored = False
                 continue
             memory = self._shared() if piece.space == "shared" else self._local()
             for n, values in enumerate(own):
@@ -436,7 +462,7 @@ class Unwritten:
             return [(result.slot, self.parts[sources[0].slot][:, threads])]
         elif isinstance(result, Register) and is_packed and i.op == "cvt" and len(sources) == 2:  # the first one makes the upper half
             return [(result.slot, np.stack([self._part(source, threads) for source in reversed(sources)]))]
-        elif isinstance(result, Register) and i.op == "cvt" and i.modifiers[-1] in _WIDE and i.modifiers[-2] in _NARROW:
+        elif isinstance(result, Register) and _reads_a_half(i):
             return [(result.slot, self._parts_of(sources[0], threads, 2)[:1])]
         elif isinstance(result, Register) and is_packed and i.op in BY_HALVES:
             return [(result.slot, self._joined([self._parts_of(source, threads, 2) for source in sources]))]

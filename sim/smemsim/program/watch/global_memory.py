@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.distinct import distinct
+from smemsim.machine.blank import Garbage
 from smemsim.program.linking.flows import accumulations, same_place, updates
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
@@ -73,10 +74,10 @@ class GlobalShadow:
         if self.before is not None:
             self.before.look(i, piece.memory, piece.at, size, self.x.threads >> 5, writes=False)
         array = self._read(i, piece.memory, size)
-        if array is not None and array.region.blank is not None and i.op == "ld":
-            self._follows_blank(i, array, piece.at, size)
         if array is None:
             return
+        if array.blank is not None and i.op in ("ld", "cp"):
+            self._follows_blank(i, array, piece.at, size)
         if "nc" in i.modifiers:
             self._is_constant(i, array, piece.at)
         if found := self._reads(i, array, piece.at, size, stops=False):
@@ -88,7 +89,9 @@ class GlobalShadow:
             return False
         array = self._read(i, piece.memory, size)
         return array is None or (
-            array.region.blank is None and "nc" not in i.modifiers and not self._reads(i, array, piece.at, size, stops=True)
+            (array.blank is None or not array.blank.words(piece.at, size).any())
+            and "nc" not in i.modifiers
+            and not self._reads(i, array, piece.at, size, stops=True)
         )
 
     def _read(self, i: Instruction, memory: np.ndarray, size: int) -> ArrayShadow | None:
@@ -144,9 +147,7 @@ class GlobalShadow:
         index = self.history.index(i)
         array.for_writes(int(self.history.scope[index]))
         if array.region.blank is not None:
-            if stops:
-                return 1
-            self._fills(i, array, piece.at, size)
+            array.region.blank.fill(piece.at, size)
         self.history.executes(i, self.first + (self.x.threads >> 5))
         if id(i) in self._updates:
             if stops:
@@ -157,32 +158,45 @@ class GlobalShadow:
         found: int = loops.write(piece.at, size, self.x.threads, index, -1, stops, self._known, array.cells, self.history.suspects)
         return found
 
-    # ---- arrays that were declared uninitialised
+    # ---- bytes that nobody has written
 
     def _follows_blank(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
         """The running threads load bytes of which nobody has written some: R507 once such a value is used."""
-        blank: Any = array.region.blank
-        unit = min(size, BLANK_WORD)
-        words = blank[at[:, None] + np.arange(size)].reshape(len(at), -1, unit).any(axis=2)
-        if words.any():
-            first = int(at[np.argmax(words.any(axis=1))])
-            mark = self.unwritten.doubts.of(("global", i.line), functools.partial(self._say_blank, i, array, first))
-            self.unwritten.loads(self.x.threads, np.where(words, np.int32(mark), np.int32(0)))
+        marks = self._marks(i, array, at, size)
+        if marks is not None:
+            self.unwritten.loads(self.x.threads, marks)
 
-    def _fills(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
-        """The running threads have written bytes; atomic operations make something of what lay there."""
-        blank: Any = array.region.blank
-        places = at[:, None] + np.arange(size)
-        if i.op in ("atom", "red") and "exch" not in i.modifiers and (there := blank[places].any(axis=1)).any():
-            self._say_blank(i, array, int(at[np.argmax(there)]), None)
-        blank[places] = False
+    def brought(self, i: Instruction, addresses: np.ndarray, size: int) -> np.ndarray | None:
+        """The marks of what an asynchronous operation brings from these addresses of one array, `size` bytes of each: (n, words); None where there are none."""
+        region = self.x.launch.memory.holding(int(addresses[0]), int(addresses[0]) + 1) if len(addresses) else None
+        if region is None or self.history.is_unwritten(region.words) or (array := self._array(region.words, size)) is None:
+            return None
+        return None if array.blank is None else self._marks(i, array, addresses - region.words_begin, size)
+
+    def _marks(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> np.ndarray | None:
+        """The marks of the words that are read at byte offsets; None where all have been written."""
+        blank: Any = array.blank
+        words = blank.words(at, size)
+        if not words.any():
+            return None
+        first = int(at[np.argmax(words.any(axis=1))])
+        mark = self.unwritten.doubts.of(("global", i.line), functools.partial(self._say_blank, i, array, first))
+        return np.where(words, np.int32(mark), np.int32(0))
+
+    def updates(self, i: Instruction, piece: Piece, size: int) -> None:
+        """The running threads are about to make something of what lies there, by an atomic operation."""
+        array = self._array(piece.memory, size)
+        if array is not None and array.blank is not None and (there := array.blank.words(piece.at, size).any(axis=1)).any():
+            self._say_blank(i, array, int(piece.at[np.argmax(there)]), None)
 
     def _say_blank(self, i: Instruction, array: ArrayShadow, at: int, user: Instruction | None) -> None:
-        """R507."""
+        """R507: a remark of memory that a program has allocated, where the value goes to another place of global memory: nobody may use that (rule memory.allocated)."""
         where = self._where(i, array, at >> array.cells.shift)
+        is_copied = isinstance(array.blank, Garbage) and self.unwritten.is_stored and id(user) not in self._accumulations
         self.x.launch.find(
-            "R507", i, f"{i.name} reads {where}, which nobody has written{uses(user)}",
-            "write it first, in this kernel or before it (Gpu.zeros, a memset)", because="CUDA C++ Programming Guide: allocated memory is not initialised",
+            "R507", i, f"{i.name} reads {where}, which nobody has written{uses(user)}{', and nothing else depends on it' if is_copied else ''}",
+            "write it first, in this kernel or before it (Gpu.zeros, cudaMemset, torch.zeros)",
+            because="CUDA Runtime API, cudaMalloc: the memory is not cleared", milder=Severity.NOTE if is_copied else None,
             arrays=(array.region.begin,),
         )  # fmt: skip
 
@@ -270,7 +284,7 @@ class GlobalShadow:
             if self.before is not None:
                 self.before.look(op.instruction, array.region.words, at, size, threads >> 5, writes=True)
             if array.region.blank is not None:
-                array.region.blank[at[:, None] + np.arange(size)] = False
+                array.region.blank.fill(at, size)
             array.fit(size)
             index = self.history.index(op.instruction)
             array.for_writes(int(self.history.scope[index]))

@@ -19,6 +19,7 @@ from smemsim.ptx.module import Instruction
 from smemsim.words.tensor_map import TensorMap
 
 if TYPE_CHECKING:
+    from smemsim.machine.blank import Blank
     from smemsim.machine.region import Region
     from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
@@ -59,6 +60,12 @@ class ArrayShadow:
         line = min(shift + WARP.bit_length() - 1, LINE)
         split = np.zeros((region.words.nbytes >> line) + 1, bool)
         self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 7)
+
+    @functools.cached_property
+    def blank(self) -> Blank | None:
+        """Which of its bytes nobody has written; None: all were when the launch first looked."""
+        blank = self.region.blank
+        return blank if blank is not None and blank.remains() else None
 
     def fit(self, size: int) -> None:
         """Make the cells no larger than an access of `size` bytes."""
@@ -158,8 +165,10 @@ class History:
         return self._arrays.get(id(memory))
 
     def _is_blank(self, memory: np.ndarray) -> bool:
-        """Is an array with these words one that was declared uninitialised?"""
-        return any(region.words is memory and region.blank is not None for region in self.launch.memory.table()[2])
+        """Is an array with these words one of which nobody has written some bytes?"""
+        return any(
+            region.words is memory and region.blank is not None and region.blank.remains() for region in self.launch.memory.table()[2]
+        )
 
     @functools.cached_property
     def _may_be_written(self) -> set[int] | None:

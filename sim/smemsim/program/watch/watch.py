@@ -105,7 +105,7 @@ class Watch:
         if self.globals is not None and self.maps is not None:
             self.operations.holders += [self.globals, self.maps]
         self.has_shared = x.launch.window_bytes > 0
-        self.has_blank = self.globals is not None and x.launch.memory.has_blank
+        self.has_declared = self.globals is not None and x.launch.memory.has_declared
         self._is_elsewhere = x.launch.judge is not None and not x.program.uses.isdisjoint(MATRIX)
 
     # ---- the end
@@ -302,6 +302,12 @@ class Watch:
         if self.globals is not None:
             self.globals.op_reads(op, addresses, size)
 
+    def op_brings(self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, places: np.ndarray) -> None:
+        """What an operation has written in a CTA's window is what lies at these global addresses, `size` bytes at each: `places` (n, words) are offsets in the window."""
+        marks = None if self.globals is None else self.globals.brought(op.instruction, addresses, size)
+        if marks is not None:
+            self.unwritten.put_words((places.reshape(-1) + cta.index * self.x.pitch) // WORD, marks.reshape(-1))
+
     def op_writes_global(self, op: Operation, addresses: np.ndarray, size: int) -> None:
         """An operation writes so."""
         if self.globals is not None:
@@ -326,6 +332,7 @@ class Watch:
         self.shared.copied(i, *self.shared.places(flat, size), numbers, values)
         if self.unwritten.shared is not None:
             self.unwritten.shared.clear(flat, size)
+        self.unwritten.copied(x.threads, flat)
 
     def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
         """tcgen05.alloc of the running warps writes words at `flat` of `x.shared`: seen behind a barrier, and no matter of proxies.

@@ -1,0 +1,158 @@
+"""What lies in memory that a program allocates on the virtual card, and what is found in kernels that use it before anybody has written it."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launches import kernel
+from smemsim.virtual import Policy, VirtualDevice
+
+
+def word(value):
+    return int(value).to_bytes(8, "little")
+
+
+def card(**policy):
+    return VirtualDevice("sm_90a", policy=Policy(quiet=True, **policy))
+
+
+def launched(device, body, *arrays):
+    """(findings, remarks) of a kernel of 32 threads."""
+    function = device.load(kernel(len(arrays), body)).function("k")
+    run = device.launch(function, 1, 32, [word(at) for at in arrays])
+    return {f.code for f in run.findings}, {f.code for f in run.remarks}
+
+
+def written(first, last):
+    """The host writes some bytes; nobody is told."""
+    return lambda device, at: device.view(at + first, last - first).fill(0)
+
+
+# ---- What a thread does with a word of its own of the first array, of 128 bytes
+
+
+EACH = "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; {}"
+LOAD, STORE = "ld.global.u32 %r2, [%d2];", "st.global.u32 [%d3], %r2;"
+FLAG = "setp.eq.u32 %p1, %r2, 1; @%p1 bra END; mov.u32 %r2, 5;"
+STAGE = ".shared .align 128 .b8 s[128]; .shared .align 8 .b8 b[8]; mov.u32 %r4, s; mov.u32 %r5, b; mad.lo.u32 %r6, %r1, 4, %r4;"
+COPY_ASYNC = f"{STAGE} cp.async.ca.shared.global [%r6], [%d2], 4; cp.async.wait_all; bar.sync 0; ld.shared.u32 %r2, [%r6];"
+COPY_BULK = f"""{STAGE} setp.ne.u32 %p1, %r1, 0; @%p1 bra WAIT; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared.b64 %d4, [%r5], 128;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%d20], 128, [%r5];
+WAIT: bar.sync 0; POLL: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra POLL; ld.shared.u32 %r2, [%r6];"""
+
+
+NOTHING: set[str] = set()
+
+
+@pytest.mark.parametrize(
+    ("body", "before", "findings", "remarks"),
+    [
+        (f"{LOAD} {STORE}", written(0, 128), NOTHING, NOTHING),
+        (f"{LOAD} {STORE}", written(0, 96), NOTHING, {"R507"}),  # it goes to another place: a buffer with its padding
+        (
+            f"{LOAD} {STORE}",
+            lambda device, at: [written(n, n + 4)(device, at) for n in range(0, 128, 32)],
+            NOTHING,
+            NOTHING,
+        ),  # something of all sectors
+        (f"{LOAD} add.u32 %r3, %r2, 1; st.global.u32 [%d2], %r3;", written(0, 96), {"R507"}, NOTHING),  # added to in place
+        (f"{LOAD} {FLAG} {STORE} END:", written(0, 96), {"R507"}, NOTHING),
+        (f"{LOAD} {FLAG} {STORE} END:", written(0, 128), NOTHING, NOTHING),
+        (f"{LOAD} and.b32 %r2, %r2, 31; mad.wide.u32 %d4, %r2, 0, %d3; st.global.u32 [%d4], %r1;", written(0, 96), {"R507"}, NOTHING),
+        ("red.global.add.u32 [%d2], 1;", written(0, 96), {"R507"}, NOTHING),
+        ("red.global.add.u32 [%d2], 1;", written(0, 128), NOTHING, NOTHING),
+        ("atom.global.cas.b32 %r3, [%d2], 0, 1;", written(0, 96), {"R507"}, NOTHING),
+        (f"atom.global.exch.b32 %r3, [%d2], 1; {LOAD} {FLAG} {STORE} END:", written(0, 96), NOTHING, NOTHING),
+        (f"st.global.u32 [%d2], %r1; {LOAD} {FLAG} {STORE} END:", written(0, 0), NOTHING, NOTHING),
+        (f"{LOAD} add.u32 %r2, %r1, 1; {STORE}", written(0, 0), NOTHING, NOTHING),  # nobody uses it
+        (f"{COPY_ASYNC} {FLAG} {STORE} END:", written(0, 96), {"R507"}, NOTHING),
+        (f"{COPY_ASYNC} {FLAG} {STORE} END:", written(0, 128), NOTHING, NOTHING),
+        (f"{COPY_BULK} {FLAG} {STORE} END:", written(0, 96), {"R507"}, NOTHING),
+        (f"{COPY_BULK} {FLAG} {STORE} END:", written(0, 128), NOTHING, NOTHING),
+        (f"{COPY_BULK} {STORE}", written(0, 96), NOTHING, {"R507"}),
+    ],
+)
+def test_memory_that_was_allocated_and_not_set_is_no_value(body, before, findings, remarks):
+    device = card()
+    data, out = device.allocate(128), device.allocate(256)
+    before(device, data)
+    assert launched(device, EACH.format(body), data, out) == (findings, remarks)
+
+
+# ---- Which memory is nobody's
+
+
+FLAGGED = "ld.global.u32 %r2, [%d20]; setp.eq.u32 %p1, %r2, 0; @%p1 bra END; st.global.u32 [%d21], 1; END:"
+
+
+def by_a_kernel(device, flag):
+    launched(device, "@%p9 st.global.u32 [%d20], 5;", flag)
+
+
+def by_a_kernel_that_nobody_ran(device, flag):
+    device.hooks = [(re.compile("^k$"), lambda launch: None)]
+    device.launch(device.load(kernel(0, "")).function("k"), 1, 1, [])
+    device.hooks = []
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "codes"),
+    [
+        (lambda device, flag: None, {}, {"R507"}),
+        (lambda device, flag: device.fill(flag, 0, 4), {}, set()),
+        (lambda device, flag: device.fill(flag + 4092, 0, 4), {}, {"R507"}),
+        (by_a_kernel, {}, set()),
+        (by_a_kernel, {"sanitize": False}, set()),
+        (by_a_kernel_that_nobody_ran, {}, set()),
+        (lambda device, flag: None, {"fresh_memory": "zeros"}, set()),
+        (lambda device, flag: None, {"ctas": (0,)}, set()),  # others might have written there
+    ],
+)
+def test_memory_counts_as_written_by_whoever_wrote_it(before, given, codes):
+    device = card(**given)
+    flag, out = device.allocate(4096), device.allocate(4)
+    before(device, flag)
+    assert launched(device, FLAGGED, flag, out)[0] == codes
+
+
+@pytest.mark.parametrize("kind", ["managed", "pinned"])
+def test_memory_of_the_host_holds_zeros(kind):
+    device = card()
+    assert not device.view(device.allocate(4096, kind), 4096).any()
+
+
+def test_memory_that_is_given_again_is_nobodys_again():
+    device = card()
+    a = device.allocate(4096)
+    before = device.view(a, 4096).copy()
+    device.fill(a, 0, 4096)
+    device.free(a)
+    b = device.allocate(4096)
+    assert before.any()
+    assert (device.view(b, 4096).view(np.uint16) & 0x7F00 == 0x7B00).all()
+
+
+def test_what_a_sum_makes_of_garbage_is_seen_and_a_product_with_zero_is_zero():
+    device = card()
+    data = device.view(device.allocate(4096), 4096)
+    for kind in (np.float16, np.float32, np.float64):
+        values = data.view(kind).astype(np.float64)
+        assert np.isfinite(values).all()
+        assert np.abs(values).min() > 50000
+    assert np.abs(data.view(np.int32).astype(np.int64)).min() > 1 << 26
+
+
+@given(st.integers(4, 300), st.integers(0, 300), st.integers(0, 40), st.data())
+def test_of_32_bytes_all_are_garbage_or_all_count_as_written(size, first, count, data):
+    device = card()
+    at, out = device.allocate(size), device.allocate(4)
+    rest = device.view(at, size)[first : first + count]
+    rest += 1
+    word_ = data.draw(st.integers(0, size // 4 - 1))
+    touched = {n // 32 for n in range(min(first, size // 4 * 4), min(first + count, size // 4 * 4))}
+    codes = launched(device, FLAGGED.replace("[%d20]", f"[%d20+{4 * word_}]"), at, out)[0]
+    assert codes == (set() if word_ // 8 in touched else {"R507"})
