@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -202,6 +202,12 @@ class Prepared:
         rows, cells = self.d.m // self.d.cta_group, cells_of_d(self.d)
         lanes = [cells[cta][0][written[cta * rows : (cta + 1) * rows]] for cta in range(self.d.cta_group)]
         return tuple((cta, lane_set(lanes[cta]), first, end) for cta, _, first, end in boxes if lanes[cta].size)
+
+    @property
+    def only_adds(self) -> bool:
+        """Is D, all of it, what it reads and writes of tensor memory?"""
+        is_plain = self.scales is None and self.metadata is None and self.written is None and isinstance(self.a, SharedOperand)
+        return is_plain and bool(self.of.enable_input_d)
 
     @functools.cached_property
     def layout_grade(self) -> Grade:
@@ -438,29 +444,47 @@ def execute(issues: Sequence[Issue]) -> list[bool]:
     >>> execute([Issue(prepare(mma), (tmem,), (shared,))]), float(tmem.cells[127, :16].view(np.float32)[15])
     ([False], 16.0)
     """
-    read = [_read(issue) for issue in issues]
+    bits: dict[tuple[int, str], tuple[np.ndarray, bool]] = {}
+    read = [_read(issue, functools.partial(_bits_among, bits, issues, n)) for n, issue in enumerate(issues)]
     products = _multiply([(issue.mma, values) for issue, (values, _) in zip(issues, read, strict=True)])
     for issue, d in zip(issues, products, strict=True):
         _write(issue, d)
     return [missing for _, missing in read]
 
 
-def _read(issue: Issue) -> tuple[Values, bool]:
+def _read(issue: Issue, bits_of: Callable[[str, SharedOperand], tuple[np.ndarray, bool]]) -> tuple[Values, bool]:
     """Everything that is read, and whether nobody wrote some of it in shared memory."""
     mma, tensor = issue.mma, issue.tensor
     for cta, _, first, end in boxes_of_d(mma.d):
         tensor[cta].check_allocated(0, np.arange(first, end))
-    b, is_unwritten = _bits("B", mma.b, issue.shared)
+    b, is_unwritten = bits_of("B", mma.b)
     if isinstance(mma.a, SharedOperand):
-        bits, missing = _bits("A", mma.a, issue.shared)
+        bits, missing = bits_of("A", mma.a)
         a, is_unwritten = [bits], is_unwritten or missing
     else:
         a = [_elements(_gather(tensor, *copy[:3]), copy[3], mma.i, mma.a) for copy in cells_of_a(mma.a)]
     if mma.of.enable_input_d:
-        c = np.concatenate([memory.cells.reshape(-1)[flat] for memory, flat in zip(tensor, _flat_d(mma.d), strict=True)])
+        blocks, flat = _block_of_d(mma.d), _flat_d(mma.d)
+        parts = [memory.cells[blocks] if blocks else memory.cells.reshape(-1)[at] for memory, at in zip(tensor, flat, strict=True)]
+        c = np.concatenate(parts) if len(parts) > 1 else parts[0]
     else:
         c = np.zeros((mma.i.m, mma.i.n), np.uint32)
     return _values(issue, a, b, c), is_unwritten
+
+
+def _bits_among(
+    found: dict[tuple[int, str], tuple[np.ndarray, bool]], issues: Sequence[Issue], number: int, side: str, operand: SharedOperand
+) -> tuple[np.ndarray, bool]:
+    """`_bits` of the instruction of that number, and with it of all that read through the same descriptors; what is `found` is kept."""
+    mma = issues[number].mma
+    if (number, side) not in found:
+        same = [n for n, issue in enumerate(issues) if issue.mma is mma and len(issue.shared) == 1]
+        if len(same) > 1:
+            bits, missing = operand.bits_of([issues[n].shared[0] for n in same])
+            found.update(((n, side), (bits[k], bool(missing[k]))) for k, n in enumerate(same))
+        else:
+            found[number, side] = _bits(side, operand, issues[number].shared)
+    return found[number, side]
 
 
 def _bits(side: str, operand: SharedOperand, shared: tuple[SharedMemory, ...]) -> tuple[np.ndarray, bool]:
@@ -523,14 +547,28 @@ def _flat_d(layout: AccumulatorLayout) -> tuple[np.ndarray, ...]:
     return tuple(lane * COLUMNS + column for lane, column in cells_of_d(layout))
 
 
+@remembered(64)
+def _block_of_d(layout: AccumulatorLayout) -> tuple[slice, slice] | None:
+    """The lanes and columns of D in each CTA, where its elements lie there as in the matrix."""
+    cells = cells_of_d(layout)
+    lane, column = cells[0]
+    rows, n = lane.shape
+    is_block = all((at == lane[0, 0] + np.arange(rows)[:, None]).all() and (by == column[0, 0] + np.arange(n)).all() for at, by in cells)
+    return (slice(int(lane[0, 0]), int(lane[0, 0]) + rows), slice(int(column[0, 0]), int(column[0, 0]) + n)) if is_block else None
+
+
 def _write(issue: Issue, d: np.ndarray) -> None:
+    block = _block_of_d(issue.mma.d) if issue.mma.written is None else None
     first = 0
     for memory, flat in zip(issue.tensor, _flat_d(issue.mma.d), strict=True):
         rows = slice(first, first + len(flat))
         values = d[rows].astype(np.uint32, copy=False)
+        first += len(flat)
+        if block is not None:
+            memory.cells[block] = values
+            continue
         on = slice(None) if issue.mma.written is None else issue.mma.written[rows]
         memory.cells.reshape(-1)[flat[on]] = values[on]
-        first += len(flat)
 
 
 # ---- What is read from tensor memory: A, scale factors and metadata. One entry a CTA

@@ -10,11 +10,12 @@ import numpy as np
 
 from smemsim.arithmetic.multiply import row_of
 from smemsim.errors import HardwareTrap, InputError
-from smemsim.machine.tcgen05 import Issue, Tcgen05Mma, descriptor_of, execute, prepared, scale_address
+from smemsim.machine.memory import SharedMemory
+from smemsim.machine.tcgen05 import Issue, Prepared, Tcgen05Mma, descriptor_of, execute, prepared, scale_address
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import tcgen05_shift
 from smemsim.machine.tmem.layout import ATmemLayout, Copies, boxes_of, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
-from smemsim.program.asynchronous import check_alone, judge, record
+from smemsim.program.asynchronous import check_alone, judge, judge_products, record
 from smemsim.program.events import Mma
 from smemsim.program.late import lands
 from smemsim.program.modifiers import Modifiers, Operands
@@ -23,6 +24,7 @@ from smemsim.program.runs import read_runs
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
 from smemsim.program.watch.doubts import WORD, Product
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
+from smemsim.spec.assumptions import remembered
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity
 from smemsim.spec.tcgen05 import ASHIFT_M
@@ -128,6 +130,17 @@ class _Mma:
                 raise
         for operation, is_unwritten in zip(operations, unwritten, strict=True):
             self._note(x, operation, is_unwritten=is_unwritten)
+        self._record(x, [self._event(x, operation, is_unwritten=missing) for operation, missing in zip(operations, unwritten, strict=True)])
+
+    @staticmethod
+    def _record(x: Wave, events: list[Mma]) -> None:
+        """Note what was executed, and have it judged: instructions of one form that CTAs execute each by itself together."""
+        if len(events) > 1 and len({event.idesc for event in events}) == 1 and events[0].cta_group == 1:
+            x.launch.events += events
+            judge_products(x, events)
+            return
+        for event in events:
+            record(x, event)
 
     def _late(self, x: Wave, issue: Issue) -> None:
         with refusals(x, self.i):  # its columns may have been given back by now
@@ -174,7 +187,6 @@ class _Mma:
         launch.evidence |= evidence_of(operation.issue)
         if x.watch is not None:
             self._tell(x, operation)
-        record(x, self._event(x, operation, is_unwritten=is_unwritten))
 
     def _note_scale_ids(self, x: Wave, of: Tcgen05Mma) -> None:
         """Remark an address of scale factors that names another scale id than the instruction descriptor."""
@@ -198,12 +210,16 @@ class _Mma:
         for member in members:
             for operand in mma.shared_operands:
                 x.watch.op_reads(op, member, read_runs((operand,), member.shared))
+        if mma.only_adds and not self.shifts and not product.found and x.watch.tensor.adds_again(op, members, mma.d):
+            return
         is_doubtful = x.watch.tensor.reads(op, members, mma.reads)
         if is_doubtful or product.found or x.watch.tensor.marks is not None:
             product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))
         x.watch.tensor.writes(op, members, mma.writes)
         if self.shifts and isinstance(mma.a, ATmemLayout):
             x.watch.tensor.writes(op, members, boxes_of(mma.a), is_product=False)
+        elif mma.only_adds:
+            x.watch.tensor.added(op, members, mma.d)
 
     def _event(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> Mma:
         of = operation.issue.mma.of
@@ -280,12 +296,19 @@ class _Product(Product):
         self.tensor.put_cells(cells[written], marks[written])
 
 
-def evidence_of(issue: Issue) -> set[str]:
+def evidence_of(issue: Issue) -> frozenset[str]:
     """What the results of an instruction rest on, in words."""
-    mma, i = issue.mma, issue.mma.i
+    first = issue.shared[0]
+    return _evidence_of(issue.mma, len(issue.shared), (first.arch, first.begin, first.end))
+
+
+@remembered(1024)
+def _evidence_of(mma: Prepared, count: int, window: tuple[str, int, int]) -> frozenset[str]:
+    arch, begin, end = window
+    i, shared = mma.i, [SharedMemory(arch, size=end - begin)] * count
     row = row_of(i.kind, i.a_type, i.b_type, i.d_type)
     lines = {
-        f"tcgen05.mma.kind::{i.kind} ({i.a_type} x {i.b_type} to {i.d_type}, M = {i.m}): addresses and places {mma.grade(issue.shared)}, arithmetic "
+        f"tcgen05.mma.kind::{i.kind} ({i.a_type} x {i.b_type} to {i.d_type}, M = {i.m}): addresses and places {mma.grade(shared)}, arithmetic "
         f"{row.grade} ({row.source})"
     }
-    return lines | {f"sources disagree about {name!r}: see smemsim.DISPUTES" for name in mma.disputes}
+    return frozenset(lines) | {f"sources disagree about {name!r}: see smemsim.DISPUTES" for name in mma.disputes}

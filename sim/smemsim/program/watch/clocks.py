@@ -730,6 +730,8 @@ class Order:
 
     def _hear(self, warps: np.ndarray, known: Rows | None, foreign: Foreign, fence: int | None) -> None:
         """Warps know what was released, at once or behind their next fence of that scope."""
+        if self.wave in foreign:  # that stands in `seen`
+            foreign = {wave: clocks for wave, clocks in foreign.items() if wave != self.wave}
         others = dict.fromkeys(warps.tolist(), foreign) if foreign else {}
         if fence is None:
             if known is not None:

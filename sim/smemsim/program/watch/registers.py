@@ -41,16 +41,25 @@ class Named:
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._places = {id(i): (block, n) for block in blocks for n, i in enumerate(block.instructions) if i.op == "tcgen05"}
         self._first: dict[int, int] = {}
+        self._loads: dict[int, tuple[Instruction, int, bool]] = {}  # by the load: it, its registers, and whether they are named at once
 
     def at_once(self, load: Instruction) -> bool:
         """Does the load's own block name a register that the load brings, before it tells other threads something?"""
-        block, n = self._places.get(id(load), (None, 0))
-        return block is not None and bool(_before_telling(block.instructions[n + 1 :]) & self.registers(load))
+        return self._about(load)[2]
 
     def registers(self, load: Instruction) -> int:
         """The registers that a load brings, as a bit set."""
-        brought = tuple(operand for operand in load.operands if not isinstance(operand, Address))
-        return _bits(dataclasses.replace(load, operands=brought, guard=None))
+        return self._about(load)[1]
+
+    def _about(self, load: Instruction) -> tuple[Instruction, int, bool]:
+        found = self._loads.get(id(load))
+        if found is None:
+            brought = tuple(operand for operand in load.operands if not isinstance(operand, Address))
+            registers = _bits(dataclasses.replace(load, operands=brought, guard=None))
+            block, n = self._places.get(id(load), (None, 0))
+            at_once = block is not None and bool(_before_telling(block.instructions[n + 1 :]) & registers)
+            found = self._loads[id(load)] = load, registers, at_once
+        return found
 
     def first(self, block: Block) -> int:
         """The registers that a block names before it tells other threads something, as a bit set."""

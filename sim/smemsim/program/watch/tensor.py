@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.distinct import distinct
+from smemsim.machine.tmem.layout import boxes_of_d
 from smemsim.program.watch.clocks import GROUP, NOBODY, OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten, is_followed, uses
 from smemsim.program.watch.registers import Named
@@ -22,7 +23,7 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 
 if TYPE_CHECKING:
-    from smemsim.machine.tmem.layout import Box
+    from smemsim.machine.tmem.layout import AccumulatorLayout, Box
     from smemsim.program.barriers.mbarrier import Mbarrier
     from smemsim.program.linking.program import Block
     from smemsim.program.wave import Cta, Wave
@@ -53,6 +54,8 @@ class TensorShadow:
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of cells that nobody had written
         self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
         self.marks: np.ndarray | None = None  # of doubtful values, made when the first one is written
+        # By CTA: its accumulators that nobody has touched but operations that added to them, each with the last one and its box. The tables have an earlier one.
+        self._added: dict[int, dict[tuple[AccumulatorLayout, int], tuple[Operation, Box]]] = {}
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by thread and line
         self.loading = 0  # registers of loads that nobody has waited for, by their bits
         self._loads: dict[int, list[tuple[Any, int]]] = {}  # places in `read_when`, registers
@@ -148,7 +151,8 @@ class TensorShadow:
         """The numbers of the operations that cells or open commits refer to."""
         of_cells = distinct(self.who[self.who >= OPERATIONS]) - OPERATIONS
         readers = distinct(self.read_by[self.read_by != NOBODY])
-        return [*of_cells.tolist(), *readers.tolist(), *(op.number for op in self._open.values())]
+        added = (op.number for held in self._added.values() for op, _ in held.values())
+        return [*of_cells.tolist(), *readers.tolist(), *added, *(op.number for op in self._open.values())]
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Operations have new numbers: `new` of each old one, of which `kept` are left; there is `room` for so many."""
@@ -166,6 +170,27 @@ class TensorShadow:
             for which, lanes, first, end in reads:
                 self.unwritten.doubts.tell(op.instruction, self.marks[members[which].index, lanes, first:end])
         self.writes(op, members, writes)
+
+    def adds_again(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> bool:
+        """An operation adds to an accumulator, and touches nothing else of tensor memory. Have only operations done so that the tensor core has executed in front
+        of it? Then it is noted, and nothing is wrong; else it is to be told by `reads` and `writes`."""
+        held = [self._added.get(member.index, {}).get((d, which)) for which, member in enumerate(members)]
+        warp = int(op.warps[0])
+        if self.marks is not None or not all(one is not None and self._is_piped(op.instruction, warp, one[0]) for one in held):
+            return False
+        self.added(op, members, d)
+        return True
+
+    def added(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> None:
+        """An operation has added to an accumulator."""
+        for box in boxes_of_d(d):
+            self._added.setdefault(members[box[0]].index, {})[d, box[0]] = op, box
+
+    def _touched(self, cta: int) -> None:
+        """Somebody touches tensor memory of a CTA: the tables get what was added there last."""
+        for op, (_, lanes, first, end) in self._added.pop(cta, {}).values():
+            at = (cta, lanes, slice(first, end))
+            self.who[at], self.read_by[at], self.line[at] = OPERATIONS + op.number, op.number, op.instruction.line
 
     def reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> bool:
         """An operation reads boxes. Is something wrong with what is there?"""
@@ -203,6 +228,7 @@ class TensorShadow:
 
     def _seen(self, i: Instruction, at: Any, warp: int, done: str) -> bool:
         """Has the warp seen the writes of the cells that it, or its operation, now reads or overwrites? Returns whether it reads what nobody has written."""
+        self._touched(at[0])
         who, order, x = self.who[at], self.order, self.x
         first = int(who.flat[0])
         if (who == first).all():  # most often one instruction wrote them all
@@ -266,9 +292,10 @@ class TensorShadow:
                 self._not_ordered(i, warp, done, self._where(at, late), ("ld", "reads"), reader, line, pending, formal)
         by = self.read_by[at]
         first = int(by.flat[0])
-        if first == NOBODY and (by == NOBODY).all():
+        is_one = bool((by == first).all())  # most often one operation has read them all
+        if first == NOBODY and is_one:
             return
-        for number in distinct(by[by != NOBODY]).tolist():
+        for number in [first] if is_one else distinct(by[by != NOBODY]).tolist():
             operation = self.operations[number]
             if self._is_piped(i, warp, operation):
                 continue
