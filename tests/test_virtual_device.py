@@ -15,7 +15,22 @@ import pytest
 from smemsim import InputError
 from smemsim.spec.cards import CARDS
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
-from smemsim.virtual import CudaError, Event, FindingsError, Graph, GraphExec, Node, Policy, Stream, VirtualDevice, chosen, images, linked
+from smemsim.virtual import (
+    CudaError,
+    Event,
+    FindingsError,
+    Graph,
+    GraphExec,
+    Node,
+    Policy,
+    Pool,
+    Stream,
+    UserObject,
+    VirtualDevice,
+    chosen,
+    images,
+    linked,
+)
 
 PTX = """.version 8.0
 .target sm_90a
@@ -316,6 +331,41 @@ def test_a_capture_that_is_not_joined_or_is_synchronised_fails(device):
     device.begin_capture(first)
     assert code_of(device.synchronize, first) == 900
     assert code_of(device.end_capture, first, (first,)) == 901
+
+
+def test_a_user_object_ends_with_the_last_graph_that_holds_it():
+    ended = []
+    held, child, graph = UserObject(lambda: ended.append(1), 2), Graph(), Graph()
+    child.hold(held, is_moved=True)
+    node = graph.add_graph(child)
+    executable, clone = GraphExec(graph), graph.clone()
+    assert clone.copies[node] is clone.nodes[0]
+    for holder in (child, graph, executable):
+        holder.close()
+    held.release()
+    assert not ended
+    clone.close()
+    assert ended == [1]
+    with pytest.raises(CudaError):
+        held.release()
+
+
+def test_a_child_graph_is_as_it_was_when_it_was_added():
+    done, child, graph = [], Graph(), Graph()
+    child.add(Node("empty", lambda: done.append("first")))
+    graph.add_graph(child)
+    child.add(Node("empty", lambda: done.append("later")))
+    GraphExec(graph).run()
+    assert done == ["first"]
+
+
+def test_a_pool_says_what_memory_it_gives_and_how_much(device):
+    pool = Pool("pinned", 3000)
+    address = device.allocate_async(2000, pool=pool)
+    assert (device.allocation(address).kind, pool.used) == ("pinned", 2000)
+    assert code_of(device.allocate_async, 2000, None, pool=pool) == 2
+    device.free_async(address)
+    assert (pool.used, pool.most_used) == (0, 2000)
 
 
 def test_nodes_run_behind_those_that_they_depend_on():

@@ -181,6 +181,26 @@ def test_what_is_found_is_told_or_fails_the_launch_as_the_policy_says(runtime, p
     assert done.returncode == 1
 
 
+CARELESS = r"""
+import ctypes
+cu, at, code = ctypes.CDLL("libcuda.so.1"), [ctypes.c_void_p() for _ in range(3)], rb'''.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry spin() { .reg .u64 %c; L: mov.u64 %c, %clock64; st.global.u64 [word], %c; bra L; }'''.replace(b".vis", b".global .u64 word; .vis")
+cu.cuInit(0)
+cu.cuCtxCreate_v2(ctypes.byref(at[0]), 0, 0)
+cu.cuModuleLoadData(ctypes.byref(at[1]), code)
+cu.cuModuleGetFunction(ctypes.byref(at[2]), at[1], b"spin")
+print(cu.cuLaunchKernel(at[2], *[1] * 6, 0, None, None, None))
+"""
+
+
+def test_a_launch_that_a_limit_ends_is_no_clean_bill_of_a_program_that_asks_for_no_errors():
+    done = run([sys.executable, "-c", CARELESS], "--limit-seconds", 0.2)
+    assert (done.stdout, done.returncode) == ("0\n", 1)
+    assert "1 ended before it was over; the program: exit code 0; exit code 1 of smemsim exec" in done.stderr
+
+
 @pytest.mark.parametrize(("what", "code"), [("exit", 7), ("kill", 128 + signal.SIGKILL), ("abort", 128 + signal.SIGABRT)])
 def test_the_programs_own_end_is_that_of_exec(runtime, what, code):
     assert run([runtime, what]).returncode == code
@@ -340,19 +360,21 @@ def test_a_kernel_of_nvrtc_has_its_ptx_and_the_array_behind_which_it_reads_is_na
     ("name", "said"),
     [
         ("bindings", "8192 right\n"),
+        ("bindings_runtime", "True NVIDIA H200\n4096 [0, -2] CUDA_ERROR_INVALID_VALUE\n[] [5]\n"),
         ("cuda_core", "1000 right\n"),
         ("numba_kernel", "1000 right\n"),
         ("tinygrad_program", "True True True True\n"),
     ],
 )
 def test_python_programs_on_the_driver_api_run_as_they_are(name, said, tmp_path):
-    """cuda.bindings with NVRTC, cuda.core, a kernel of numba, tinygrad (`CUDA=1 PTX=1`, which is DEV=CUDA:PTX now)."""
+    """cuda.bindings with NVRTC and with the runtime, cuda.core, a kernel of numba, tinygrad (`CUDA=1 PTX=1`, which is DEV=CUDA:PTX now)."""
     done = run([sys.executable, PROGRAMS / f"{name}.py"], env={"DEV": "CUDA:PTX", "CACHEDB": str(tmp_path / "cache.db")})
     missing = [what for what in ("No module named", "libnvrtc", "libnvvm") if done.returncode and what in done.stderr]
     if done.returncode == 77 or missing:
         pytest.skip(done.stdout or f"needs {done.stderr.splitlines()[-2]}")
     assert done.stdout == said, done.stderr
-    assert "no findings; the program: exit code 0" in done.stderr
+    launches = "nothing was launched, so that nothing was judged" if name == "bindings_runtime" else "no findings"
+    assert f"{launches}; the program: exit code 0" in done.stderr
 
 
 def test_two_programs_at_once_have_devices_of_their_own(runtime):

@@ -638,3 +638,14 @@ def test_a_profiler_that_knows_real_cards_alone():
         assert torch.equal(twice(x), x + x)
     proton.deactivate(session)
     proton.finalize()
+
+
+def test_fake_tensors_are_where_a_card_has_them():
+    fakes = pytest.importorskip("torch._subclasses.fake_tensor")
+    real, host = torch.ones(4, 4, device=DEVICE), torch.ones(4)
+    with fakes.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = mode.from_tensor(real)
+        made = [fake, torch.empty_like(fake), torch.empty(3, device=DEVICE), fake + 1, fake.new_zeros(2), fake + real, fake.cpu().cuda()]
+        assert all(x.is_cuda and x.device.type == "cuda" for x in made)
+        assert not any(x.is_cuda for x in (fake.cpu(), torch.empty(3), mode.from_tensor(host)))
+    assert (real + 1).is_cuda

@@ -89,8 +89,8 @@ class Session:
         return "\n".join(text_of(x) for x in self._bad())
 
     def _bad(self) -> list[Launched]:
-        """The launches of the running test that have findings."""
-        return [x for x in process.device().launches[self.first :] if not x.is_fine] if process.has_device() else []
+        """The launches of the running test that have findings, or did not come to their end."""
+        return [x for x in process.device().launches[self.first :] if not x.is_clean] if process.has_device() else []
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -116,7 +116,7 @@ class Session:
         terminalreporter.section("smemsim")
         if self.on_finding == "collect":
             for x in launches:
-                if not x.is_fine:
+                if not x.is_clean:
                     terminalreporter.write_line(text_of(x))
         terminalreporter.write_line(f"{os.environ['SMEMSIM_ARCH']}: {summary_of(launches)}")
         if self.report is not None:

@@ -23,7 +23,6 @@ that fails (`error`).
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 import hashlib
 import itertools
@@ -44,14 +43,17 @@ from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.machine.blank import litter
 from smemsim.ptx.demangle import shorter_name
 from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, REGISTER_UNIT, SHARED_UNIT, WARP_UNIT, card_of
-from smemsim.spec.cuda_errors import CUDA_CODES
 from smemsim.spec.launches import LAUNCH_LIMITS
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.spec.traps import TIMEOUT
 from smemsim.virtual import fatbin
+from smemsim.virtual.errors import CudaError
+from smemsim.virtual.graphs import Graph, GraphExec, Node, UserObject, reached
+from smemsim.virtual.managed import Advice
 from smemsim.virtual.mapping import Mappings, NotMapped, Physical
 from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
 from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, Policy, hook_failed, hooks_of, summary_of
+from smemsim.virtual.pools import Pool
 
 if TYPE_CHECKING:
     from smemsim.judge.run import Run
@@ -60,7 +62,21 @@ if TYPE_CHECKING:
     from smemsim.virtual.machine import Machine, Parameter
     from smemsim.virtual.record import Recorder
 
-__all__ = ["CudaError", "Event", "Function", "Graph", "GraphExec", "Host", "Module", "Node", "Physical", "Stream", "VirtualDevice"]
+__all__ = [
+    "CudaError",
+    "Event",
+    "Function",
+    "Graph",
+    "GraphExec",
+    "Host",
+    "Module",
+    "Node",
+    "Physical",
+    "Pool",
+    "Stream",
+    "UserObject",
+    "VirtualDevice",
+]
 
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONFIGURATION, INVALID_IMAGE, NO_BINARY, INVALID_PTX = 1, 2, 9, 200, 209, 218
@@ -72,16 +88,6 @@ DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cu
 FIRST_POINTER, END_OF_POINTERS = 1 << 20, 1 << 47  # between which the host's memory lies (x86-64 and AArch64 Linux)
 MOST_LITTERED = 1 << 31  # bytes of device memory in use up to which what is allocated gets garbage
 LAST_PAGES = 3  # launches of a kernel without findings that get a page
-
-
-class CudaError(SmemsimError):
-    """What a call of the driver fails with: `code` is its number in CUresult and cudaError_t, `reason` what led to it, in a sentence."""
-
-    def __init__(self, code: int, reason: str = "") -> None:
-        known = CUDA_CODES.get(code)
-        name = (known.driver or known.runtime) if known else f"CUDA error {code}"
-        super().__init__(f"{name}: {reason or (known.text if known else 'unknown error')}")
-        self.code, self.reason = code, reason
 
 
 class Host:
@@ -107,76 +113,7 @@ class Host:
         stream.flush()
 
 
-# ---- Streams, events, graphs
-
-
-@dataclasses.dataclass(eq=False)
-class Node:
-    """Something that a stream does: `run` does it. `info` is what queries are told, `after` the nodes of its graph before which it cannot run."""
-
-    kind: str  # "kernel", "memcpy", "memset", "host", "record", "wait", "alloc", "free", "graph", "empty"
-    run: Callable[[], Any]
-    info: dict[str, Any] = dataclasses.field(default_factory=dict)
-    after: list[Node] = dataclasses.field(default_factory=list)
-    is_enabled: bool = True
-    graph: Graph | None = None
-
-    def become(self, other: Node) -> None:
-        """Do from now on what another node does, where this one stands."""
-        self.run, self.info = other.run, other.info
-
-
-class Graph:
-    """Nodes, each of which runs after those that it depends on."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-
-    def add(self, node: Node, after: Iterable[Node] = ()) -> Node:
-        """One node more."""
-        node.after, node.graph = list(dict.fromkeys(after)), self
-        self.nodes.append(node)
-        return node
-
-    def remove(self, node: Node) -> None:
-        """One node less; nobody waits for it any more."""
-        self.nodes.remove(node)
-        for other in self.nodes:
-            other.after = [before for before in other.after if before is not node]
-
-    @property
-    def edges(self) -> list[tuple[Node, Node]]:
-        """(a node, one that runs after it)."""
-        return [(before, node) for node in self.nodes for before in node.after]
-
-    def clone(self) -> Graph:
-        """Another graph of the same nodes, which can be changed without this one."""
-        made = Graph()
-        copies = {node: made.add(dataclasses.replace(node)) for node in self.nodes}
-        for node, copy in copies.items():
-            copy.after = [copies[before] for before in node.after]
-        return made
-
-    def ordered(self) -> list[Node]:
-        """The nodes in an order in which they can run: that in which they were added, where that is one. CudaError where there is none."""
-        done: dict[Node, None] = {}
-        left = list(self.nodes)
-        while left:
-            ready = [node for node in left if all(other in done for other in node.after)]
-            if not ready:
-                raise CudaError(INVALID_VALUE, "graph: its nodes depend on each other in a circle")
-            done[ready[0]] = None
-            left.remove(ready[0])
-        return list(done)
-
-
-class GraphExec:
-    """A graph that can be launched: its nodes as they were when it was instantiated."""
-
-    def __init__(self, graph: Graph) -> None:
-        copies = {node: dataclasses.replace(node) for node in graph.ordered()}
-        self.of = copies  # the own node of each of the graph
-        self.nodes = list(copies.values())
+# ---- Streams and events
 
 
 class Stream:
@@ -368,9 +305,14 @@ class VirtualDevice:
         self._in_front: dict[
             Stream | None, Any
         ] = {}  # what the last launch of a stream has done, while the next one may begin before its end
-        self._began = time.monotonic()
+        self._began: float | None = None  # when the first launch was asked for
         self._is_over = ""
         self._told_of_ctas = False
+        self.pools = {kind: Pool(kind) for kind in ("device", "managed", "pinned")}  # those that are there from the start
+        self.pool = self.pools["device"]  # what cudaMallocAsync takes memory of
+        self.graph_pool = Pool("device")  # counts what nodes of graphs have taken
+        self.pool_of: dict[int, Pool] = {}  # by addresses of allocations
+        self.advice = Advice()
         self.mappings = Mappings(self.memory, self._bind, self._unbind)
         self.begins: Callable[[Launched], None] = lambda about: None  # is told of each launch when it begins
         self.ended: Callable[[Launched], None] = lambda about: None  # ... and when it is over
@@ -490,22 +432,50 @@ class VirtualDevice:
         """Give an allocation back; 0 is none. CudaError 1 for what is no allocation's address."""
         self.check()
         if address:
-            self.release(self._begins(address))
+            self.release(self.begins_at(address))
+            self.advice.forget(address)
+            if (pool := self.pool_of.pop(address, None)) is not None:
+                pool.gives_back(address)
 
-    def _begins(self, address: int) -> Allocation:
+    def begins_at(self, address: int) -> Allocation:
+        """The allocation that an address is the first of. CudaError 1 where there is none."""
         found = self.memory.at(address)
         if found is None or found.address != address or found.kind not in ("device", "managed", "pinned"):
             told_of = "" if found is None else f": it lies inside {found.told()}"
             raise CudaError(INVALID_VALUE, f"{address:#x} is no address of an allocation{told_of}")
         return found
 
-    def allocate_async(self, size: int, stream: Stream | None = None, *, where: str = "") -> int:
-        """cudaMallocAsync. A graph under capture takes its memory now, and keeps it."""
-        return self.allocate(size, where=where or _caller())
+    def allocate_async(self, size: int, stream: Stream | None = None, *, pool: Pool | None = None, where: str = "") -> int:
+        """cudaMallocAsync, of a pool: the card's own without one. A graph under capture takes its memory now, and keeps it.
+
+        CudaError 2 where the pool may not grow as far.
+        """
+        pool = pool or self.pool
+        if pool.most_bytes and pool.used + size > pool.most_bytes:
+            raise CudaError(OUT_OF_MEMORY, f"{told(size)} more than the {told(pool.most_bytes)} of the pool, {told(pool.used)} are taken")
+        address = self.allocate(size, pool.kind, where=where or _caller())
+        pool.gives(address, size)
+        self.pool_of[address] = pool
+        return address
+
+    def advise(self, address: int, size: int, **values: Any) -> None:
+        """cudaMemAdvise and cudaMemPrefetchAsync: what is said of managed memory, and changes nothing here. CudaError 1 for other memory."""
+        found = self._managed(address, size)
+        self.advice.say(found.address, address, size, values)
+
+    def advised(self, address: int, size: int, key: str) -> Any:
+        """What was said of all bytes of a range; None where that is nothing, or not the same everywhere. CudaError 1 as above."""
+        return self.advice.of(self._managed(address, size).address, address, size, key)
+
+    def _managed(self, address: int, size: int) -> Allocation:
+        found = self.memory.at(address)
+        if found is None or found.kind not in ("managed", "managed variable") or size <= 0 or address + size > found.end:
+            raise CudaError(INVALID_VALUE, f"{size} bytes at {address:#x} are not managed memory")
+        return found
 
     def free_async(self, address: int, stream: Stream | None = None) -> None:
         """cudaFreeAsync. In a graph under capture the memory stays, for the next launch of the graph."""
-        self._begins(address)
+        self.begins_at(address)
         if stream is None or stream.graph is None:
             self.host.settle()
             self.free(address)
@@ -657,7 +627,7 @@ class VirtualDevice:
         if graph is None or not stream.is_origin:
             raise CudaError(CAPTURE_UNMATCHED if graph else 401, "the stream is not captured")
         loose = [node for other in streams if other.graph is graph and other is not stream for node in other.last]
-        joined = set(_reached(stream.last))
+        joined = set(reached(stream.last))
         for other in {stream, *(s for s in streams if s.graph is graph)}:
             other.graph, other.last, other.is_origin, other.is_broken = None, [], False, False
         if was_broken:
@@ -668,13 +638,7 @@ class VirtualDevice:
 
     def launch_graph(self, graph: GraphExec, stream: Stream | None = None) -> None:
         """Run a graph's nodes."""
-
-        def run() -> None:
-            for node in graph.nodes:
-                if node.is_enabled:
-                    node.run()
-
-        self.submit(stream, Node("graph", run, {"exec": graph}))
+        self.submit(stream, Node("graph", graph.run, {"exec": graph}))
 
     # Copies
 
@@ -988,6 +952,8 @@ class VirtualDevice:
             len(self.launches) + 1, f.readable, f.name, config["grid"], config["block"], config["cluster"], config["shared_bytes"],
             ptx=f.digest, families=list(f.families),
         )  # fmt: skip
+        if self._began is None:
+            self._began = time.monotonic()
         if self._is_out(about):
             return None
         self.launches.append(about)
@@ -1080,7 +1046,9 @@ class VirtualDevice:
     def _seconds_left(self) -> float | None:
         """Of the program's time on the device; None where it has no limit."""
         total = self.policy.total_seconds
-        return None if total is None else max(0.0, total - (time.monotonic() - self._began))
+        if total is None or self._began is None:
+            return total
+        return max(0.0, total - (time.monotonic() - self._began))
 
     def _seconds_of_a_launch(self) -> float | None:
         """How long a launch may run that begins now."""
@@ -1200,17 +1168,6 @@ def _is_text(code: bytes | str) -> bool:
 
 def _some(shape: Any) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
-
-
-def _reached(nodes: Iterable[Node]) -> set[Node]:
-    found: set[Node] = set()
-    left = list(nodes)
-    while left:
-        node = left.pop()
-        if node not in found:
-            found.add(node)
-            left += node.after
-    return found
 
 
 def _caller() -> str:

@@ -235,7 +235,7 @@ def _told(code: int, sessions: _Sessions, policy: Any, command: Sequence[str], a
     from smemsim.virtual.policy import Launched, summary_of, write_json
 
     found = [Launched(**{**x, "number": n}) for n, x in enumerate(sessions.launches, 1)]
-    ends = _exit_code(code, found, sessions.refused, policy.require_launches)
+    ends = _exit_code(code, found, sessions.refused, policy.require_launches, is_cut=bool(sessions.running))
     if policy.on_finding == "collect":
         for x in found:
             if not x.is_fine:
@@ -258,14 +258,14 @@ def _told(code: int, sessions: _Sessions, policy: Any, command: Sequence[str], a
     return ends
 
 
-def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None) -> int:
-    """The program's own, unless it says that all is well: then 3 for kernels that are not modelled, 1 for findings and launches that were not run, 2 for
-    code that cannot run here and for fewer launches than are required."""
+def _exit_code(code: int, found: list[Any], refused: list[str], required: int | None, *, is_cut: bool) -> int:
+    """The program's own, unless it says that all is well: then 3 for kernels that are not modelled, 1 for findings and for launches that were not run or
+    did not come to their end, 2 for code that cannot run here and for fewer launches than are required."""
     if code:
         return 128 - code if code < 0 else code
     if any(x.error == NOT_SUPPORTED and x.refused for x in found):
         return 3
-    if any(not x.is_fine or x.refused for x in found):
+    if is_cut or not all(x.is_clean for x in found):
         return 1
     return 2 if refused or sum(not x.refused for x in found) < (required or 0) else 0
 

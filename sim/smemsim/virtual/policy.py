@@ -323,6 +323,11 @@ class Launched:
     families: list[str] = dataclasses.field(default_factory=list)  # instructions of Hopper and Blackwell in it
     named: list[str] = dataclasses.field(default_factory=list)  # a line for each allocation that findings name
 
+    @property
+    def is_clean(self) -> bool:
+        """Did it run to its end, with nothing wrong? One that a limit ended before is no clean bill."""
+        return self.is_fine and not self.refused and self.error != TIMEOUT
+
     def findings(self) -> list[str]:
         """A line for each finding, and for each allocation that they name."""
         found = (self.run or {}).get("findings", [])
@@ -332,7 +337,7 @@ class Launched:
         """The first finding in a few words: its code, the line of the source that it is at, else of the PTX, and what it says."""
         found = (self.run or {}).get("findings", []) or (self.run or {}).get("remarks", [])
         if not found:
-            return self.refused or self.name
+            return self.refused or self.told
         first = found[0]
         return f"{first['code']} {os.path.basename(first['location'] or first['where'])} in {self.name}: {first['message']}"
 

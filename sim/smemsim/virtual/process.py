@@ -32,8 +32,11 @@ __all__ = ["DOORS", "SOCKET_ENDING", "card", "choose", "device", "has_device", "
 # A library, and the module whose `install` opens its door once it is imported; `before_import`, where there is one, comes before that.
 DOORS = {
     "torch": "smemsim.virtual.torch", "triton": "smemsim.virtual.triton", "cutlass": "smemsim.virtual.cutedsl",
-    "triton.profiler": "smemsim.virtual.proton",
+    "triton.profiler": "smemsim.virtual.proton", "torch._subclasses.fake_tensor": "smemsim.virtual.torch_fake",
     **dict.fromkeys(("cupy", "jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13"), "smemsim.virtual.outside"),
+    **{f"cuda.bindings.{name}": "smemsim.virtual.static_runtime" for name in (
+        "_internal.runtime", "_internal.runtime_ptds", "_bindings.cyruntime", "_bindings.cyruntime_ptds",
+    )},
 }  # fmt: skip
 SOCKET_ENDING = "-launches"  # of the socket on which `smemsim exec` is told what was launched
 _chosen: dict[str, Any] = {}

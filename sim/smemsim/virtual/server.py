@@ -42,7 +42,9 @@ from smemsim.virtual.device import (
     Module,
     Node,
     Physical,
+    Pool,
     Stream,
+    UserObject,
     VirtualDevice,
 )
 from smemsim.virtual.memory import RANGE_BYTES
@@ -54,6 +56,11 @@ __all__ = ["Session", "serve"]
 COPY, CALL, WRITE, CALL_BACK = 1, 2, 3, 4
 INTERNAL = 999
 KINDS = {"device": 2, "mapped": 2, "managed": 3, "pinned": 1, "registered": 1, "own": 2, "managed variable": 3}
+POOL_FLAGS = {1: 1, 2: 1, 3: 1, 4: 0}  # CUmemPool_attribute: what may be reused, and the bytes that are kept; their values at first
+POOL_SIZES = {5: "reserved", 6: "most_reserved", 7: "used", 8: "most_used"}  # of a Pool
+GRAPH_SIZES = {0: "used", 1: "most_used", 2: "reserved", 3: "most_reserved"}  # CUgraphMem_attribute
+MANAGED = 2  # CUmemAllocationType
+ACCESSED_BY, CPU, NOWHERE = 3, -1, -2  # CUmem_range_attribute, and places as numbers
 DEFAULT_STREAMS = (0, 1, 2)  # the null stream, and those that cuda.h calls legacy and per-thread
 NODE_TYPES = {"kernel": 0, "memcpy": 1, "memset": 2, "host": 3, "graph": 4, "empty": 5, "wait": 6, "record": 7, "alloc": 10, "free": 11}
 SIGNED = 1 << 63
@@ -405,6 +412,91 @@ class Session:
     def allocate_async(self, size: int, where: str, stream: int) -> int:
         return self.device.allocate_async(size, self._stream(stream), where=where)
 
+    def allocate_from_pool(self, size: int, where: str, pool: int, stream: int) -> int:
+        return self.device.allocate_async(size, self._stream(stream), pool=self._of(pool, Pool), where=where)
+
+    def pool_create(self, props: bytes) -> int:
+        self.device.check()
+        return self._keep(_pool(props))
+
+    def pool_default(self, kind: int, place: int) -> int:
+        return self._handle_of(self.device.pools[_kind_of(kind, place)])
+
+    def pool_current(self) -> int:
+        return self._handle_of(self.device.pool)
+
+    def pool_use(self, pool: int) -> None:
+        self.device.pool = self._of(pool, Pool)
+
+    def pool_destroy(self, pool: int) -> None:
+        found = self._of(pool, Pool)
+        if found in self.device.pools.values():
+            raise CudaError(INVALID_VALUE, "a default pool is not destroyed")
+        if self.device.pool is found:
+            self.device.pool = self.device.pools["device"]
+        del self._objects[pool]
+
+    def pool_at(self, address: int) -> int:
+        found = self.device.allocation(address)
+        pool = self.device.pool_of.get(found.address) if found is not None else None
+        return 0 if pool is None else self._handle_of(pool)
+
+    def pool_attribute(self, pool: int, number: int) -> int:
+        found = self._of(pool, Pool)
+        if number not in POOL_FLAGS and number not in POOL_SIZES:
+            raise CudaError(INVALID_VALUE, f"memory pools have no attribute {number} here")
+        return int(getattr(found, POOL_SIZES[number])) if number in POOL_SIZES else found.values.get(number, POOL_FLAGS[number])
+
+    def set_pool_attribute(self, pool: int, number: int, value: int) -> None:
+        found = self._of(pool, Pool)
+        if number in POOL_FLAGS:
+            found.values[number] = value
+        elif POOL_SIZES.get(number, "").startswith("most") and not value:
+            found.most_used = found.used
+        else:
+            raise CudaError(INVALID_VALUE, f"attribute {number} of a memory pool cannot be set to {value}")
+
+    def graph_memory(self, number: int) -> int:
+        if number not in GRAPH_SIZES:
+            raise CudaError(INVALID_VALUE, f"the memory of graphs has no attribute {number}")
+        return int(getattr(self.device.graph_pool, GRAPH_SIZES[number]))
+
+    def set_graph_memory(self, number: int, value: int) -> None:
+        if value or not GRAPH_SIZES.get(number, "").startswith("most"):
+            raise CudaError(INVALID_VALUE, "high watermarks of the memory of graphs can be set to 0, and nothing else")
+        self.device.graph_pool.most_used = self.device.graph_pool.used
+
+    def advise(self, address: int, size: int, advice: int, kind: int, number: int) -> None:
+        if advice not in range(1, 7) or (advice > 2 and advice != 4 and not 0 < kind <= 4):
+            raise CudaError(INVALID_VALUE, f"advice {advice} for location {kind}")
+        place = (kind, number - (number >> 31 << 32))
+        key = f"is_accessed_by {place if kind == 1 else (2, 0)}"
+        said: dict[int, tuple[str, Any]] = {
+            1: ("is_read_mostly", True), 2: ("is_read_mostly", False), 3: ("preferred", place), 4: ("preferred", None), 5: (key, True), 6: (key, False),
+        }  # fmt: skip
+        self.device.advise(address, size, **dict([said[advice]]))
+
+    def prefetch(self, address: int, size: int, kind: int, number: int, stream: int) -> None:
+        self.device.advise(address, size, prefetched=(kind, number - (number >> 31 << 32)))
+        self.device.submit(self._stream(stream), Node("empty", lambda: None))
+
+    def advised(self, address: int, size: int, number: int, count: int) -> bytes:
+        """An attribute of cuMemRangeGetAttribute, as numbers of 4 bytes; `count` have room."""
+        keys = {1: "is_read_mostly", 2: "preferred", 4: "prefetched", 5: "preferred", 6: "preferred", 7: "prefetched", 8: "prefetched"}
+        if number == ACCESSED_BY:
+            places = {(1, 0): 0, (2, 0): CPU}
+            found = [n for place, n in places.items() if self.device.advised(address, size, f"is_accessed_by {place}")]
+            return struct.pack(f"<{count}i", *[*found, *[NOWHERE] * count][:count])
+        if number not in keys:
+            raise CudaError(INVALID_VALUE, f"managed memory has no attribute {number}")
+        said = self.device.advised(address, size, keys[number])
+        if number == 1:
+            return struct.pack("<i", bool(said))
+        kind, place = said or (0, NOWHERE)
+        if number in (2, 4):
+            return struct.pack("<i", {0: NOWHERE, 1: place}.get(kind, CPU))
+        return struct.pack("<i", kind if number in (5, 7) else place)
+
     def free(self, address: int) -> None:
         self.host.settle()
         self.device.free(address)
@@ -542,14 +634,49 @@ class Session:
             return 0, 0
         return 2 if found.is_broken else 1, self._handle_of(found.graph)
 
+    def capture_nodes(self, stream: int, count: int) -> tuple[int, bytes]:
+        """What the next node of a stream under capture runs after."""
+        found = self._stream(stream)
+        return self._told_of([] if found is None or found.graph is None else found.last, count)
+
+    def capture_after(self, stream: int, after: bytes, is_all: int) -> None:
+        """Say what the next node of a stream under capture runs after: that and no more, or that too."""
+        found = self._of(stream, Stream)
+        if found.graph is None:
+            raise CudaError(401, "the stream is not captured")
+        found.last = list(dict.fromkeys([*(() if is_all else found.last), *self._nodes(after)]))
+
     def graph_create(self) -> int:
         return self._keep(Graph())
 
     def graph_destroy(self, graph: int) -> None:
-        self._objects.pop(graph, None)
+        found = self._objects.pop(graph, None)
+        if isinstance(found, (Graph, GraphExec)):
+            found.close()
+
+    def user_object_create(self, destroy: int, data: int, count: int) -> int:
+        return self._keep(UserObject(lambda: self.host.call(destroy, data), count))
+
+    def user_object_retain(self, held: int, count: int) -> None:
+        self._of(held, UserObject).retain(count)
+
+    def user_object_release(self, held: int, count: int) -> None:
+        self._of(held, UserObject).release(count)
+
+    def graph_hold(self, graph: int, held: int, count: int, is_moved: int) -> None:
+        self._of(graph, Graph).hold(self._of(held, UserObject), count, is_moved=bool(is_moved))
+
+    def graph_let_go(self, graph: int, held: int, count: int) -> None:
+        self._of(graph, Graph).let_go(self._of(held, UserObject), count)
 
     def graph_clone(self, graph: int) -> int:
         return self._keep(self._of(graph, Graph).clone())
+
+    def node_in_clone(self, node: int, clone: int) -> int:
+        found = self._of(clone, Graph).copies.get(self._of(node, Node))
+        if found is None:
+            raise CudaError(INVALID_VALUE, "the graph is no clone of the node's")
+        return self._handle_of(found)
 
     def graph_instantiate(self, graph: int) -> int:
         return self._keep(GraphExec(self._of(graph, Graph)))
@@ -564,8 +691,12 @@ class Session:
     def graph_update(self, executable: int, graph: int) -> None:
         own, new = self._of(executable, GraphExec), GraphExec(self._of(graph, Graph))
         if [node.kind for node in own.nodes] != [node.kind for node in new.nodes]:
+            new.close()
             raise CudaError(910)
-        self._objects[executable] = new
+        for mine, theirs in zip(own.nodes, new.nodes, strict=True):
+            mine.become(theirs)
+        own.close()
+        own.objects = new.objects
 
     def graph_nodes(self, graph: int, count: int) -> tuple[int, bytes]:
         return self._told_of(self._of(graph, Graph).nodes, count)
@@ -636,14 +767,33 @@ class Session:
     def graph_add_empty(self, graph: int, after: bytes) -> int:
         return self._added(graph, after, Node("empty", lambda: None))
 
+    def _call(self, function: int, data: int) -> Node:
+        return Node("host", lambda: self.host.call(function, data), {"given": (function, data)})
+
     def graph_add_host(self, graph: int, after: bytes, function: int, data: int) -> int:
-        return self._added(graph, after, Node("host", lambda: self.host.call(function, data)))
+        return self._added(graph, after, self._call(function, data))
 
     def _fill(self, to: int, pitch: int, value: int, width: int, count: int, height: int) -> Node:
-        return Node("memset", lambda: self.device.fill_2d(to, pitch or count * width, value, width, count, height))
+        given = (to, pitch, value, width, count, height)
+        return Node("memset", lambda: self.device.fill_2d(to, pitch or count * width, value, width, count, height), {"given": given})
 
     def _copy(self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, height: int) -> Node:
-        return Node("memcpy", lambda: self.device.copy_2d(to, to_pitch, source, source_pitch, width, height))
+        given = (to, to_pitch, source, source_pitch, width, height)
+        return Node("memcpy", lambda: self.device.copy_2d(to, to_pitch, source, source_pitch, width, height), {"given": given})
+
+    def node_given(self, node: int, kind: str) -> bytes:
+        """The numbers that a node was made of."""
+        found = self._of(node, Node)
+        if found.kind != kind or "given" not in found.info:
+            raise CudaError(INVALID_VALUE, f"the node is of kind {found.kind}, not {kind}")
+        return struct.pack(f"<{len(found.info['given'])}Q", *found.info["given"])
+
+    def graph_dot(self, graph: int) -> bytes:
+        """The graph in the language of Graphviz."""
+        nodes = self._of(graph, Graph).nodes
+        lines = [f'"node_{n}" [label="{n}: {node.kind}"];' for n, node in enumerate(nodes)]
+        edges = [f'"node_{nodes.index(a)}" -> "node_{nodes.index(b)}";' for a, b in self._of(graph, Graph).edges]
+        return "\n".join(["digraph dot {", *lines, *edges, "}", ""]).encode() + b"\0"
 
     def graph_add_fill(self, graph: int, after: bytes, *given: int) -> int:
         return self._added(graph, after, self._fill(*given))
@@ -658,27 +808,41 @@ class Session:
         self._own(executable, node).become(self._copy(*given))
 
     def graph_set_host(self, executable: int, node: int, function: int, data: int) -> None:
-        self._own(executable, node).become(Node("host", lambda: self.host.call(function, data)))
+        self._own(executable, node).become(self._call(function, data))
 
     def graph_add_event(self, graph: int, after: bytes, event: int, is_wait: int) -> int:
         found = self._of(event, Event)
-        return self._added(graph, after, Node("wait", lambda: None) if is_wait else Node("record", lambda: self.device.record(found)))
+        info = {"given": (event,)}
+        made = Node("wait", lambda: None, info) if is_wait else Node("record", lambda: self.device.record(found), info)
+        return self._added(graph, after, made)
 
-    def graph_add_alloc(self, graph: int, after: bytes, size: int, where: str) -> tuple[int, int]:
-        address = self.device.allocate(size, where=where)  # as long as the graph lives: for ever
-        return self._added(graph, after, Node("alloc", lambda: None, {"address": address})), address
+    def graph_add_alloc(self, graph: int, after: bytes, size: int, props: bytes, where: str) -> tuple[int, int]:
+        address = self.device.allocate(size, _pool(props).kind, where=where)  # as long as the graph lives: for ever
+        self.device.graph_pool.gives(address, size)
+        info = {"address": address, "props": props, "given": (size, address)}
+        return self._added(graph, after, Node("alloc", lambda: None, info)), address
+
+    def node_props(self, node: int) -> bytes:
+        """The pool properties of an allocation."""
+        return bytes(self._of(node, Node).info.get("props", b""))
 
     def graph_add_free(self, graph: int, after: bytes, address: int) -> int:
-        return self._added(graph, after, Node("free", lambda: None, {"address": address}))
+        self.device.begins_at(address)
+        return self._added(graph, after, Node("free", lambda: None, {"address": address, "given": (address,)}))
 
     def graph_add_child(self, graph: int, after: bytes, child: int) -> int:
-        inner = GraphExec(self._of(child, Graph))
-        return self._added(graph, after, Node("graph", lambda: self.device.launch_graph(inner)))
+        return self._keep(self._of(graph, Graph).add_graph(self._of(child, Graph), self._nodes(after)))
+
+    def node_graph(self, node: int) -> int:
+        """The graph that a node is."""
+        found = self._of(node, Node).info.get("graph")
+        if found is None:
+            raise CudaError(INVALID_VALUE, "the node is no graph")
+        return self._handle_of(found)
 
     def graph_depend(self, graph: int, before: bytes, after: bytes) -> None:
-        self._of(graph, Graph)
         for first, second in zip(self._nodes(before), self._nodes(after), strict=True):
-            second.after.append(first)
+            self._of(graph, Graph).depend(first, second)
 
     def graph_part(self, graph: int, before: bytes, after: bytes) -> None:
         self._of(graph, Graph)
@@ -686,6 +850,19 @@ class Session:
             if first not in second.after:
                 raise CudaError(INVALID_VALUE, "there is no such edge")
             second.after.remove(first)
+
+
+def _kind_of(kind: int, place: int) -> str:
+    """Of CUmemAllocationType and CUmemLocationType: what memory a pool has."""
+    if kind not in (1, 2) or place > 4:
+        raise CudaError(INVALID_VALUE, f"a pool of allocations of type {kind} at a place of type {place}")
+    return "managed" if kind == MANAGED else "device" if place <= 1 else "pinned"
+
+
+def _pool(props: bytes) -> Pool:
+    """Of CUmemPoolProps."""
+    kind, _, place, _, _, most = struct.unpack_from("<iiiiQQ", props)
+    return Pool(_kind_of(kind, place), most)
 
 
 def _u64(raw: bytes) -> tuple[int, ...]:

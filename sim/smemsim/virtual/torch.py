@@ -19,6 +19,7 @@ from smemsim.virtual.alignment import align
 from smemsim.virtual.cublas import MX_BLOCK, NVFP4_BLOCK, block_scaled
 from smemsim.virtual.torch_cuda import is_cuda, names, streams
 from smemsim.virtual.torch_dlpack import open_dlpack
+from smemsim.virtual.torch_fake import faked, is_fake, open_fakes
 from smemsim.virtual.torch_graphs import WITHOUT_WORK, Capture, CudaGraph, captured, is_capturing
 from smemsim.virtual.torch_ops import is_of_program, open_operators
 from smemsim.virtual.torch_replaced import making, moving
@@ -262,16 +263,20 @@ _CREATING: set[Any] = set()
 
 
 def _mode_class() -> Any:
+    import torch
     from torch.overrides import TorchFunctionMode
 
-    cases = _cases()
+    cases, tensor = _cases(), torch.Tensor
+    looking = {tensor.device.__get__, tensor.is_cuda.__get__, tensor.is_cpu.__get__, tensor.get_device, tensor.is_pinned}
 
     class DeviceMode(TorchFunctionMode):  # type: ignore[misc]
         """Lets "cuda" mean marked CPU tensors."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            handler = cases.get(func, _call)
             given = func, args, kwargs or {}
+            if is_fake(args, given[2], only_looks=func in looking):
+                return faked(*given, default.device if func in _CREATING else None)
+            handler = cases.get(func, _call)
             if getattr(func, "__name__", "") not in WITHOUT_WORK:
                 process.worked()
             return captured(handler, *given) if is_capturing() and not is_of_program(func) else handler(*given)
@@ -311,6 +316,7 @@ def _open() -> None:
     mode.__enter__()
     _keep_in_backward(mode)
     open_dlpack()
+    open_fakes(mode)
 
 
 def _no_range() -> Callable[..., int]:

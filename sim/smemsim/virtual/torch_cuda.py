@@ -63,6 +63,10 @@ class CudaStream:
 
         return torch.device("cuda", 0)
 
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """(version, handle) of the protocol by which other libraries take streams (cuda.core, interoperability)."""
+        return 0, self.cuda_stream
+
     def query(self) -> bool:
         """Is its work over? Always."""
         return True

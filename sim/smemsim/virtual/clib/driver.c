@@ -105,9 +105,15 @@ API R cuDeviceComputeCapability(int *major, int *minor, int device) {
 }
 API R cuDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, "0000:06:00.0"); return 0; }
 API R cuDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return strstr(id, "06:00") ? 0 : 101; }
-API R cuDeviceGetDefaultMemPool(U *pool, int device) { (void)device; *pool = 0x200; return 0; }
-API R cuDeviceGetMemPool(U *pool, int device) { (void)device; *pool = 0x200; return 0; }
-API R cuDeviceSetMemPool(int device, U pool) { (void)device, (void)pool; return 0; }
+API R cuDeviceGetDefaultMemPool(U *pool, int device) { (void)device; return CALL("pool_default", "ii|I", (U)1, (U)1, pool); }
+API R cuDeviceGetMemPool(U *pool, int device) { (void)device; return CALL("pool_current", "|I", pool); }
+API R cuDeviceSetMemPool(int device, U pool) { (void)device; return CALL("pool_use", "i", pool); }
+API R cuMemGetDefaultMemPool(U *pool, const int *location, int type) { WANT(pool && location); return CALL("pool_default", "ii|I", (U)type, (U)location[0], pool); }
+API R cuMemGetMemPool(U *pool, const int *location, int type) { WANT(pool && location); return location[0] == 1 && type == 1 ? CALL("pool_current", "|I", pool) : cuMemGetDefaultMemPool(pool, location, type); }
+API R cuMemSetMemPool(const int *location, int type, U pool) { WANT(location); return location[0] == 1 && type == 1 ? CALL("pool_use", "i", pool) : 0; }
+API R cuDeviceGetGraphMemAttribute(int device, int attribute, U *value) { (void)device; return CALL("graph_memory", "i|I", (U)attribute, value); }
+API R cuDeviceSetGraphMemAttribute(int device, int attribute, const U *value) { (void)device; WANT(value); return CALL("set_graph_memory", "ii", (U)attribute, *value); }
+API R cuDeviceGraphMemTrim(int device) { (void)device; return 0; }
 API R cuDeviceCanAccessPeer(int *can, int a, int b) { (void)a, (void)b; *can = 0; return 0; }
 API R cuDeviceGetP2PAttribute(int *value, int attribute, int a, int b) { (void)attribute, (void)a, (void)b; *value = 0; return 101; }
 API R cuDevicePrimaryCtxRetain(U *context, int device) {
@@ -471,7 +477,7 @@ API R cuMemAllocManaged(U *address, size_t bytes, unsigned flags) { NEED; (void)
 API R cuMemHostAlloc(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "pinned", CALLER); }
 API R cuMemAllocHost_v2(U *address, size_t bytes) { NEED; return allocate(address, bytes, "pinned", CALLER); }
 API R cuMemAllocAsync(U *address, size_t bytes, U stream) { NEED; char text[1024]; WANT(address); return CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
-API R cuMemAllocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { NEED; (void)pool; char text[1024]; WANT(address); return CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
+API R cuMemAllocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { NEED; char text[1024]; WANT(address); return CALL("allocate_from_pool", "isii|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), pool, stream, address); }
 API R cuMemFree_v2(U address) { NEED; return CALL("free", "i", address); }
 API R cuMemFreeHost(U address) { NEED; return CALL("free", "i", address); }
 API R cuMemFreeAsync(U address, U stream) { NEED; return CALL("free_async", "ii", address, stream); }
@@ -499,7 +505,8 @@ API R cuPointerGetAttribute(void *value, int attribute, U address) {
         case 11: *(U *)value = base; return 0;
         case 12: *(size_t *)value = size; return 0;
         case 14: *(int *)value = 1; return 0;
-        case 15: case 17: *(U *)value = 0; return 0;
+        case 15: *(U *)value = 0; return 0;
+        case 17: return CALL("pool_at", "i|I", address, value);
         case 16: *(unsigned *)value = 3; return 0;
         default: return INVALID_VALUE;
     }
@@ -512,22 +519,35 @@ API R cuPointerGetAttributes(unsigned count, int *attributes, void **values, U a
     return 0;
 }
 API R cuPointerSetAttribute(const void *value, int attribute, U address) { (void)value, (void)attribute, (void)address; return 0; }
-API R cuMemPoolCreate(U *pool, const void *props) { (void)props; *pool = 0x210; return 0; }
-API R cuMemPoolDestroy(U pool) { (void)pool; return 0; }
+API R cuMemPoolCreate(U *pool, const void *props) { NEED; WANT(pool && props); return CALL("pool_create", "b|I", props, (size_t)88, pool); }
+API R cuMemPoolDestroy(U pool) { return CALL("pool_destroy", "i", pool); }
 API R cuMemPoolTrimTo(U pool, size_t keep) { (void)pool, (void)keep; return 0; }
-API R cuMemPoolSetAttribute(U pool, int attribute, void *value) { (void)pool, (void)attribute, (void)value; return 0; }
+API R cuMemPoolSetAttribute(U pool, int attribute, void *value) { WANT(value); return CALL("set_pool_attribute", "iii", pool, (U)attribute, attribute < 4 ? (U)*(int *)value : *(U *)value); }
 API R cuMemPoolGetAttribute(U pool, int attribute, void *value) {
-    (void)pool;
-    if (attribute < 4) *(int *)value = 1;
-    else *(U *)value = 0;
+    U found = 0;
+    WANT(value);
+    R error = CALL("pool_attribute", "ii|I", pool, (U)attribute, &found);
+    if (error) return error;
+    if (attribute < 4) *(int *)value = (int)found;
+    else *(U *)value = found;
     return 0;
 }
 API R cuMemPoolSetAccess(U pool, const void *descriptions, size_t count) { (void)pool, (void)descriptions, (void)count; return 0; }
 API R cuMemPoolGetAccess(int *flags, U pool, void *location) { (void)pool, (void)location; *flags = 3; return 0; }
-API R cuMemAdvise(U address, size_t bytes, int advice, int device) { (void)address, (void)bytes, (void)advice, (void)device; return 0; }
-API R cuMemAdvise_v2(U address, size_t bytes, int advice, U location) { (void)address, (void)bytes, (void)advice, (void)location; return 0; }
-API R cuMemPrefetchAsync(U address, size_t bytes, int device, U stream) { (void)address, (void)bytes, (void)device, (void)stream; return 0; }
-API R cuMemPrefetchAsync_v2(U address, size_t bytes, U location, unsigned flags, U stream) { (void)address, (void)bytes, (void)location, (void)flags, (void)stream; return 0; }
+API R cuMemAdvise_v2(U address, size_t bytes, int advice, U location) { NEED; return CALL("advise", "iiiii", address, (U)bytes, (U)advice, location & 0xffffffff, location >> 32); }
+API R cuMemAdvise(U address, size_t bytes, int advice, int device) { return cuMemAdvise_v2(address, bytes, advice, device < 0 ? 2 : 1 | (U)device << 32); }
+API R cuMemPrefetchAsync_v2(U address, size_t bytes, U location, unsigned flags, U stream) { NEED; (void)flags; return CALL("prefetch", "iiiii", address, (U)bytes, location & 0xffffffff, location >> 32, stream); }
+API R cuMemPrefetchAsync(U address, size_t bytes, int device, U stream) { return cuMemPrefetchAsync_v2(address, bytes, device < 0 ? 2 : 1 | (U)device << 32, 0, stream); }
+API R cuMemRangeGetAttribute(void *data, size_t size, int attribute, U address, size_t bytes) {
+    NEED;
+    WANT(data && size && size % 4 == 0);
+    return CALL("advised", "iiii|B", address, (U)bytes, (U)attribute, (U)(size / 4), data, size);
+}
+API R cuMemRangeGetAttributes(void **data, size_t *sizes, int *attributes, size_t count, U address, size_t bytes) {
+    R error = 0;
+    for (size_t n = 0; n < count && !error; n++) error = cuMemRangeGetAttribute(data[n], sizes[n], attributes[n], address, bytes);
+    return error;
+}
 
 /* Virtual memory management */
 
@@ -679,11 +699,17 @@ API R cuStreamGetCaptureInfo_v3(U stream, int *status, U *id, U *graph, const U 
     if (status) *status = (int)found;
     if (id) *id = own;
     if (graph) *graph = own;
-    if (after) *after = 0;
-    if (edges) *edges = 0;
-    if (count) *count = 0;
+    static __thread U nodes[256];
+    static __thread uint64_t plain[256]; /* of CUgraphEdgeData: none is special */
+    U have = 0;
+    if (!error && found) error = CALL("capture_nodes", "ii|IB", stream, (U)256, &have, nodes, sizeof nodes);
+    if (after) *after = nodes;
+    if (edges) *edges = plain;
+    if (count) *count = have;
     return error;
 }
+API R cuStreamUpdateCaptureDependencies_v2(U stream, const U *after, const void *edges, size_t count, unsigned flags) { NEED; (void)edges; return CALL("capture_after", "ibi", stream, after ? (void *)after : "", count * 8, (U)(flags & 1)); }
+API R cuStreamUpdateCaptureDependencies(U stream, const U *after, size_t count, unsigned flags) { return cuStreamUpdateCaptureDependencies_v2(stream, after, 0, count, flags); }
 API R cuStreamGetCaptureInfo_v2(U stream, int *status, U *id, U *graph, const U **after, size_t *count) { return cuStreamGetCaptureInfo_v3(stream, status, id, graph, after, 0, count); }
 API R cuStreamGetCaptureInfo(U stream, int *status, U *id) { return cuStreamGetCaptureInfo_v3(stream, status, id, 0, 0, 0, 0); }
 API R cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
@@ -699,7 +725,7 @@ API R cuGraphLaunch(U exec, U stream) { NEED; return CALL("graph_launch", "ii", 
 API R cuGraphUpload(U exec, U stream) { (void)exec, (void)stream; return 0; }
 API R cuGraphExecUpdate_v2(U exec, U graph, uint32_t *result) {
     R error = CALL("graph_update", "ii", exec, graph);
-    if (result) memset(result, 0, 24), result[0] = error != 0;
+    if (result) memset(result, 0, 24), result[0] = error == 910 ? 2 : error != 0; /* 2: another topology */
     return error;
 }
 API R cuGraphGetNodes(U graph, U *nodes, size_t *count) {
@@ -715,6 +741,8 @@ API R cuGraphNodeGetType(U node, int *type) {
     return error;
 }
 typedef struct { U function; unsigned grid[3], block[3], shared; void **arguments, **extra; } kernel_node;
+typedef struct { kernel_node own; U kernel, context; } kernel_node_2;
+static kernel_node with_kernel(const kernel_node_2 *k) { kernel_node own = k->own; if (!own.function) own.function = k->kernel; return own; }
 static R bank_of(const kernel_node *k, char **bank, unsigned *bytes) {
     smemsim_layout layout;
     R error = smemsim_layout_of(k->function, &layout);
@@ -723,7 +751,7 @@ static R bank_of(const kernel_node *k, char **bank, unsigned *bytes) {
     for (unsigned n = 0; k->arguments && n < layout.count; n++) memcpy(*bank + layout.places[2 * n], k->arguments[n], layout.places[2 * n + 1]);
     return 0;
 }
-API R cuGraphAddKernelNode_v2(U *node, U graph, const U *after, size_t count, const kernel_node *k) {
+API R cuGraphAddKernelNode(U *node, U graph, const U *after, size_t count, const kernel_node *k) {
     char *bank = 0;
     unsigned bytes = 0;
     R error = bank_of(k, &bank, &bytes);
@@ -733,8 +761,8 @@ API R cuGraphAddKernelNode_v2(U *node, U graph, const U *after, size_t count, co
     free(bank);
     return error;
 }
-API R cuGraphAddKernelNode(U *node, U graph, const U *after, size_t count, const kernel_node *k) { return cuGraphAddKernelNode_v2(node, graph, after, count, k); }
-API R cuGraphExecKernelNodeSetParams_v2(U exec, U node, const kernel_node *k) {
+API R cuGraphAddKernelNode_v2(U *node, U graph, const U *after, size_t count, const kernel_node_2 *k) { WANT(k); kernel_node own = with_kernel(k); return cuGraphAddKernelNode(node, graph, after, count, &own); }
+API R cuGraphExecKernelNodeSetParams(U exec, U node, const kernel_node *k) {
     char *bank = 0;
     unsigned bytes = 0;
     R error = bank_of(k, &bank, &bytes);
@@ -744,7 +772,7 @@ API R cuGraphExecKernelNodeSetParams_v2(U exec, U node, const kernel_node *k) {
     free(bank);
     return error;
 }
-API R cuGraphExecKernelNodeSetParams(U exec, U node, const kernel_node *k) { return cuGraphExecKernelNodeSetParams_v2(exec, node, k); }
+API R cuGraphExecKernelNodeSetParams_v2(U exec, U node, const kernel_node_2 *k) { WANT(k); kernel_node own = with_kernel(k); return cuGraphExecKernelNodeSetParams(exec, node, &own); }
 API R cuGraphAddEmptyNode(U *node, U graph, const U *after, size_t count) { return CALL("graph_add_empty", "ib|I", graph, after ? (void *)after : "", count * 8, node); }
 typedef struct { void *function, *data; } host_node;
 API R cuGraphAddHostNode(U *node, U graph, const U *after, size_t count, const host_node *h) { return CALL("graph_add_host", "ibii|I", graph, after ? (void *)after : "", count * 8, h->function, h->data, node); }
@@ -761,7 +789,7 @@ API R cuGraphAddMemcpyNode(U *node, U graph, const U *after, size_t count, const
     return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, t->pitch ? (U)t->pitch : (U)c->width, from, f->pitch ? (U)f->pitch : (U)c->width, (U)c->width,
                 (U)c->height, node);
 }
-API R cuGraphKernelNodeSetParams_v2(U node, const kernel_node *k) {
+API R cuGraphKernelNodeSetParams(U node, const kernel_node *k) {
     char *bank = 0;
     unsigned bytes = 0;
     R error = bank_of(k, &bank, &bytes);
@@ -770,8 +798,8 @@ API R cuGraphKernelNodeSetParams_v2(U node, const kernel_node *k) {
     free(bank);
     return error;
 }
-API R cuGraphKernelNodeSetParams(U node, const kernel_node *k) { return cuGraphKernelNodeSetParams_v2(node, k); }
-API R cuGraphKernelNodeGetParams_v2(U node, kernel_node *k) {
+API R cuGraphKernelNodeSetParams_v2(U node, const kernel_node_2 *k) { WANT(k); kernel_node own = with_kernel(k); return cuGraphKernelNodeSetParams(node, &own); }
+API R cuGraphKernelNodeGetParams(U node, kernel_node *k) {
     U function, v[7];
     static char bank[1 << 16];
     WANT(k);
@@ -785,7 +813,7 @@ API R cuGraphKernelNodeGetParams_v2(U node, kernel_node *k) {
     for (unsigned n = 0; n < layout.count; n++) k->arguments[n] = own + layout.places[2 * n];
     return 0;
 }
-API R cuGraphKernelNodeGetParams(U node, kernel_node *k) { return cuGraphKernelNodeGetParams_v2(node, k); }
+API R cuGraphKernelNodeGetParams_v2(U node, kernel_node_2 *k) { WANT(k); k->kernel = k->context = 0; return cuGraphKernelNodeGetParams(node, &k->own); }
 API R cuGraphNodeSetEnabled(U exec, U node, unsigned is_enabled) { return CALL("node_enable", "iii", exec, node, (U)is_enabled); }
 API R cuGraphNodeGetEnabled(U exec, U node, unsigned *is_enabled) { U found = 0; R error = CALL("node_is_enabled", "ii|I", exec, node, &found); *is_enabled = (unsigned)found; return error; }
 API R cuGraphDestroyNode(U node) { return CALL("node_destroy", "i", node); }
@@ -829,8 +857,45 @@ API R cuGraphAddEventWaitNode(U *node, U graph, const U *after, size_t count, U 
 typedef struct { char props[88]; const void *access; size_t accesses, bytes; U address; } alloc_node; /* pool properties are 88 bytes */
 API R cuGraphAddMemAllocNode(U *node, U graph, const U *after, size_t count, alloc_node *a) {
     char text[1024];
-    return CALL("graph_add_alloc", "ibis|II", graph, after ? (void *)after : "", count * 8, (U)a->bytes, smemsim_caller(CALLER, text, sizeof text), node, &a->address);
+    return CALL("graph_add_alloc", "ibibs|II", graph, after ? (void *)after : "", count * 8, (U)a->bytes, a->props, sizeof a->props, smemsim_caller(CALLER, text, sizeof text), node, &a->address);
 }
+static R given(U node, const char *kind, U *to, size_t count) { return CALL("node_given", "is|B", node, kind, to, count * 8); }
+API R cuGraphMemAllocNodeGetParams(U node, alloc_node *a) {
+    U own[2];
+    WANT(a);
+    R error = given(node, "alloc", own, 2);
+    if (error) return error;
+    memset(a, 0, sizeof *a), a->bytes = own[0], a->address = own[1];
+    return CALL("node_props", "i|B", node, a->props, sizeof a->props);
+}
+API R cuGraphMemFreeNodeGetParams(U node, U *address) { WANT(address); return given(node, "free", address, 1); }
+API R cuGraphHostNodeGetParams(U node, host_node *h) { WANT(h); return given(node, "host", (U *)h, 2); }
+API R cuGraphMemsetNodeGetParams(U node, fill_node *f) {
+    U own[6];
+    WANT(f);
+    R error = given(node, "memset", own, 6);
+    if (!error) *f = (fill_node){own[0], own[1], (unsigned)own[2], (unsigned)own[3], own[4], own[5]};
+    return error;
+}
+API R cuGraphEventRecordNodeGetEvent(U node, U *event) { WANT(event); return given(node, "record", event, 1); }
+API R cuGraphEventWaitNodeGetEvent(U node, U *event) { WANT(event); return given(node, "wait", event, 1); }
+API R cuGraphNodeFindInClone(U *node, U original, U clone) { WANT(node); return CALL("node_in_clone", "ii|I", original, clone, node); }
+API R cuGraphChildGraphNodeGetGraph(U node, U *graph) { WANT(graph); return CALL("node_graph", "i|I", node, graph); }
+API R cuGraphDebugDotPrint(U graph, const char *path, unsigned flags) {
+    (void)flags;
+    WANT(path);
+    char *text = calloc(1, 1 << 22);
+    R error = CALL("graph_dot", "i|B", graph, text, (size_t)1 << 22);
+    FILE *file = error ? 0 : fopen(path, "w");
+    if (file) fputs(text, file), fclose(file);
+    free(text);
+    return error ? error : file ? 0 : 304; /* operating system */
+}
+API R cuUserObjectCreate(U *object, void *data, void *destroy, unsigned count, unsigned flags) { NEED; WANT(object && destroy && count && flags == 1); return CALL("user_object_create", "iii|I", destroy, data, (U)count, object); }
+API R cuUserObjectRetain(U object, unsigned count) { return CALL("user_object_retain", "ii", object, (U)count); }
+API R cuUserObjectRelease(U object, unsigned count) { return CALL("user_object_release", "ii", object, (U)count); }
+API R cuGraphRetainUserObject(U graph, U object, unsigned count, unsigned flags) { return CALL("graph_hold", "iiii", graph, object, (U)count, (U)(flags & 1)); }
+API R cuGraphReleaseUserObject(U graph, U object, unsigned count) { return CALL("graph_let_go", "iii", graph, object, (U)count); }
 API R cuGraphAddMemFreeNode(U *node, U graph, const U *after, size_t count, U address) { return CALL("graph_add_free", "ibi|I", graph, after ? (void *)after : "", count * 8, address, node); }
 API R cuGraphAddDependencies(U graph, const U *from, const U *to, size_t count) { return CALL("graph_depend", "ibb", graph, from, count * 8, to, count * 8); }
 API R cuGraphAddDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count) { (void)edges; return cuGraphAddDependencies(graph, from, to, count); }

@@ -280,9 +280,22 @@ API R cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { if (least) *
 API R cudaDeviceCanAccessPeer(int *can, int a, int b) { (void)a, (void)b; *can = 0; return 0; }
 API R cudaDeviceEnablePeerAccess(int device, unsigned flags) { (void)device, (void)flags; return told(217); }
 API R cudaDeviceDisablePeerAccess(int device) { (void)device; return told(705); }
-API R cudaDeviceGetDefaultMemPool(U *pool, int device) { (void)device; *pool = 0x200; return 0; }
-API R cudaDeviceGetMemPool(U *pool, int device) { (void)device; *pool = 0x200; return 0; }
-API R cudaDeviceSetMemPool(int device, U pool) { (void)device, (void)pool; return 0; }
+extern R cuDeviceGetDefaultMemPool(U *pool, int device);
+API R cudaDeviceGetDefaultMemPool(U *pool, int device) { return told(bound() ? why : cuDeviceGetDefaultMemPool(pool, device)); }
+extern R cuDeviceGetMemPool(U *pool, int device);
+API R cudaDeviceGetMemPool(U *pool, int device) { return told(bound() ? why : cuDeviceGetMemPool(pool, device)); }
+extern R cuDeviceSetMemPool(int device, U pool);
+API R cudaDeviceSetMemPool(int device, U pool) { return told(bound() ? why : cuDeviceSetMemPool(device, pool)); }
+extern R cuMemGetDefaultMemPool(U *pool, const int *location, int type);
+API R cudaMemGetDefaultMemPool(U *pool, const int *location, int type) { return told(bound() ? why : cuMemGetDefaultMemPool(pool, location, type)); }
+extern R cuMemGetMemPool(U *pool, const int *location, int type);
+API R cudaMemGetMemPool(U *pool, const int *location, int type) { return told(bound() ? why : cuMemGetMemPool(pool, location, type)); }
+extern R cuMemSetMemPool(const int *location, int type, U pool);
+API R cudaMemSetMemPool(const int *location, int type, U pool) { return told(bound() ? why : cuMemSetMemPool(location, type, pool)); }
+extern R cuDeviceGetGraphMemAttribute(int device, int attribute, U *value);
+API R cudaDeviceGetGraphMemAttribute(int device, int attribute, U *value) { return told(bound() ? why : cuDeviceGetGraphMemAttribute(device, attribute, value)); }
+extern R cuDeviceSetGraphMemAttribute(int device, int attribute, const U *value);
+API R cudaDeviceSetGraphMemAttribute(int device, int attribute, const U *value) { return told(bound() ? why : cuDeviceSetGraphMemAttribute(device, attribute, value)); }
 API R cudaCtxResetPersistingL2Cache(void) { return 0; }
 API R cudaProfilerStart(void) { return 0; }
 API R cudaProfilerStop(void) { return 0; }
@@ -313,7 +326,7 @@ static R allocate_async(U *address, size_t bytes, U stream, void *caller) {
     return bytes ? CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(caller, text, sizeof text), stream, address) : told(bound());
 }
 API R cudaMallocAsync(U *address, size_t bytes, U stream) { return allocate_async(address, bytes, stream, CALLER); }
-API R cudaMallocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { (void)pool; return allocate_async(address, bytes, stream, CALLER); }
+API R cudaMallocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { char text[1024]; WANT(address); return CALL("allocate_from_pool", "isii|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), pool, stream, address); }
 API R cudaFree(U address) { return CALL("free", "i", address); }
 API R cudaFreeHost(U address) { return CALL("free", "i", address); }
 API R cudaFreeAsync(U address, U stream) { return CALL("free_async", "ii", address, stream); }
@@ -331,21 +344,32 @@ API R cudaPointerGetAttributes(pointer_attributes *a, U address) {
     a->type = kind, a->device = kind ? 0 : -2, a->on_device = kind ? address : 0, a->on_host = kind == 2 ? 0 : address;
     return 0;
 }
-API R cudaMemPoolCreate(U *pool, const void *properties) { (void)properties; *pool = 0x210; return 0; }
-API R cudaMemPoolDestroy(U pool) { (void)pool; return 0; }
-API R cudaMemPoolTrimTo(U pool, size_t keep) { (void)pool, (void)keep; return 0; }
-API R cudaMemPoolSetAttribute(U pool, int attribute, void *value) { (void)pool, (void)attribute, (void)value; return 0; }
-API R cudaMemPoolGetAttribute(U pool, int attribute, void *value) {
-    (void)pool;
-    if (attribute < 4) *(int *)value = 1;
-    else *(U *)value = 0;
-    return 0;
-}
+extern R cuMemPoolCreate(U *pool, const void *props);
+API R cudaMemPoolCreate(U *pool, const void *props) { return told(bound() ? why : cuMemPoolCreate(pool, props)); }
+extern R cuMemPoolDestroy(U pool);
+API R cudaMemPoolDestroy(U pool) { return told(bound() ? why : cuMemPoolDestroy(pool)); }
+extern R cuMemPoolTrimTo(U pool, size_t keep);
+API R cudaMemPoolTrimTo(U pool, size_t keep) { return told(bound() ? why : cuMemPoolTrimTo(pool, keep)); }
+extern R cuMemPoolSetAttribute(U pool, int attribute, void *value);
+API R cudaMemPoolSetAttribute(U pool, int attribute, void *value) { return told(bound() ? why : cuMemPoolSetAttribute(pool, attribute, value)); }
+extern R cuMemPoolGetAttribute(U pool, int attribute, void *value);
+API R cudaMemPoolGetAttribute(U pool, int attribute, void *value) { return told(bound() ? why : cuMemPoolGetAttribute(pool, attribute, value)); }
+extern R cuMemRangeGetAttribute(void *data, size_t size, int attribute, U address, size_t bytes);
+API R cudaMemRangeGetAttribute(void *data, size_t size, int attribute, U address, size_t bytes) { return told(bound() ? why : cuMemRangeGetAttribute(data, size, attribute, address, bytes)); }
+extern R cuMemRangeGetAttributes(void **data, size_t *sizes, int *attributes, size_t count, U address, size_t bytes);
+API R cudaMemRangeGetAttributes(void **data, size_t *sizes, int *attributes, size_t count, U address, size_t bytes) { return told(bound() ? why : cuMemRangeGetAttributes(data, sizes, attributes, count, address, bytes)); }
 API R cudaMemPoolSetAccess(U pool, const void *descriptions, size_t count) { (void)pool, (void)descriptions, (void)count; return 0; }
-API R cudaMemAdvise(U address, size_t bytes, int advice, U where) { (void)address, (void)bytes, (void)advice, (void)where; return 0; }
-API R cudaMemAdvise_v2(U address, size_t bytes, int advice, U where) { (void)address, (void)bytes, (void)advice, (void)where; return 0; }
-API R cudaMemPrefetchAsync_v2(U address, size_t bytes, U where, unsigned flags, U stream) { (void)address, (void)bytes, (void)where, (void)flags, (void)stream; return 0; }
-API R cudaMemPrefetchAsync(U address, size_t bytes, U where, unsigned flags, U stream) { (void)address, (void)bytes, (void)where, (void)flags, (void)stream; return 0; }
+extern R cuMemAdvise(U address, size_t bytes, int advice, int device), cuMemAdvise_v2(U address, size_t bytes, int advice, U where);
+extern R cuMemPrefetchAsync(U address, size_t bytes, int device, U stream), cuMemPrefetchAsync_v2(U address, size_t bytes, U where, unsigned flags, U stream);
+API R cudaMemAdvise_v2(U address, size_t bytes, int advice, U where) { return told(bound() ? why : cuMemAdvise_v2(address, bytes, advice, where)); }
+API R cudaMemPrefetchAsync_v2(U address, size_t bytes, U where, unsigned flags, U stream) { return told(bound() ? why : cuMemPrefetchAsync_v2(address, bytes, where, flags, stream)); }
+#if MAJOR >= 13
+API R cudaMemAdvise(U address, size_t bytes, int advice, U where) { return cudaMemAdvise_v2(address, bytes, advice, where); }
+API R cudaMemPrefetchAsync(U address, size_t bytes, U where, unsigned flags, U stream) { return cudaMemPrefetchAsync_v2(address, bytes, where, flags, stream); }
+#else
+API R cudaMemAdvise(U address, size_t bytes, int advice, int device) { return told(bound() ? why : cuMemAdvise(address, bytes, advice, device)); }
+API R cudaMemPrefetchAsync(U address, size_t bytes, int device, U stream) { return told(bound() ? why : cuMemPrefetchAsync(address, bytes, device, stream)); }
+#endif
 
 static R copy(U to, U from, size_t bytes, int kind, U stream) { return CALL("copy", "iiiii", to, from, (U)bytes, (U)kind, stream); }
 API R cudaMemcpy(U to, U from, size_t bytes, int kind) { return copy(to, from, bytes, kind, 0); }
@@ -439,23 +463,17 @@ API R cudaStreamBeginCapture(U stream, int mode) { return CALL("capture_begin", 
 API R cudaStreamBeginCaptureToGraph(U stream, U graph, const U *after, const void *edges, size_t count, int mode) { (void)after, (void)edges, (void)count; return CALL("capture_to", "iii", stream, graph, (U)mode); }
 API R cudaStreamEndCapture(U stream, U *graph) { return CALL("capture_end", "i|I", stream, graph); }
 API R cudaStreamIsCapturing(U stream, int *status) { U found = 0; R error = CALL("capture_status", "i|II", stream, &found, (U *)0); *status = (int)found; return error; }
-static R capture_info(U stream, int *status, U *id, U *graph, const U **after, size_t *count) {
-    U found = 0, own = 0;
-    R error = CALL("capture_status", "i|II", stream, &found, &own);
-    if (status) *status = (int)found;
-    if (id) *id = own;
-    if (graph) *graph = own;
-    if (after) *after = 0;
-    if (count) *count = 0;
-    return error;
+extern R cuStreamGetCaptureInfo_v3(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count);
+static R capture_info(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) {
+    return told(bound() ? why : cuStreamGetCaptureInfo_v3(stream, status, id, graph, after, edges, count));
 }
 #if MAJOR == 12
-API R cudaStreamGetCaptureInfo(U stream, int *status, U *id) { return capture_info(stream, status, id, 0, 0, 0); }
+API R cudaStreamGetCaptureInfo(U stream, int *status, U *id) { return capture_info(stream, status, id, 0, 0, 0, 0); }
 #else
-API R cudaStreamGetCaptureInfo(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) { if (edges) *edges = 0; return capture_info(stream, status, id, graph, after, count); }
+API R cudaStreamGetCaptureInfo(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) { return capture_info(stream, status, id, graph, after, edges, count); }
 #endif
-API R cudaStreamGetCaptureInfo_v2(U stream, int *status, U *id, U *graph, const U **after, size_t *count) { return capture_info(stream, status, id, graph, after, count); }
-API R cudaStreamGetCaptureInfo_v3(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) { if (edges) *edges = 0; return capture_info(stream, status, id, graph, after, count); }
+API R cudaStreamGetCaptureInfo_v2(U stream, int *status, U *id, U *graph, const U **after, size_t *count) { return capture_info(stream, status, id, graph, after, 0, count); }
+API R cudaStreamGetCaptureInfo_v3(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) { return capture_info(stream, status, id, graph, after, edges, count); }
 API R cudaThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
 API R cudaGraphCreate(U *graph, unsigned flags) { (void)flags; return CALL("graph_create", "|I", graph); }
 API R cudaGraphDestroy(U graph) { return CALL("graph_destroy", "i", graph); }
@@ -588,6 +606,41 @@ API R cudaGraphExecMemcpyNodeSetParams1D(U exec, U node, U to, U from, size_t by
 API R cudaGraphExecMemsetNodeSetParams(U exec, U node, const fill_node *f) {
     return CALL("graph_set_fill", "iiiiiiii", exec, node, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height);
 }
+extern R cuStreamUpdateCaptureDependencies_v2(U stream, const U *after, const void *edges, size_t count, unsigned flags);
+API R cudaStreamUpdateCaptureDependencies_v2(U stream, const U *after, const void *edges, size_t count, unsigned flags) { return told(bound() ? why : cuStreamUpdateCaptureDependencies_v2(stream, after, edges, count, flags)); }
+#if MAJOR >= 13
+API R cudaStreamUpdateCaptureDependencies(U stream, const U *after, const void *edges, size_t count, unsigned flags) { return cudaStreamUpdateCaptureDependencies_v2(stream, after, edges, count, flags); }
+#else
+API R cudaStreamUpdateCaptureDependencies(U stream, const U *after, size_t count, unsigned flags) { return cudaStreamUpdateCaptureDependencies_v2(stream, after, 0, count, flags); }
+#endif
+extern R cuGraphNodeFindInClone(U *node, U original, U clone);
+API R cudaGraphNodeFindInClone(U *node, U original, U clone) { return told(bound() ? why : cuGraphNodeFindInClone(node, original, clone)); }
+extern R cuGraphMemAllocNodeGetParams(U node, void *a);
+API R cudaGraphMemAllocNodeGetParams(U node, void *a) { return told(bound() ? why : cuGraphMemAllocNodeGetParams(node, a)); }
+extern R cuGraphMemFreeNodeGetParams(U node, U *address);
+API R cudaGraphMemFreeNodeGetParams(U node, U *address) { return told(bound() ? why : cuGraphMemFreeNodeGetParams(node, address)); }
+extern R cuGraphHostNodeGetParams(U node, void *h);
+API R cudaGraphHostNodeGetParams(U node, void *h) { return told(bound() ? why : cuGraphHostNodeGetParams(node, h)); }
+extern R cuGraphMemsetNodeGetParams(U node, void *f);
+API R cudaGraphMemsetNodeGetParams(U node, void *f) { return told(bound() ? why : cuGraphMemsetNodeGetParams(node, f)); }
+extern R cuGraphEventRecordNodeGetEvent(U node, U *event);
+API R cudaGraphEventRecordNodeGetEvent(U node, U *event) { return told(bound() ? why : cuGraphEventRecordNodeGetEvent(node, event)); }
+extern R cuGraphEventWaitNodeGetEvent(U node, U *event);
+API R cudaGraphEventWaitNodeGetEvent(U node, U *event) { return told(bound() ? why : cuGraphEventWaitNodeGetEvent(node, event)); }
+extern R cuGraphChildGraphNodeGetGraph(U node, U *graph);
+API R cudaGraphChildGraphNodeGetGraph(U node, U *graph) { return told(bound() ? why : cuGraphChildGraphNodeGetGraph(node, graph)); }
+extern R cuGraphDebugDotPrint(U graph, const char *path, unsigned flags);
+API R cudaGraphDebugDotPrint(U graph, const char *path, unsigned flags) { return told(bound() ? why : cuGraphDebugDotPrint(graph, path, flags)); }
+extern R cuUserObjectCreate(U *object, void *data, void *destroy, unsigned count, unsigned flags);
+API R cudaUserObjectCreate(U *object, void *data, void *destroy, unsigned count, unsigned flags) { return told(bound() ? why : cuUserObjectCreate(object, data, destroy, count, flags)); }
+extern R cuUserObjectRetain(U object, unsigned count);
+API R cudaUserObjectRetain(U object, unsigned count) { return told(bound() ? why : cuUserObjectRetain(object, count)); }
+extern R cuUserObjectRelease(U object, unsigned count);
+API R cudaUserObjectRelease(U object, unsigned count) { return told(bound() ? why : cuUserObjectRelease(object, count)); }
+extern R cuGraphRetainUserObject(U graph, U object, unsigned count, unsigned flags);
+API R cudaGraphRetainUserObject(U graph, U object, unsigned count, unsigned flags) { return told(bound() ? why : cuGraphRetainUserObject(graph, object, count, flags)); }
+extern R cuGraphReleaseUserObject(U graph, U object, unsigned count);
+API R cudaGraphReleaseUserObject(U graph, U object, unsigned count) { return told(bound() ? why : cuGraphReleaseUserObject(graph, object, count)); }
 API R cudaGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after ? (void *)after : "", count * 8, child, node); }
 
 /* Libraries, and the way to the driver */

@@ -10,6 +10,7 @@ import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = ("torch", "triton", "cutlass", "cupy", "jax_plugins")  # of smemsim.virtual.process.DOORS
+INSIDE = ("cuda.bindings._internal.runtime", "cuda.bindings._bindings.cyruntime")  # modules of it that are no library's first
 
 
 class _Waiting:
@@ -17,7 +18,7 @@ class _Waiting:
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
         """See importlib."""
-        if name.partition(".")[0] not in LIBRARIES:
+        if name.partition(".")[0] not in LIBRARIES and not name.startswith(INSIDE):
             return None
         sys.meta_path.remove(self)
         return sys.meta_path[0].find_spec(name, path, target) if _open() else None

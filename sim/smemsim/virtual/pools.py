@@ -1,0 +1,58 @@
+"""Pools of memory: what cudaMallocAsync and cudaMallocFromPoolAsync take memory of.
+
+A pool says of what kind its memory is, and counts it. Memory that is given back is free at once.
+
+>>> pool = Pool("pinned")
+>>> pool.gives(0x1000, 100)
+>>> pool.used, pool.reserved, pool.most_used
+(100, 2097152, 100)
+>>> pool.gives_back(0x1000)
+>>> pool.used, pool.most_used
+(0, 100)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from smemsim.spec.cards import MAPPING_BYTES
+
+__all__ = ["Pool"]
+
+
+@dataclasses.dataclass(eq=False)
+class Pool:
+    """A pool of "device", "managed" or "pinned" memory; it may hold `most_bytes`, 0 without a limit. `values` are what was set of its attributes."""
+
+    kind: str
+    most_bytes: int = 0
+    values: dict[int, int] = dataclasses.field(default_factory=dict)
+    used: int = 0
+    most_used: int = 0
+
+    def __post_init__(self) -> None:
+        self._sizes: dict[int, int] = {}
+
+    def gives(self, address: int, size: int) -> None:
+        """An allocation more."""
+        self._sizes[address] = size
+        self.used += size
+        self.most_used = max(self.most_used, self.used)
+
+    def gives_back(self, address: int) -> None:
+        """One less."""
+        self.used -= self._sizes.pop(address)
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that it holds: whole pieces of physical memory."""
+        return _whole(self.used)
+
+    @property
+    def most_reserved(self) -> int:
+        """The most that it has held."""
+        return _whole(self.most_used)
+
+
+def _whole(size: int) -> int:
+    return -(-size // MAPPING_BYTES) * MAPPING_BYTES

@@ -1,0 +1,59 @@
+"""`cuda.bindings.runtime` in a process of its own: its functions are those of smemsim's `libcudart`.
+
+cuda.bindings has NVIDIA's static runtime inside one extension module, which hands its functions to the others as capsules (Cython's `__pyx_capi__`).
+Those of the same name are put in place of them before the others take them, as a program linked with `-cudart shared` gets them. The driver of
+cuda.bindings needs nothing of this: it finds `libcuda.so.1`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from typing import Any
+
+__all__ = ["install"]
+
+
+MODULES = tuple(
+    f"cuda.bindings.{name}" for name in ("_internal.runtime", "_internal.runtime_ptds", "_bindings.cyruntime", "_bindings.cyruntime_ptds")
+)
+LIBRARIES = ("libcudart.so.13", "libcudart.so.12")  # of smemsim, first on the linker's path under `smemsim exec`
+_SAME = {"_getLocalRuntimeVersion": "cudaRuntimeGetVersion"}
+_kept: list[Any] = []  # capsules whose names are still used
+
+
+def install() -> None:
+    """Hand out smemsim's functions in the modules that were imported. Nothing outside `smemsim exec`, where its runtime is not there."""
+    ours = _runtime()
+    if ours is None:
+        return
+    for name in MODULES:
+        functions = getattr(sys.modules.get(name), "__pyx_capi__", None)
+        if functions:
+            _replace(functions, ours)
+
+
+def _runtime() -> ctypes.CDLL | None:
+    if not os.environ.get("SMEMSIM_SOCKET"):
+        return None
+    version = getattr(sys.modules.get("cuda.bindings"), "__version__", "13")
+    wanted = f"libcudart.so.{str(version).partition('.')[0]}"
+    for name in (wanted, *LIBRARIES):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+def _replace(functions: dict[str, Any], ours: ctypes.CDLL) -> None:
+    python = ctypes.pythonapi
+    python.PyCapsule_GetName.restype, python.PyCapsule_GetName.argtypes = ctypes.c_void_p, [ctypes.py_object]
+    python.PyCapsule_New.restype, python.PyCapsule_New.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
+    for name, theirs in list(functions.items()):
+        function = getattr(ours, _SAME.get(name, name.removeprefix("_")), None) if name.startswith(("_cuda", "_getLocal")) else None
+        if function is not None:
+            _kept.append(theirs)  # its name says the signature, which the others check
+            at = ctypes.cast(function, ctypes.c_void_p)
+            functions[name] = python.PyCapsule_New(at, python.PyCapsule_GetName(theirs), None)

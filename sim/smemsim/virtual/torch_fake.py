@@ -1,0 +1,73 @@
+"""Fake tensors of PyTorch: they have shapes and a device, and no memory. "cuda" is for them what it is for torch without this package.
+
+A program that traces itself (Helion, torch.export, `register_fake`) works out devices with them. A fake of a tensor that is the device's is on "cuda".
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from smemsim.virtual.torch_tensors import CUDA
+
+__all__ = ["faked", "install", "is_fake", "open_fakes"]
+
+
+_modes: list[Any] = []  # the one that sees where tensors are, until fakes are imported
+
+
+def is_fake(args: Any, kwargs: Any, *, only_looks: bool) -> bool:
+    """Is a call of torch's one of fake tensors: because they are among its arguments, or because a mode makes them now?
+
+    A function that `only_looks` at where a tensor is makes none.
+    """
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    if module is None:
+        return False
+    import torch
+
+    if not only_looks and torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
+        return True
+    kind = module.FakeTensor
+    return any(isinstance(value, kind) for value in args) or any(isinstance(value, kind) for value in kwargs.values())
+
+
+def faked(func: Any, args: Any, kwargs: Any, device: Any) -> Any:
+    """Call a function of torch's as it is; `device` is where tensors are made if nothing says where, None for torch's own default."""
+    import torch
+
+    if func is torch.Tensor.cuda:
+        return torch.empty_like(args[0], device=CUDA)  # a copy asks for a build with CUDA
+    if device is not None and kwargs.get("device") is None:
+        kwargs = {**kwargs, "device": CUDA}
+    return func(*args, **kwargs)
+
+
+def open_fakes(mode: Any) -> None:
+    """Let fakes of marked tensors be on "cuda", as soon as PyTorch has fakes."""
+    _modes.append(mode)
+    if "torch._subclasses.fake_tensor" in sys.modules:
+        install()
+
+
+def install() -> None:
+    """PyTorch's fake tensors were imported: it has no CUDA of its own for them, and their device is where a mark says."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch._subclasses.meta_utils import MetaTensorDescriber
+
+    if not _modes:
+        return
+    mode = _modes.pop()
+    FakeTensorMode.avoid_device_init = property(lambda self: True)
+    describe = MetaTensorDescriber.describe_tensor
+
+    @functools.wraps(describe)
+    def described(*args: Any, **kwargs: Any) -> Any:
+        if any(one is mode for one in torch.overrides._get_current_function_mode_stack()):
+            return describe(*args, **kwargs)
+        with mode:  # which sees where a tensor is
+            return describe(*args, **kwargs)
+
+    MetaTensorDescriber.describe_tensor = described
