@@ -28,6 +28,7 @@ from smemsim.arithmetic.multiply import Factors, multiply
 from smemsim.cli import main
 from smemsim.layout.tensor_memory import shift_source
 from smemsim.machine import Tcgen05Mma, decompress
+from smemsim.machine.mma_sync import sums
 from smemsim.machine.tcgen05 import instruction, prepare
 from smemsim.spec.alternatives import ALTERNATIVES, EXPERIMENTS, alternative_of, assuming
 from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force
@@ -343,6 +344,30 @@ def test_one_mma_tells_each_reading_of_the_instruction_descriptor_that_is_open()
     for name in names:
         with assuming(name):
             assert any(product_of(*one) != d for one, d in plain.items()), name
+
+
+def test_sums_that_are_those_of_mma_sync_contradict_what_is_said_to_be_contradicted():
+    """One product by both instructions, 16 of K after the other: the same bits by the rule, others by every alternative that such a report contradicts."""
+    rng = np.random.default_rng(5)
+    a, b = (rng.normal(size=(32, 256)).astype(np.float32).view(np.uint32) >> 16 for _ in "ab")
+
+    def folded(product):
+        d = np.zeros((1, 32, 32), np.uint32)
+        for k in range(0, 256, 16):
+            d = np.asarray(product(a[None, :, k : k + 16].astype(np.uint16), b[None, :, k : k + 16].astype(np.uint16), d)).reshape(
+                1, 32, 32
+            )
+        return d.tobytes()
+
+    def tcgen05(x, y, c):
+        return multiply(x[0], y[0], c[0], kind="f16", a_type="bf16", b_type="bf16", d_type="f32")[0]
+
+    [report] = [one for one in PUBLISHED if "mma.sync" in one.says]
+    plain = folded(lambda x, y, c: sums(x, y, c, ("bf16", "bf16", "f32")))
+    assert folded(tcgen05) == plain
+    for name in report.against:
+        with assuming(name):
+            assert folded(tcgen05) != plain, name
 
 
 def test_what_others_published_is_told_and_refutes_nothing():

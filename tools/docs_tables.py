@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import click
 
@@ -16,12 +15,13 @@ from smemsim.evidence.launches import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
 from smemsim.judge.scenario import STEPS, Operand
 from smemsim.judge.scenario import TABLES as SCENARIO_TABLES
 from smemsim.show.tile import atoms_svg
-from smemsim.spec.alternatives import ALTERNATIVES, Alternative
+from smemsim.spec.alternatives import ALTERNATIVES
 from smemsim.spec.calibration import CALIBRATION, calibration
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES, kill_matrix
 from smemsim.spec.findings import CODES
+from smemsim.spec.published import PUBLISHED
 from smemsim.tables import keys_of
 from tools.evidence.kept import kept, totals
 from tools.speeds import table as speed_table
@@ -216,26 +216,28 @@ def _members(value: object) -> list[str]:
     return [table(("member", "what it is"), rows)] if rows else []
 
 
-def _refuted_by_rule(matrix: dict[str, Any], alternatives: Mapping[str, Alternative]) -> list[tuple[str, ...]]:
-    """Of each rule: how many alternatives it has, how many witnesses refute, how many programs of this package alone, and what nobody refutes."""
-    known = {name for name, about in matrix["programs"].items() if about["witness"]}
-    rows = []
-    for rule in dict.fromkeys(a.rule for a in alternatives.values()):
-        own = [a for a in alternatives.values() if a.rule == rule]
-        by = {a.name: matrix["alternatives"][str(a)]["refuted_by"].keys() for a in own}
-        nobody = [name for name, programs in by.items() if not programs]
-        witnesses = sum(bool(known & programs) for programs in by.values())
-        told = " ".join(nobody[:8]) + (f" and {len(nobody) - 8} more" if nobody[8:] else "")
-        rows.append((f"`{rule}`", str(len(own)), str(witnesses), str(len(own) - witnesses - len(nobody)), told))
-    return [*rows, ("all", *(str(sum(int(row[n]) for row in rows)) for n in (1, 2, 3)), "")]
-
-
 def alternatives(_: Page) -> str:
-    """Alternatives of rules about Blackwell by who refutes them."""
+    """Alternatives of rules about Blackwell: how many of each rule witnesses refute, programs of this package, published measurements, and what is left."""
+    matrix = kill_matrix()
+    known = {name for name, about in matrix["programs"].items() if about["witness"]}
+    published = {name for one in PUBLISHED for name in one.against}
+    rows = []
+    for rule in dict.fromkeys(a.rule for a in ALTERNATIVES.values()):
+        own = [str(a) for a in ALTERNATIVES.values() if a.rule == rule]
+        refuted = {name: matrix["alternatives"][name]["refuted_by"].keys() for name in own}
+        witnesses = [name for name in own if known & refuted[name]]
+        alone = [name for name in own if refuted[name] and name not in witnesses]
+        told = [name for name in own if name in published and not refuted[name]]
+        left = [name.partition("=")[2] for name in own if not refuted[name] and name not in published]
+        counts = (len(own), len(witnesses), len(alone), len(told), len(left))
+        rows.append((f"`{rule}`", *map(str, counts), " ".join(left[:8]) + (f" and {len(left) - 8} more" if left[8:] else "")))
+    total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in range(1, 6)), "")
     return table(
-        ("rule", "alternatives", "refuted by witnesses", "by programs of this package alone", "by nobody"),
-        _refuted_by_rule(kill_matrix(), ALTERNATIVES),
-    )
+        (
+            "rule", "alternatives", "refuted by witnesses", "by programs of this package alone", "contradicted by published measurements alone", "left", "which",
+        ),
+        [*rows, total],
+    )  # fmt: skip
 
 
 def calibrated(_: Page) -> str:

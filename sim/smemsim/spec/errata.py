@@ -108,7 +108,7 @@ ERRATA: tuple[Erratum, ...] = (
             "calls its function with M, K and counts planes of 16 B in BLOCK_K",
             "that is the map of a K-major operand: with M contiguous it is K, M, as in the listing with rank 2 above it, and the planes follow one another along M"),
     Erratum("bits 48:46 of the tcgen05 shared-memory descriptor", "the blog post \"Blackwell MMA SMEM Descriptor\", CUTLASS mma_sm100_desc.hpp",
-            "a field version that programs choose", "PTX ISA 9.1 §9.7.16.4.1 has a constant there, 0b001, which smemsim calls constant: nothing else is known to work"),
+            "a field version that programs choose", "PTX ISA 9.1 §9.7.16.4.1 has a constant there, 0b001, which smemsim calls constant; JAX (0269e49, mosaic/gpu/mma_utils.py) leaves it 0"),
     Erratum("SBO of 128B_ATOM_32B MN-major", "PTX ISA 9.1 §9.7.16.4.1", "next 8 columns", "compilers step 4 columns of K"),
     Erratum("lane of tcgen05.ld and .st", "PTX ISA 9.1 §9.7.16.8.1", "a warp gives an address in its own 32 lanes",
             "only bits 4:0 of the lane count: DeepGEMM, FlashMLA and CuTe DSL give lane 0 in every warp, \"as the hardware will ignore the warp index bits\""),
@@ -124,5 +124,11 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("allocations that grow", "PTX ISA 9.1 §9.7.16.7.1", "none may be larger than the one before", "the code of ptxas 13.0 checks relinquish_alloc_permit alone"),
     Erratum("columns of tcgen05.dealloc", "PTX ISA 9.1 §9.7.16.7.1", "those of one allocation",
             "the code of ptxas 13.0 asks that one begins there and that all are taken: several at once can be given back"),
+    Erratum("a loop of 64-bit products", "PTX ISA 9.1 §9.7.1", "mad.lo and mul.lo give the low 64 bits, in every turn",
+            "ptxas 12.8 to 13.0 and the driver (580) at -O3 leave out turns from 16 on or earlier, where the low half has become 0: an H100 and the machine code "
+            "for sm_80, sm_90a, sm_100a; right at -O1 and in ptxas 13.4.59 (docs/found/ptxas.md)"),
+    Erratum("lop3 that names a register twice", "PTX ISA 9.1 §9.7.8", "any three registers, and a logical instruction behind it is one by itself",
+            "ptxas 12.8 to 13.0 joins the two with a table for other operands, also at -O1: machine code, and two programs on an H100 (docs/found/ptxas.md)"),
+    Erratum("min and max of a NaN with itself", "PTX ISA 9.1 §9.7.3", "the canonical NaN, 0x7fffffff", "ptxas makes a move of max.f32 d, a, a: an H100 keeps the bits (docs/found/ptxas.md)"),
 )
 # fmt: on
