@@ -535,11 +535,25 @@ def _run_steps(wave: Wave, block: Block, marks: Unwritten | None, left: Sequence
     for step in steps:
         if not isinstance(step, Segment):
             _run_step(wave, block, step, marks)
-        elif is_doubtful or not step.run(wave):
-            for closure in step.steps:
-                _run_step(wave, block, closure, marks)
+            continue
+        left = wave.sel if is_doubtful else step.run(wave)
+        if left is not None:
+            _run_closures(wave, block, step.steps, marks, left)
             is_doubtful = wave.watch is not None and wave.watch.unwritten.concerns(block.slots)
     return False
+
+
+def _run_closures(wave: Wave, block: Block, steps: Sequence[Plain], marks: Unwritten | None, threads: Any) -> None:
+    """Run plain steps for some of the running threads; the others have run them."""
+    kept = wave.sel
+    if threads is not kept:
+        wave.select(threads)
+    try:
+        for closure in steps:
+            _run_step(wave, block, closure, marks)
+    finally:
+        if threads is not kept:
+            wave.select(kept)
 
 
 def _near(wave: Wave, block: Block, marks: Unwritten | None) -> Unwritten | None:

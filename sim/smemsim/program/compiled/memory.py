@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.program.compiled.vectors import LANES, Uncompiled, Value, Vectors, llvm_type
+from smemsim.program.compiled.vectors import LANES, Uncompiled, Value, Vectors, llvm_type, vector
 from smemsim.program.registers import bits_of as ptx_bits
 from smemsim.ptx.module import Address, Instruction, Operand, Register, Symbol, Vector
 from smemsim.spec.architectures import architecture
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GENERAL",
+    "HEAD",
     "NEIGHBOURS",
     "ONE_PLACE",
+    "ROW",
     "Access",
     "access_of",
     "emit_access",
@@ -36,6 +38,7 @@ __all__ = [
 
 
 GENERAL, ONE_PLACE, NEIGHBOURS = 0, 1, 2  # what the places of a group are
+HEAD, ROW = 4, 4  # of the table `memory`: numbers in front of those of the accesses, and of each of these
 _VECTORS = {"v2": 2, "v4": 4}
 _SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared"}
 _HINTS = {"nc", "ca", "cg", "cs", "lu", "wb", "wt", "weak"}
@@ -176,15 +179,18 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
 
     Of a lane that is not active the address is that of bytes that nobody reads.
     """
-    n, size = access.number, access.size
-    if access.slot is None:
+    slot, size = access.slot, access.size
+    if slot is not None and active is None and access.offset % size == 0:
+        _emit_from_base(v, access, slot)
+        return
+    if slot is None:
         wide = v.binary("add", _broadcast(v, "%window.begin"), v.number("i64", access.within))
     else:
-        at = v.slot(access.slot)
+        at = v.slot(slot)
         wide = at if at.type == "i64" else v.cast(at, "i64", "zext")
         if access.offset:
             wide = v.binary("add", wide, v.number("i64", access.offset))
-    begin, room, host = (_table(v, access, k) for k in range(3))
+    begin, room, host = (_broadcast(v, name) for name in _table(access))
     offset = v.binary("sub", wide, begin)
     bad = v.compare("icmp ugt", offset, room)
     if size > 1:
@@ -194,52 +200,120 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
     if active is not None:
         bad = v.binary("and", bad, active)
         place = v.select(active, place, _broadcast(v, "%nowhere"))
-    _note_bad(v, access, bad)
-    v.lines.append(f"  %p{n} = getelementptr i64, ptr %places, i64 %row{n}")
-    v.lines.append(f"  %pt{n} = getelementptr i64, ptr %p{n}, i64 %t")
-    v.lines.append(f"  store {_V64} {place.name}, ptr %pt{n}, align 8")
-    _note_shape(v, n, place, size)
+        if access.instruction.guard is not None and not access.is_load:
+            _note_running(v, access.number, active)
+    bits = v.line(f"bitcast <{LANES} x i1> {bad.name} to i{LANES}")
+    _note_bad(v, access, v.line(f"icmp ne i{LANES} {bits}, 0"))
+    _note_places(v, access.number, place, _shape(v, place, size)[2])
+
+
+def _emit_from_base(v: Vectors, access: Access, slot: int) -> None:
+    """The same, where all lanes run: what is the same for all accesses with the register in their address is looked at once, so that few scalars are left."""
+    base = _base(v, slot, access.size)
+    begin, room, host = _table(access)
+    first = v.line(f"add i64 {base.least}, {access.offset}") if access.offset else base.least
+    offset = v.line(f"sub i64 {first}, {begin}")
+    is_before = v.line(f"icmp ugt i64 {offset}, {room}")
+    is_behind = v.line(f"icmp ugt i64 {base.span}, {v.line(f'sub i64 {room}, {offset}')}")
+    is_outside = v.line(f"or i1 {is_before}, {is_behind}")
+    _note_bad(v, access, v.line(f"or i1 {is_outside}, {base.is_odd}"))
+    apart = v.line(f"sub i64 {host}, {begin}")
+    if access.offset:
+        apart = v.line(f"add i64 {apart}, {access.offset}")
+    _note_places(v, access.number, v.binary("add", base.wide, _broadcast(v, apart)), base.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Base:
+    """A register of addresses: its lanes, the least of them, how far the last one lies behind that, whether one is no multiple of a size, and what they are."""
+
+    wide: Value
+    least: str
+    span: str
+    is_odd: str
+    shape: str
+
+
+def _base(v: Vectors, slot: int, size: int) -> _Base:
+    at = v.slot(slot)
+    known: _Base | None = v.bases.get((at.name, size))
+    if known is not None:
+        return known
+    n, wide = len(v.bases), at if at.type == "i64" else v.cast(at, "i64", "zext")
+    first = v.line(f"extractelement {_V64} {wide.name}, i64 0")
+    is_one, is_next, shape = _shape(v, at, size)
+    span = v.line(f"select i1 {is_one}, i64 0, i64 {(LANES - 1) * size}")
+    v.lines += [f"  %simple{n} = or i1 {is_one}, {is_next}", f"  br i1 %simple{n}, label %near{n}, label %far{n}", f"far{n}:"]
+    every = [_reduced(v, name, wide) for name in ("umin", "umax", "or")]
+    far = v.line(f"sub i64 {every[1]}, {every[0]}")
+    v.lines += [f"  br label %near{n}", f"near{n}:"]
+    # The block in front of this one is that of the base before.
+    before = f"near{n - 1}" if n else "work"
+    least, span, bits = (
+        v.line(f"phi i64 [ {near}, %{before} ], [ {other}, %far{n} ]")
+        for near, other in ((first, every[0]), (span, far), (first, every[2]))
+    )
+    is_odd = v.line(f"icmp ne i64 {v.line(f'and i64 {bits}, {size - 1}')}, 0")
+    found = v.bases[at.name, size] = _Base(wide, least, span, is_odd, shape)
+    return found
+
+
+def _reduced(v: Vectors, name: str, wide: Value) -> str:
+    v.declared.add(f"declare i64 @llvm.vector.reduce.{name}.v{LANES}i64({_V64})")
+    return v.line(f"call i64 @llvm.vector.reduce.{name}.v{LANES}i64({_V64} {wide.name})")
 
 
 _V64 = f"<{LANES} x i64>"
 
 
-def _table(v: Vectors, access: Access, k: int) -> Value:
-    """Entry k of the row of the access's memory: begin, room, and where its begin lies in the host's memory. For shared memory a row for each CTA."""
+def _table(access: Access) -> tuple[str, str, str]:
+    """The row of the access's memory: begin, room, and where its begin lies in the host's memory. For shared memory a row for each CTA."""
     if access.space == "global":
-        return _broadcast(v, f"%g{access.number}.{k}")
-    if k == 1:
-        return _broadcast(v, f"%room{access.size}")
-    return _broadcast(v, "%window.begin" if k == 0 else "%window.host")
+        begin, room, host = (f"%g{access.number}.{k}" for k in range(3))
+        return begin, room, host
+    return "%window.begin", f"%room{access.size}", "%window.host"
 
 
 def _broadcast(v: Vectors, scalar: str) -> Value:
-    first = v.emit("i64", f"insertelement {_V64} poison, i64 {scalar}, i32 0")
-    return v.emit("i64", f"shufflevector {_V64} {first.name}, {_V64} poison, <{LANES} x i32> zeroinitializer")
+    return v.alike("i64", scalar)
 
 
-def _note_bad(v: Vectors, access: Access, bad: Value) -> None:
+def _note_bad(v: Vectors, access: Access, is_bad: str) -> None:
     n = access.number
-    v.lines += [
-        f"  %b{n} = bitcast <{LANES} x i1> {bad.name} to i{LANES}",
-        f"  %c{n} = icmp ne i{LANES} %b{n}, 0",
-        f"  %d{n} = select i1 %c{n}, i64 {1 << (n & 63)}, i64 0",
-        f"  %bad{n + 1} = or i64 %bad{n}, %d{n}",
-    ]
+    bit = v.line(f"select i1 {is_bad}, i64 {1 << (n & 63)}, i64 0")
+    v.lines.append(f"  %bad{n + 1} = or i64 %bad{n}, {bit}")
 
 
-def _note_shape(v: Vectors, n: int, place: Value, size: int) -> None:
-    first = v.emit("i64", f"shufflevector {_V64} {place.name}, {_V64} poison, <{LANES} x i32> zeroinitializer")
-    steps = v.binary("sub", place, first)
-    ramp = Value(f"<{', '.join(f'i64 {k * size}' for k in range(LANES))}>", "i64")
-    for name, differs in (("one", v.compare("icmp ne", steps, v.number("i64", 0))), ("next", v.compare("icmp ne", steps, ramp))):
-        v.lines += [f"  %{name}{n} = bitcast <{LANES} x i1> {differs.name} to i{LANES}", f"  %is{name}{n} = icmp eq i{LANES} %{name}{n}, 0"]
+def _note_running(v: Vectors, n: int, active: Value) -> None:
+    """That a thread does it, in the row of the table `memory`."""
+    bits = v.line(f"bitcast <{LANES} x i1> {active.name} to i{LANES}")
+    before = v.line(f"load i64, ptr %any{n}, align 8")
+    some = v.line(f"zext i{LANES} {bits} to i64")
+    after = v.line(f"or i64 {before}, {some}")
+    v.lines.append(f"  store i64 {after}, ptr %any{n}, align 8")
+
+
+def _shape(v: Vectors, at: Value, size: int) -> tuple[str, str, str]:
+    """Are the lanes one place, or neighbours; and both in one number."""
+    kind = at.type
+    first = v.emit(kind, f"shufflevector {vector(kind)} {at.name}, {vector(kind)} poison, <{LANES} x i32> zeroinitializer")
+    steps = v.binary("sub", at, first)
+    ramp = Value(f"<{', '.join(f'{kind} {k * size}' for k in range(LANES))}>", kind)
+    holds = []
+    for differs in (v.compare("icmp ne", steps, v.number(kind, 0)), v.compare("icmp ne", steps, ramp)):
+        holds.append(v.line(f"icmp eq i{LANES} {v.line(f'bitcast <{LANES} x i1> {differs.name} to i{LANES}')}, 0"))
+    shape = v.line(f"select i1 {holds[1]}, i8 {NEIGHBOURS}, i8 {GENERAL}")
+    return holds[0], holds[1], v.line(f"select i1 {holds[0]}, i8 {ONE_PLACE}, i8 {shape}")
+
+
+def _note_places(v: Vectors, n: int, place: Value, shape: str) -> None:
     v.lines += [
-        f"  %s{n} = select i1 %isnext{n}, i8 {NEIGHBOURS}, i8 {GENERAL}",
-        f"  %shape{n} = select i1 %isone{n}, i8 {ONE_PLACE}, i8 %s{n}",
+        f"  %p{n} = getelementptr i64, ptr %places, i64 %row{n}",
+        f"  %pt{n} = getelementptr i64, ptr %p{n}, i64 %t",
+        f"  store {_V64} {place.name}, ptr %pt{n}, align 8",
         f"  %sp{n} = getelementptr i8, ptr %shapes, i64 %srow{n}",
         f"  %spt{n} = getelementptr i8, ptr %sp{n}, i64 %group",
-        f"  store i8 %shape{n}, ptr %spt{n}, align 1",
+        f"  store i8 {shape}, ptr %spt{n}, align 1",
     ]
 
 

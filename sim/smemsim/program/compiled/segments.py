@@ -17,6 +17,8 @@ import numpy as np
 from smemsim.errors import SmemsimError
 from smemsim.program.compiled.forms import form_of
 from smemsim.program.compiled.memory import (
+    HEAD,
+    ROW,
     Access,
     access_of,
     emit_access,
@@ -307,11 +309,10 @@ def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access],
     lines += [*_active_text(masked), *_pointers(v, slots)]
     if any(access.space == "shared" for access in accesses):
         lines += _window_text()
-    lines += v.lines
-    lines += ["  br label %skip", "skip:"]
+    lines += [*v.lines, "  br label %looked", "looked:", "  br label %skip", "skip:"]
     arms = "[ %bad0, %loop ], " if masked else ""
     lines += [
-        f"  %bad.next = phi i64 {arms}[ %bad{count}, %work ]",
+        f"  %bad.next = phi i64 {arms}[ %bad{count}, %looked ]",
         f"  %t.next = add i64 %t, {LANES}",
         "  %more = icmp slt i64 %t.next, %last",
     ]
@@ -320,7 +321,7 @@ def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access],
 
 
 def _memory_text(accesses: Sequence[Access]) -> Iterator[str]:
-    """The table `memory`: 3 numbers for each access of global memory, then where threads' CTAs are, the windows' table, and the room of windows by size."""
+    """The table `memory`: where threads' CTAs are, the windows' table, the room of windows by size, then numbers for each access."""
     yield "  %nowhere.p = getelementptr i64, ptr %memory, i64 0"
     yield "  %nowhere = load i64, ptr %nowhere.p, align 8"
     yield "  %cta.p = getelementptr i64, ptr %memory, i64 1"
@@ -334,8 +335,9 @@ def _memory_text(accesses: Sequence[Access]) -> Iterator[str]:
     for access in accesses:
         if access.space == "global":
             for k in range(3):
-                yield f"  %gp{access.number}.{k} = getelementptr i64, ptr %memory, i64 {4 + 3 * access.number + k}"
+                yield f"  %gp{access.number}.{k} = getelementptr i64, ptr %memory, i64 {HEAD + ROW * access.number + k}"
                 yield f"  %g{access.number}.{k} = load i64, ptr %gp{access.number}.{k}, align 8"
+        yield f"  %any{access.number} = getelementptr i64, ptr %memory, i64 {HEAD + ROW * access.number + 3}"
 
 
 def _window_text() -> list[str]:

@@ -290,10 +290,23 @@ class Shadow:
         self._context = self.context.ctypes.data
         self.functions = _functions()
 
-    def passes(self, access: Access, places: int, shapes: int, mask: int | None, first: int, last: int) -> bool:
-        """Does the epoch order all of an access? Then it is noted."""
+    @property
+    def at(self) -> int:
+        """Where in the host's memory `context` is."""
+        return self._context
+
+    def look(self, access: Access) -> tuple[Any, int, int, int] | None:
+        """The function that says whether the epoch orders all of an access, and notes it then; the access's number, line and token. None: there is none."""
         function = self.functions.get((access.is_load, access.size // 4))
         if function is None or access.size < 4 or not self.shared.has_epochs():
-            return False
+            return None
         self.token += not access.is_load
-        return bool(function(places, shapes, mask, first, last, access.instruction.line, self.token, self._context))
+        return function, access.number, access.instruction.line, self.token
+
+    def passes(self, access: Access, places: int, shapes: int, mask: int | None, first: int, last: int) -> bool:
+        """Does the epoch order all of an access? Then it is noted."""
+        look = self.look(access)
+        if look is None:
+            return False
+        function, _, line, token = look
+        return bool(function(places, shapes, mask, first, last, line, token, self._context))

@@ -17,9 +17,10 @@ import numpy as np
 
 from smemsim.program.compiled import objects
 from smemsim.program.compiled.chains import Chain, chain_of
-from smemsim.program.compiled.memory import Access
+from smemsim.program.compiled.memory import HEAD, ROW, Access
 from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, loop_of, pieces
 from smemsim.program.compiled.shadow import Shadow
+from smemsim.program.compiled.tiles import LOOK, RUN, Tiles
 from smemsim.program.compiled.vectors import LANES
 from smemsim.program.memory.spaces import Piece, own
 from smemsim.program.special import is_alike, special
@@ -40,6 +41,7 @@ LOADING = 75_000  # the same where the object is on disk
 MOST_TRIPS = 1 << 12  # of a loop in one call
 PATIENCE = 16  # times that a segment may go to its closures for nothing, until it stays there
 NOWHERE = np.zeros(8, np.uint64)  # what lanes access that do not run
+NO_ADDRESS = -(1 << 62) - 1  # where an array begins of which nobody knows yet
 _NOWHERE = Piece("global", NOWHERE, np.zeros(0, np.int64))
 
 _RUN = ctypes.CFUNCTYPE(
@@ -57,23 +59,49 @@ class Frame:
     def __init__(self, x: Wave, code: Code, found: Found | None = None) -> None:
         self.registers = _pointers(x, code)
         self.count = len(code.accesses)
-        self.places, self.shapes = x.alike(("places", self.count), lambda: _room(self.count, x.total))
-        self.memory = np.zeros(4 + 3 * self.count, np.int64)
+        self.memory = np.zeros(HEAD + ROW * self.count, np.int64)
         self.regions: list[Any] = [None] * self.count
+        self.tiles: Tiles | None = None
         if self.count:
             self._place(x, found)
-        self.pointers = tuple(array.ctypes.data for array in (self.registers, self.places, self.shapes, self.memory))
+        self.pointers = self.registers.ctypes.data, self.memory.ctypes.data
+        self._x = x
+
+    @functools.cached_property
+    def _tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of all threads the places and the shapes of accesses."""
+        tables: tuple[np.ndarray, np.ndarray] = self._x.alike(("places", self.count), lambda: _room(self.count, self._x.total))
+        return tables
+
+    @property
+    def places(self) -> np.ndarray:
+        """Of each access, where in the host's memory each thread does it."""
+        return self._tables[0]
+
+    def given(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
+        """What the functions of a segment are called with, for all its threads."""
+        places, shapes = self._tables if self.count else (None, None)
+        tables = (None, None) if places is None or shapes is None else (places.ctypes.data, shapes.ctypes.data)
+        return self.pointers[0], mask, first, last, *tables, self._x.total, self.pointers[1]
 
     def rows(self, number: int) -> tuple[int, int]:
         """Where in the host's memory the places and the shapes of an access begin."""
-        return self.pointers[1] + number * self.places.strides[0], self.pointers[2] + number * self.shapes.strides[0]
+        places, shapes = self._tables
+        return places.ctypes.data + number * places.strides[0], shapes.ctypes.data + number * shapes.strides[0]
+
+    def row(self, number: int) -> np.ndarray:
+        """Of an access of global memory: its begin, its room, where in the host's memory its begin is, and whether a thread did it."""
+        return self.memory[HEAD + ROW * number : HEAD + ROW * (number + 1)]
 
     def _place(self, x: Wave, found: Found | None) -> None:
         own = x.fixed("windows", lambda: _windows(x))
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
+        self.memory[:HEAD] = NOWHERE.ctypes.data, cta_of.ctypes.data, own.ctypes.data, x.window
         if found is not None:
-            self.memory[4:], self.regions = found[0], list(found[1])
-        self.memory[:4] = NOWHERE.ctypes.data, cta_of.ctypes.data, own.ctypes.data, x.window
+            self.memory[HEAD:], self.regions = found[0], list(found[1])
+            return
+        for number in range(self.count):
+            self.row(number)[:3] = NO_ADDRESS, 0, NOWHERE.ctypes.data
 
 
 def _room(count: int, total: int) -> tuple[np.ndarray, np.ndarray]:
@@ -140,44 +168,102 @@ class Segment:
         """Is its machine code on disk?"""
         return objects.is_kept(code_of(self.program, self.piece, masked=False).text)
 
-    def run(self, x: Wave) -> bool:
-        """Run the machine code. False, and nothing has happened, where closures have to look."""
-        if self.failed >= PATIENCE or not self._run(x):
-            return False
-        x.step += len(self.steps)
-        return True
+    def run(self, x: Wave) -> Any:
+        """Run the machine code. The threads for which closures have to look, as `Wave.sel` has them: nothing has happened there. None: for nobody."""
+        if self.failed >= PATIENCE:
+            return x.sel
+        left = self._run(x)
+        if left is None:
+            x.step += len(self.steps)
+        else:
+            self.failed += 1
+        return left
 
-    def _run(self, x: Wave) -> bool:
+    def _run(self, x: Wave) -> Any:
         masked = x.sel is not ALL
         code, functions = self.code(masked)
         frame: Frame | None = x.state.get((self, masked))
         if frame is None:
             frame = x.state[self, masked] = Frame(x, code, self.found if self.launch is not None and self.launch() is x.launch else None)
         first, last, mask = _range(x)
-        registers, places, shapes, memory = frame.pointers
-        given = registers, None if mask is None else mask.ctypes.data, first, last, places, shapes, x.total, memory
-        if code.accesses:
-            if functions[0](*given) and not (self._find(x, frame, code) and not functions[0](*given)):
-                self.failed += 1
-                return False
-            if x.watch is not None and not self._is_clear(x, frame, code, (first, last, given[1])):
-                self.failed += 1
-                return False
-        functions[-1](*given)
+        given = first, last, None if mask is None else mask.ctypes.data
+        if not code.accesses:
+            functions[-1](*frame.given(*given))
+            return None
+        looks = self._looks(x, frame, code)
+        if looks is not None:
+            first = self._in_tiles(x, frame, code, functions, looks, given)
+        if first < last and not self._whole(x, frame, code, functions, (first, *given[1:])):
+            return x.sel if first == given[0] else x.threads[x.threads >= first]
+        return None
+
+    def _whole(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], given: tuple[int, int, int | None]) -> bool:
+        """Look at all addresses, ask the watch, move all bytes. False, and nothing has happened, where closures have to look."""
+        arguments = frame.given(*given)
+        if functions[0](*arguments) and not (self._find(x, frame, code, given[0]) and not functions[0](*arguments)):
+            return False
+        if x.watch is not None and not self._is_clear(x, frame, code, given):
+            return False
+        functions[-1](*arguments)
         for access in code.accesses:
             if not access.is_load:
-                self._note(x, frame, access)
+                self._note(x, frame, access, given[0])
         return True
 
+    def _in_tiles(
+        self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], looks: list[Any], given: tuple[int, int, int | None]
+    ) -> int:
+        """The same a tile at a time; the first thread for which nothing has happened, or the last one of all."""
+        first, last, mask = given
+        if frame.tiles is None:
+            unit = LANES if x.watch is None else x.stride
+            frame.tiles = Tiles(functions, *frame.pointers, frame.count, x.total, unit)
+        if looks:
+            shadow = x.state[Shadow]
+            frame.tiles.asks(looks, shadow.at)
+        if all(access.is_load for access in code.accesses):
+            return frame.tiles.go(first, last, mask, LOOK | RUN)
+        if frame.tiles.go(first, last, mask, LOOK) < last:  # nothing of a segment that stores is done before all of it is in order
+            return first
+        for access in code.accesses:
+            frame.row(access.number)[3] = 0
+        frame.tiles.go(first, last, mask, RUN)
+        for access in code.accesses:
+            if not access.is_load and (access.instruction.guard is None or frame.row(access.number)[3]):
+                own(x, _NOWHERE, access.size)
+        return last
+
+    def _looks(self, x: Wave, frame: Frame, code: Code) -> list[Any] | None:
+        """What the watch asks of each access, machine code all of it, as `Tiles.asks` takes it; None where more than that is to be looked at."""
+        looks: list[Any] = []
+        watch, shadow = x.watch, None
+        for access in code.accesses:
+            if access.space == "global":
+                region = frame.regions[access.number]
+                if region is None:
+                    return None
+                if watch is not None and watch.globals is not None and not (access.is_load and watch.globals.history.is_unwritten(region.words)):
+                    return None
+                continue
+            if x.has_owners and not access.is_load:
+                return None
+            if watch is not None:
+                shadow = shadow or self._shadow(x)
+                look = None if shadow is None else shadow.look(access)
+                if look is None:
+                    return None
+                looks.append(look)
+        return looks
+
     @staticmethod
-    def _note(x: Wave, frame: Frame, access: Access) -> None:
+    def _note(x: Wave, frame: Frame, access: Access, first: int) -> None:
         """What a store changes beside bytes, as its closure notes it; the watch over memory has noted it."""
         if access.space == "global" or not x.has_owners:  # that something was stored is all
             row = frame.places[access.number]
-            if access.instruction.guard is None or ((row if x.sel is ALL else row[x.sel]) != NOWHERE.ctypes.data).any():
+            if access.instruction.guard is None or (_own(row, x, first) != NOWHERE.ctypes.data).any():
                 own(x, _NOWHERE, access.size)
             return
-        threads, places = _places(x, frame, access)
+        threads, places = _places(x, frame, access, first)
         if len(places):
             kept = x.sel
             x.select(threads)
@@ -186,23 +272,23 @@ class Segment:
             finally:
                 x.select(kept)
 
-    def _find(self, x: Wave, frame: Frame, code: Code) -> bool:
+    def _find(self, x: Wave, frame: Frame, code: Code, first: int) -> bool:
         """Look for the array that each access of global memory is in, by the addresses just made. False where it is not one."""
         for access in code.accesses:
             if access.space != "global":
                 continue
-            row = 4 + 3 * access.number
-            begin, _, host = frame.memory[row : row + 3].tolist()
-            address = (_places(x, frame, access)[1] + (begin - host)).view(np.uint64)
+            row = frame.row(access.number)
+            begin, _, host, _ = row.tolist()
+            address = (_places(x, frame, access, first)[1] + (begin - host)).view(np.uint64)
             if not len(address):
                 continue
             region = x.launch.memory.holding(int(address.min()), int(address.max()) + access.size)
             if region is None:
                 return False
             where = region.words.ctypes.data + region.begin - region.words_begin
-            frame.memory[row : row + 3] = np.uint64(region.begin).view(np.int64), len(region.data) - access.size, where
+            row[:3] = np.uint64(region.begin).view(np.int64), len(region.data) - access.size, where
             frame.regions[access.number] = region
-        self.launch, self.found = weakref.ref(x.launch), (frame.memory[4:].copy(), list(frame.regions))
+        self.launch, self.found = weakref.ref(x.launch), (frame.memory[HEAD:].copy(), list(frame.regions))
         return True
 
     @staticmethod
@@ -230,7 +316,7 @@ class Segment:
                 places_at, shapes_at = frame.rows(access.number)
                 if shadow.passes(access, places_at, shapes_at, mask, first, last):
                     continue
-            threads, places = _places(x, frame, access)
+            threads, places = _places(x, frame, access, first)
             if not len(places):
                 continue
             x.select(threads)
@@ -248,14 +334,22 @@ class Segment:
         return True
 
 
-def _places(x: Wave, frame: Frame, access: Access) -> tuple[Any, np.ndarray]:
-    """The threads that execute an access (as `Wave.sel` has them), and where in the host's memory."""
-    row = frame.places[access.number]
-    places = row if x.sel is ALL else row[x.sel]
+def _places(x: Wave, frame: Frame, access: Access, first: int) -> tuple[Any, np.ndarray]:
+    """The threads from one on that execute an access (as `Wave.sel` has them), and where in the host's memory."""
+    places = _own(frame.places[access.number], x, first)
+    whole = x.sel if not first else x.threads[x.threads >= first]
     if access.instruction.guard is None:
-        return x.sel, places
+        return whole, places
     runs = places != NOWHERE.ctypes.data
-    return x.threads[runs], places[runs]
+    return (x.threads if not first else whole)[runs], places[runs]
+
+
+def _own(row: np.ndarray, x: Wave, first: int) -> np.ndarray:
+    """Of a row the entries of running threads from one on."""
+    if x.sel is ALL:
+        return row[first:]
+    threads = x.sel if not first else x.sel[x.sel >= first]
+    return np.asarray(row[threads])
 
 
 def _range(x: Wave) -> tuple[int, int, np.ndarray | None]:
@@ -308,7 +402,7 @@ class Together:
         frame: Frame | None = x.state.get(self)
         if frame is None:
             frame = x.state[self] = Frame(x, self.code)
-        self.function(frame.pointers[0], None, 0, x.total, *frame.pointers[1:3], x.total, frame.pointers[3])
+        self.function(*frame.given(0, x.total, None))
         if x.watch is not None:
             for _ in range(self.chain.joint):
                 x.watch.lanes.meet()

@@ -110,6 +110,7 @@ class Vectors:
         self.exposed: set[int] = set()  # read before anything was written there
         self.declared: set[str] = set()
         self.crossed: set[int] = set()  # read of the whole warp, so that nothing may be written there
+        self.bases: dict[tuple[str, int], Any] = {}  # what is known of registers of addresses (`memory.py`)
         self._names = 0
 
     # ---- text
