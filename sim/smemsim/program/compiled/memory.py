@@ -190,9 +190,9 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
         wide = at if at.type == "i64" else v.cast(at, "i64", "zext")
         if access.offset:
             wide = v.binary("add", wide, v.number("i64", access.offset))
-    begin, room, host = (_broadcast(v, name) for name in _table(access))
+    begin, limit, host = (_broadcast(v, name) for name in _table(access))
     offset = v.binary("sub", wide, begin)
-    bad = v.compare("icmp ugt", offset, room)
+    bad = v.compare("icmp uge", offset, limit)
     if size > 1:
         low = v.binary("and", wide, v.number("i64", size - 1))
         bad = v.binary("or", bad, v.compare("icmp ne", low, v.number("i64", 0)))
@@ -210,11 +210,11 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
 def _emit_from_base(v: Vectors, access: Access, slot: int) -> None:
     """The same, where all lanes run: what is the same for all accesses with the register in their address is looked at once, so that few scalars are left."""
     base = _base(v, slot, access.size)
-    begin, room, host = _table(access)
+    begin, limit, host = _table(access)
     first = v.line(f"add i64 {base.least}, {access.offset}") if access.offset else base.least
     offset = v.line(f"sub i64 {first}, {begin}")
-    is_before = v.line(f"icmp ugt i64 {offset}, {room}")
-    is_behind = v.line(f"icmp ugt i64 {base.span}, {v.line(f'sub i64 {room}, {offset}')}")
+    is_before = v.line(f"icmp uge i64 {offset}, {limit}")
+    is_behind = v.line(f"icmp uge i64 {base.span}, {v.line(f'sub i64 {limit}, {offset}')}")
     is_outside = v.line(f"or i1 {is_before}, {is_behind}")
     _note_bad(v, access, v.line(f"or i1 {is_outside}, {base.is_odd}"))
     apart = v.line(f"sub i64 {host}, {begin}")
@@ -267,11 +267,12 @@ _V64 = f"<{LANES} x i64>"
 
 
 def _table(access: Access) -> tuple[str, str, str]:
-    """The row of the access's memory: begin, room, and where its begin lies in the host's memory. For shared memory a row for each CTA."""
+    """The row of the access's memory: begin, how many bytes from there it may begin, and where that lies in the host's memory. For shared memory a row for
+    each CTA."""
     if access.space == "global":
-        begin, room, host = (f"%g{access.number}.{k}" for k in range(3))
-        return begin, room, host
-    return "%window.begin", f"%room{access.size}", "%window.host"
+        begin, limit, host = (f"%g{access.number}.{k}" for k in range(3))
+        return begin, limit, host
+    return "%window.begin", f"%limit{access.size}", "%window.host"
 
 
 def _broadcast(v: Vectors, scalar: str) -> Value:

@@ -321,7 +321,7 @@ def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access],
 
 
 def _memory_text(accesses: Sequence[Access]) -> Iterator[str]:
-    """The table `memory`: where threads' CTAs are, the windows' table, the room of windows by size, then numbers for each access."""
+    """The table `memory`: where threads' CTAs are, the windows' table, where accesses of windows may begin by size, then numbers for each access."""
     yield "  %nowhere.p = getelementptr i64, ptr %memory, i64 0"
     yield "  %nowhere = load i64, ptr %nowhere.p, align 8"
     yield "  %cta.p = getelementptr i64, ptr %memory, i64 1"
@@ -331,7 +331,9 @@ def _memory_text(accesses: Sequence[Access]) -> Iterator[str]:
     yield "  %window.p = getelementptr i64, ptr %memory, i64 3"
     yield "  %window = load i64, ptr %window.p, align 8"
     for size in sorted({access.size for access in accesses if access.space == "shared"}):
-        yield f"  %room{size} = sub i64 %window, {size}"
+        yield f"  %limit.whole{size} = sub i64 %window, {size - 1}"
+        yield f"  %none{size} = icmp slt i64 %limit.whole{size}, 0"
+        yield f"  %limit{size} = select i1 %none{size}, i64 0, i64 %limit.whole{size}"
     for access in accesses:
         if access.space == "global":
             for k in range(3):

@@ -41,7 +41,6 @@ LOADING = 75_000  # the same where the object is on disk
 MOST_TRIPS = 1 << 12  # of a loop in one call
 PATIENCE = 16  # times that a segment may go to its closures for nothing, until it stays there
 NOWHERE = np.zeros(8, np.uint64)  # what lanes access that do not run
-NO_ADDRESS = -(1 << 62) - 1  # where an array begins of which nobody knows yet
 _NOWHERE = Piece("global", NOWHERE, np.zeros(0, np.int64))
 
 _RUN = ctypes.CFUNCTYPE(
@@ -90,18 +89,15 @@ class Frame:
         return places.ctypes.data + number * places.strides[0], shapes.ctypes.data + number * shapes.strides[0]
 
     def row(self, number: int) -> np.ndarray:
-        """Of an access of global memory: its begin, its room, where in the host's memory its begin is, and whether a thread did it."""
+        """Of an access of global memory: its begin, how many bytes from there it may begin, where in the host's memory that is, and whether a thread did it."""
         return self.memory[HEAD + ROW * number : HEAD + ROW * (number + 1)]
 
     def _place(self, x: Wave, found: Found | None) -> None:
         own = x.fixed("windows", lambda: _windows(x))
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
         self.memory[:HEAD] = NOWHERE.ctypes.data, cta_of.ctypes.data, own.ctypes.data, x.window
-        if found is not None:
+        if found is not None:  # else nothing may begin in the arrays, of which nobody knows yet
             self.memory[HEAD:], self.regions = found[0], list(found[1])
-            return
-        for number in range(self.count):
-            self.row(number)[:3] = NO_ADDRESS, 0, NOWHERE.ctypes.data
 
 
 def _room(count: int, total: int) -> tuple[np.ndarray, np.ndarray]:
@@ -286,7 +282,7 @@ class Segment:
             if region is None:
                 return False
             where = region.words.ctypes.data + region.begin - region.words_begin
-            row[:3] = np.uint64(region.begin).view(np.int64), len(region.data) - access.size, where
+            row[:3] = np.uint64(region.begin).view(np.int64), max(0, len(region.data) - access.size + 1), where
             frame.regions[access.number] = region
         self.launch, self.found = weakref.ref(x.launch), (frame.memory[HEAD:].copy(), list(frame.regions))
         return True
