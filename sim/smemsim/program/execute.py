@@ -11,7 +11,7 @@ from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap, SmemsimError, Unmodelled
 from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
-from smemsim.program.compiled.lanes import is_joint
+from smemsim.program.compiled.constants import is_joint
 from smemsim.program.compiled.tier import Segment, Together, tier_of
 from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
@@ -513,7 +513,7 @@ def _run_block(wave: Wave, block: Block) -> None:
 def _chain(wave: Wave, block: Block) -> Together | None:
     """The chain of blocks that begins here, if all threads of the wave run it as machine code."""
     tier = block.tier or tier_of(wave.program, block)
-    if not tier.is_done and is_joint(block.instructions[0]):
+    if not tier.is_done and is_joint(wave.program, block.instructions[0]):
         tier.pays(wave.n)
     chain = tier.chain
     return chain if chain is not None and chain.chain.may_run(wave) else None

@@ -1,42 +1,55 @@
 """Blocks that begin with `shfl`, `vote` or `redux` of whole warps, with the arithmetic between them, as one function.
 
 Each such instruction begins a block, since lanes may have to wait for others there. Where all threads of a wave come to the first one together nobody waits at the
-next ones, so that a chain of such blocks runs as one. It has no access to memory: what lanes order by meeting is the same before it and behind it.
+next ones, so that a chain of such blocks runs as one; branches over a few instructions are part of it (`joins.py`). It has no access to memory: what lanes
+order by meeting is the same before it and behind it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from smemsim.errors import SmemsimError
-from smemsim.program.compiled.lanes import is_joint
+from smemsim.program.compiled.constants import JOINT, constants, is_joint
+from smemsim.program.compiled.joins import NO_JOINS, Joins, part
 from smemsim.program.compiled.segments import MOST, Code, Run, code_of, gives_text, is_access
 from smemsim.program.compiled.vectors import Uncompiled, Vectors
+from smemsim.program.linking.inline import mentions
 from smemsim.program.wave import ALL, WARP
+from smemsim.ptx.module import Instruction, Label, Register
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block, Program
     from smemsim.program.wave import Wave
-    from smemsim.ptx.module import Instruction
 
 __all__ = ["Chain", "chain_of"]
 
 
+MOST_SKIPPED = 24  # instructions that lanes may branch over: they cost as much as if all lanes executed them
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Chain:
-    """Instructions of blocks that follow each other: of the last one those up to `left`, counted in its plain steps; with `joint` meetings of lanes."""
+    """Instructions of blocks that follow each other: of the last one those up to `left`, counted in its plain steps. `numbers` are registers that hold them."""
 
     blocks: tuple[Block, ...]
     left: int
     instructions: tuple[Instruction, ...]
+    joins: Joins
+    numbers: tuple[tuple[int, int], ...]
     slots: int
 
     @property
     def joint(self) -> int:
         """How often lanes meet."""
-        return len(self.blocks)
+        return sum(i.op in JOINT for i in self.instructions)
+
+    @property
+    def begins(self) -> int:
+        """The first instruction of the last block that is left."""
+        return self.left + (self.blocks[-1].gate is not None)
 
     @property
     def is_worth_it(self) -> bool:
@@ -45,11 +58,13 @@ class Chain:
 
     def code(self, program: Program) -> Code:
         """The text, for all threads."""
-        return code_of(program, Run(0, len(self.instructions), self.instructions, ()), masked=False)
+        return code_of(program, Run(0, len(self.instructions), self.instructions, (), self.joins), masked=False)
 
     def may_run(self, x: Wave) -> bool:
         """Are all threads of the wave here, in whole warps, are the registers in their arrays, and has nobody else to look at them?"""
         if x.sel is not ALL or x.padded or x.stride % WARP or x.late is not None or x.turns is not None or x.held & self.slots:
+            return False
+        if not all((x.r[slot] == number).all() for slot, number in self.numbers):
             return False
         watch = x.watch
         return watch is None or not (
@@ -59,53 +74,102 @@ class Chain:
         )
 
 
+class _Growing:
+    """A chain while blocks are added. What it can be cut back to is where all lanes are together."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.v = Vectors(program.registers, program.wide)
+        self.blocks: list[Block] = []
+        self.taken: list[Instruction] = []
+        self.sources: list[tuple[int, tuple[int, ...]]] = []
+        self.pending: dict[int, list[int]] = {}  # the branches that come to an instruction, by its identity
+        self.whole = (0, 0, 0)  # where all lanes were together last: blocks, plain steps of the last one, instructions
+
+    def takes(self, block: Block) -> bool:
+        """Add a block. Can the chain go on behind it?"""
+        here = self.pending.pop(id(block.instructions[0]), None)
+        if here is not None:
+            self.sources.append((len(self.taken), tuple(here)))
+            for branch in here:
+                self.v.path = self.v.join(self.v.path, self.v.parted.pop(branch))
+            if not self.pending:
+                self.v.path = None
+        if block.gate is not None and (self.pending or not is_joint(self.program, block.instructions[0])):
+            return False
+        self.blocks.append(block)
+        has_gate = block.gate is not None
+        if not self.pending and not has_gate:
+            self.whole = len(self.blocks), 0, len(self.taken)
+        own = block.instructions[: has_gate + len(block.steps)]
+        for count, i in enumerate(own, 1):
+            if not self._takes(i):
+                return False
+            self.taken.append(i)
+            if not self.pending:
+                self.whole = len(self.blocks), count - has_gate, len(self.taken)
+        return block.end is None or self._parts(block)
+
+    def _takes(self, i: Instruction) -> bool:
+        branches = [place for places in self.pending.values() for place in places]
+        if len(self.taken) >= MOST or is_access(i) or (branches and len(self.taken) - min(branches) > MOST_SKIPPED):
+            return False
+        try:
+            gives_text(self.program, self.v, i)
+        except (Uncompiled, SmemsimError):
+            return False
+        return True
+
+    def _parts(self, block: Block) -> bool:
+        """Add the branch at the end of a block, where it goes to an instruction a little further on."""
+        i = block.instructions[-1]
+        inlined = self.program.inlined
+        target = i.operands[0] if i.op == "bra" and len(i.operands) == 1 else None
+        if not isinstance(target, Label) or target.name not in inlined.labels or inlined.labels[target.name] >= len(inlined.body):
+            return False
+        to = inlined.body[inlined.labels[target.name]]
+        place = self.program.starts.get(id(to), -1)
+        if place <= block.index or self.program.blocks[place].instructions[0] is not to:
+            return False
+        try:
+            part(self.v, len(self.taken), i)
+        except (Uncompiled, SmemsimError):
+            return False
+        self.pending.setdefault(id(to), []).append(len(self.taken))
+        self.taken.append(i)
+        return True
+
+    def chain(self) -> Chain:
+        """What has been added, cut back to where all lanes are together."""
+        blocks, left, count = self.whole
+        instructions = tuple(self.taken[:count])
+        sources = tuple((at, places) for at, places in self.sources if at <= count)
+        slots: Any = 0
+        for block in self.blocks[:blocks]:
+            slots |= block.slots
+        numbers = _numbers(self.program, instructions)
+        return Chain(tuple(self.blocks[:blocks]), left, instructions, Joins(sources) if sources else NO_JOINS, numbers, int(slots))
+
+
 def chain_of(program: Program, block: Block) -> Chain | None:
     """The chain that begins with a block; None where it begins with something else, or where nothing is gained."""
-    if program.inlined.frames or block.gate is None or not is_joint(block.instructions[0]):
+    if program.inlined.frames or block.gate is None or not is_joint(program, block.instructions[0]):
         return None
-    v = Vectors(program.registers, program.wide)
-    blocks: list[Block] = []
-    taken: list[Instruction] = []
-    left = 0
-    for one in _following(program, block):
-        own = one.instructions[: 1 + len(one.steps)]
-        count = _compiled(program, v, own, MOST - len(taken))
-        if not count:
+    growing = _Growing(program)
+    for one in program.blocks[block.index :]:
+        if not growing.takes(one):
             break
-        blocks.append(one)
-        taken += own[:count]
-        left = count - 1
-        if count < len(own):
-            break
-    chain = Chain(tuple(blocks), left, tuple(taken), _union(blocks))
-    return chain if blocks and chain.is_worth_it else None
+    chain = growing.chain()
+    return chain if chain.blocks and chain.is_worth_it else None
 
 
-def _following(program: Program, block: Block) -> Iterator[Block]:
-    """The block, and those that threads come to from nowhere but the one before."""
-    targets = {id(program.inlined.body[n]) for n in program.inlined.labels.values() if n < len(program.inlined.body)}
-    yield block
-    for one in program.blocks[block.index + 1 :]:
-        if block.end is not None or one.gate is None or not is_joint(one.instructions[0]) or id(one.instructions[0]) in targets:
-            return
-        yield one
-        block = one
-
-
-def _compiled(program: Program, v: Vectors, instructions: Sequence[Instruction], most: int) -> int:
-    """How many of the instructions the function can go on with."""
-    for count, i in enumerate(instructions):
-        try:
-            if count >= most or is_access(i):
-                return count
-            gives_text(program, v, i)
-        except (Uncompiled, SmemsimError):
-            return count
-    return len(instructions)
-
-
-def _union(blocks: Sequence[Block]) -> int:
-    slots: Any = 0
-    for block in blocks:
-        slots |= block.slots
-    return int(slots)
+def _numbers(program: Program, instructions: Sequence[Instruction]) -> tuple[tuple[int, int], ...]:
+    """The registers that have to hold a number when the chain begins, as nothing in front gives it to them."""
+    known = constants(program)
+    given: set[int] = set()
+    asked: dict[int, int] = {}
+    for i in instructions:
+        if i.op in JOINT:
+            asked |= {x.slot: known[x.slot] for x in i.operands[2:] if isinstance(x, Register) and x.slot in known and x.slot not in given}
+        given |= {slot for slot, gives in mentions(i) if gives}
+    return tuple(asked.items())

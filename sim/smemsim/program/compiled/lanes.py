@@ -15,22 +15,16 @@ from smemsim.program.threads.warps import source_lanes
 from smemsim.program.wave import FULL_MASK, WARP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register
 
-__all__ = ["JOINT", "is_joint"]
+__all__: list[str] = []
 
 
 _FULL = int(FULL_MASK)
-JOINT = frozenset(("shfl", "vote", "redux"))
 _REDUCED = {"add": "add", "and": "and", "or": "or", "xor": "xor"}
 
 
-def is_joint(i: Instruction) -> bool:
-    """Is it one of these, for all lanes of a warp?"""
+def _need_joint(i: Instruction, guard: Value | None) -> None:
     mask = i.operands[-1] if i.operands else None
-    return i.op in JOINT and i.guard is None and isinstance(mask, Immediate) and mask.value & _FULL == _FULL
-
-
-def _need_joint(i: Instruction) -> None:
-    if not is_joint(i):
+    if guard is not None or not isinstance(mask, Immediate) or mask.value & _FULL != _FULL:
         raise Uncompiled(i.name)
 
 
@@ -49,7 +43,7 @@ def _register(operand: Operand) -> Register:
 @compiles("shfl")
 def shfl(v: Vectors, i: Instruction, guard: Value | None) -> None:
     """`shfl.sync.mode.b32 d|p, a, b, c, 0xffffffff` with numbers b and c."""
-    _need_joint(i)
+    _need_joint(i, guard)
     words = Modifiers(i, "b32", "sync")
     mode = words.need("up", "down", "bfly", "idx")
     words.end(operands=(5,))
@@ -81,7 +75,7 @@ def _bits(holds: np.ndarray) -> str:
 @compiles("vote")
 def vote(v: Vectors, i: Instruction, guard: Value | None) -> None:
     """`vote.sync.mode d, p, 0xffffffff`."""
-    _need_joint(i)
+    _need_joint(i, guard)
     words = Modifiers(i, "sync")
     mode = words.need("all", "any", "uni", "ballot")
     kind = words.need("b32" if mode == "ballot" else "pred")
@@ -108,7 +102,7 @@ def vote(v: Vectors, i: Instruction, guard: Value | None) -> None:
 @compiles("redux")
 def redux(v: Vectors, i: Instruction, guard: Value | None) -> None:
     """`redux.sync.op.type d, a, 0xffffffff` of integers."""
-    _need_joint(i)
+    _need_joint(i, guard)
     words = Modifiers(i, "sync")
     op = words.need("add", "min", "max", "and", "or", "xor")
     kind = words.need("u32", "s32") if op in ("add", "min", "max") else words.need("b32")

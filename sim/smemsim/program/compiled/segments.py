@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from smemsim.errors import SmemsimError
+from smemsim.program.compiled.constants import in_numbers
 from smemsim.program.compiled.forms import form_of
+from smemsim.program.compiled.joins import NO_JOINS, Joins
 from smemsim.program.compiled.memory import (
     HEAD,
     ROW,
@@ -52,6 +54,7 @@ class Run:
     last: int
     instructions: tuple[Instruction, ...]
     accesses: tuple[Access, ...]
+    joins: Joins = NO_JOINS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,13 +197,15 @@ def _emit(
     form = form_of(i)
     if form is None:
         raise Uncompiled(i.op)
-    form(v, i, guard)
+    form(v, in_numbers(program, i), guard)
 
 
 def _guard(v: Vectors, i: Instruction) -> Value | None:
+    """Where the instruction is executed: by its guard, and in a lane that no branch has taken elsewhere; None everywhere."""
     if i.guard is None:
-        return None
-    return v.read(i.guard, "pred")
+        return v.path
+    own = v.read(i.guard, "pred")
+    return own if v.path is None else v.binary("and", own, v.path)
 
 
 # ---- the text of functions
@@ -211,8 +216,9 @@ def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
     accesses = {id(access.instruction): access for access in piece.accesses}
     given = Given(len(program.registers))
     run = Vectors(program.registers, program.wide, given)
-    for i in piece.instructions:
-        _emit(program, run, i, accesses.get(id(i)), emit_access)
+    for n, i in enumerate(piece.instructions):
+        if not piece.joins.follow(run, n, i):
+            _emit(program, run, i, accesses.get(id(i)), emit_access)
     kept = _kept(program, piece.instructions, run)
     for slot in kept:
         run.used.setdefault(slot, len(run.used))

@@ -387,7 +387,7 @@ class Together:
     def __init__(self, program: Any, chain: Chain) -> None:
         self.chain, self.code = chain, chain.code(program)
         self.last = chain.blocks[-1]
-        self.begins = 1 + chain.left  # the first instruction of the last block that is left
+        self.begins = chain.begins
         self.steps = _steps(program, self.last, chain.left)
         self.function: Any = None
 

@@ -111,6 +111,8 @@ class Vectors:
         self.declared: set[str] = set()
         self.crossed: set[int] = set()  # read of the whole warp, so that nothing may be written there
         self.bases: dict[tuple[str, int], Any] = {}  # what is known of registers of addresses (`memory.py`)
+        self.path: Value | None = None  # the lanes that are here, where branches have parted them (`joins.py`)
+        self.parted: dict[int, Value] = {}  # those that have gone elsewhere, by the place of the branch
         self._names = 0
 
     # ---- text
@@ -158,6 +160,10 @@ class Vectors:
         return self.emit(
             a.type, f"select {vector('i1')} {p.name}, {vector(a.type)} {a.name}, {vector(a.type)} {b.name}", raw=a.raw or b.raw
         )
+
+    def join(self, here: Value | None, others: Value) -> Value:
+        """Lanes that are here, and others that come."""
+        return others if here is None else self.binary("or", here, others)
 
     def cast(self, a: Value, kind: str, op: str) -> Value:
         """`op` (zext, trunc, bitcast ...) to another type."""
