@@ -514,7 +514,7 @@ def _chain(wave: Wave, block: Block) -> Together | None:
     """The chain of blocks that begins here, if all threads of the wave run it as machine code."""
     tier = block.tier or tier_of(wave.program, block)
     if not tier.is_done and is_joint(wave.program, block.instructions[0]):
-        tier.pays(wave.n)
+        tier.pays(wave.n, is_watched=wave.watch is not None)
     chain = tier.chain
     return chain if chain is not None and chain.chain.may_run(wave) else None
 
@@ -527,7 +527,7 @@ def _run_steps(wave: Wave, block: Block, marks: Unwritten | None, left: Sequence
     if left is None and steps and not is_doubtful and wave.late is None:
         tier = block.tier or tier_of(wave.program, block)
         if not tier.is_done:
-            tier.pays(wave.n)
+            tier.pays(wave.n, is_watched=wave.watch is not None)
         if tier.loop is not None:
             tier.loop(wave)
             return True

@@ -18,7 +18,7 @@ import numpy as np
 from smemsim.program.compiled import objects
 from smemsim.program.compiled.chains import Chain, chain_of
 from smemsim.program.compiled.memory import HEAD, ROW, Access
-from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, loop_of, pieces
+from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, is_access, loop_of, pieces
 from smemsim.program.compiled.shadow import Shadow
 from smemsim.program.compiled.tiles import LOOK, RUN, Tiles
 from smemsim.program.compiled.vectors import LANES
@@ -36,6 +36,7 @@ __all__ = ["TIERS", "Loop", "Segment", "Tier", "tier_of"]
 
 TIERS = "SMEMSIM_TIERS"  # of the environment: "closures" keeps to them, "compiled" compiles at once
 CALL = 2500  # what a closure's call costs, counted in threads of its arrays (5 microseconds, 2 nanoseconds)
+ACCESS, WATCHED = 12, 48  # what a load or store costs, counted in instructions that compute: without the watch, and with it
 COMPILING = 750_000  # what compiling an instruction costs, counted so
 LOADING = 75_000  # the same where the object is on disk
 MOST_TRIPS = 1 << 12  # of a loop in one call
@@ -428,9 +429,15 @@ class Tier:
         self.is_done = False
         self.made: tuple[list[Any], Loop | None, Together | None] | None = None
 
-    def pays(self, n: int) -> None:
-        """The block runs for n threads: it is compiled where it has cost enough."""
-        self.cost += CALL + n
+    @functools.cached_property
+    def _accesses(self) -> float:
+        """How many of the block's instructions are loads and stores."""
+        instructions = self.block.instructions
+        return sum(is_access(i) for i in instructions) / max(1, len(instructions))
+
+    def pays(self, n: int, *, is_watched: bool) -> None:
+        """The block runs for n threads: it is compiled where an instruction of it, on average, has cost enough."""
+        self.cost += int((CALL + n) * (1 + self._accesses * (WATCHED if is_watched else ACCESS)))
         if self.cost >= self.next:
             self._look()
 
