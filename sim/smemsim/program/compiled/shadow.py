@@ -16,7 +16,7 @@ from smemsim.program.compiled import objects
 from smemsim.program.compiled.memory import NEIGHBOURS, ONE_PLACE, Access
 from smemsim.program.compiled.vectors import LANES
 from smemsim.program.watch.epochs import MANY_THREADS
-from smemsim.program.watch.lanes import LANE_BITS, SEVERAL
+from smemsim.program.watch.lanes import LANE_BITS, MANY, SEVERAL
 
 if TYPE_CHECKING:
     from smemsim.program.watch.watch import Watch
@@ -155,22 +155,37 @@ class _Body:
         text.line(f"store <{count} x i64> {kept}, ptr {pointer}, align 1")
 
     def check_write(self) -> None:
+        """Is it in order, and does no other warp write the words by this instruction? Of lanes of one warp one stays; `claim` says who writes."""
         text, count = self.text, self.count
         (_, written), (_, reads) = self.load("written"), self.load("read")
-        pointer, claims = self.load("claim")
-        token = text.splat("i32", count, "%token32")
-        first = text.add(f"icmp ne <{count} x i32> {claims}, {token}")
+        pointer, claims = self.load("claim", "i64")
+        mine = text.splat("i64", count, "%claimed")
+        warp = text.splat("i64", count, "-2")
+        again = text.add(f"icmp eq <{count} x i64> {text.add(f'and <{count} x i64> {claims}, {warp}')}, {mine}")
+        shift = text.splat("i64", count, "32")
+        token = text.add(f"lshr <{count} x i64> {claims}, {shift}")
+        others = text.add(f"icmp ne <{count} x i64> {token}, {text.splat('i64', count, '%token64')}")
+        free = text.add(f"or <{count} x i1> {others}, {again}")
         both = text.add(f"and <{count} x i1> {self.is_ordered(written)}, {self.is_ordered(reads)}")
-        text.require(text.add(f"and <{count} x i1> {both}, {first}"), count, f"{self.label}.claim")
-        text.line(f"store <{count} x i32> {token}, ptr {pointer}, align 1")
+        text.require(text.add(f"and <{count} x i1> {both}, {free}"), count, f"{self.label}.claim")
+        several = text.splat("i64", count, "1") if self.is_one else text.add(f"zext <{count} x i1> {again} to <{count} x i64>")
+        text.line(f"store <{count} x i64> {text.add(f'or <{count} x i64> {mine}, {several}')}, ptr {pointer}, align 1")
 
     def note_write(self) -> None:
         text, count = self.text, self.count
-        self.store("written", text.add(f"or <{count} x i32> {self.limit}, {self.tids}"))
         for table, value in (("who", "%warp32"), ("when", "%clock32"), ("line", "%line32")):
             self.store(table, text.splat("i32", count, value))
         self.store("strong", "zeroinitializer", "i8")
-        self.store("mark", self.mines, "i64")
+        by_many, of_many = text.splat("i32", count, "%many"), text.splat("i64", count, "%nobody")
+        if self.is_one:
+            self.store("written", by_many)
+            self.store("mark", of_many, "i64")
+            return
+        _, claims = self.load("claim", "i64")
+        several = text.add(f"trunc <{count} x i64> {claims} to <{count} x i1>")
+        own = text.add(f"or <{count} x i32> {self.limit}, {self.tids}")
+        self.store("written", text.add(f"select <{count} x i1> {several}, <{count} x i32> {by_many}, <{count} x i32> {own}"))
+        self.store("mark", text.add(f"select <{count} x i1> {several}, <{count} x i64> {of_many}, <{count} x i64> {self.mines}"), "i64")
 
 
 def _head(text: _Text, name: str) -> None:
@@ -180,7 +195,7 @@ def _head(text: _Text, name: str) -> None:
         text.line(f"%c{n} = getelementptr i64, ptr %context, i64 {n}")
         text.line(f"%{entry} = load {kind}, ptr %c{n}, align 8")
     text.line("%line32 = trunc i64 %line64 to i32")
-    text.line("%token32 = trunc i64 %token64 to i32")
+    text.line("%token = shl i64 %token64, 32")
     text.line("%is.masked = icmp ne ptr %mask, null")
 
 
@@ -193,6 +208,7 @@ def _group(text: _Text) -> None:
         "%tid = trunc i64 %tid1 to i32", "%warp = lshr i64 %t, 5", "%warp32 = trunc i64 %warp to i32", "%kp = getelementptr i32, ptr %clock, i64 %warp",
         "%clock32 = load i32, ptr %kp, align 4", "%np = getelementptr i64, ptr %now, i64 %warp", "%now64 = load i64, ptr %np, align 8",
         f"%time = shl i64 %now64, {LANE_BITS}", "%lane0 = and i64 %t, 31", "%mine = or i64 %time, %lane0", f"%several = or i64 %time, {SEVERAL}",
+        f"%nobody = or i64 %time, {MANY}", "%warp2 = shl i64 %warp, 1", "%claimed = or i64 %token, %warp2",
         "%column = urem i64 %warp, %readers", f"%many = or i32 %limit, {MANY_THREADS}", "%pp = getelementptr i64, ptr %places, i64 %t",
         "%place0 = load i64, ptr %pp, align 8",
     ):  # fmt: skip
@@ -234,19 +250,16 @@ br i1 %more, label %loop, label %done
 done:"""
 
 
-def _loop(name: str, words: int, does: str, after: str, *, shares: bool) -> list[str]:
-    """A function that loops over the groups; `does` is what it does with words, `after` the function that it ends with, `shares` whether a group at one
-    place is looked at as one."""
+def _loop(name: str, words: int, does: str, after: str) -> list[str]:
+    """A function that loops over the groups; `does` is what it does with words, `after` the function that it ends with."""
     text = _Text()
     _head(text, name)
     text.lines += _BEGIN.splitlines()
     _group(text)
-    one = f"i8 {ONE_PLACE}, label %one " if shares else ""
-    text.line(f"switch i8 %shape, label %general [ {one}i8 {NEIGHBOURS}, label %wide ]")
-    if shares:
-        text.lines += _ONE.splitlines()
-        getattr(_Body(text, "%place0", words, 0, None, "one"), does)()
-        text.line("br label %next")
+    text.line(f"switch i8 %shape, label %general [ i8 {ONE_PLACE}, label %one i8 {NEIGHBOURS}, label %wide ]")
+    text.lines += _ONE.splitlines()
+    getattr(_Body(text, "%place0", words, 0, None, "one"), does)()
+    text.line("br label %next")
     text.line("wide:")
     getattr(_Body(text, "%place0", words, LANES, None, "wide"), does)()
     text.lines += _GENERAL.splitlines()
@@ -261,9 +274,9 @@ def _functions() -> dict[tuple[bool, int], Any]:
     """The functions, by whether they are of a load, and by their words."""
     lines: list[str] = []
     for words in _SIZES:
-        lines += _loop(f"read{words}", words, "read", "", shares=True)
-        lines += _loop(f"note{words}", words, "note_write", "", shares=False)
-        lines += _loop(f"write{words}", words, "check_write", f"note{words}", shares=False)
+        lines += _loop(f"read{words}", words, "read", "")
+        lines += _loop(f"note{words}", words, "note_write", "")
+        lines += _loop(f"write{words}", words, "check_write", f"note{words}")
     names = [(is_load, words) for is_load in (True, False) for words in _SIZES]
     found = objects.functions("\n".join(lines), *((f"{'read' if is_load else 'write'}{words}", _CALL) for is_load, words in names))
     return dict(zip(names, found, strict=True))
@@ -279,7 +292,7 @@ class Shadow:
         self.token = 0
         tables, order, lanes = watch.shared.tables, watch.order, watch.lanes
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
-        self.claim = np.zeros(len(tables.who), np.uint32)
+        self.claim = np.zeros(len(tables.who), np.uint64)
         arrays = (
             self.epochs.written, self.epochs.read, self.epochs.epoch, cta_of, order.clock, lanes.now, tables.read_when, tables.read_line,
             tables.read_mark, tables.who, tables.when, tables.line, tables.strong, tables.mark, self.claim,
