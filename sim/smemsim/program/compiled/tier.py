@@ -237,8 +237,8 @@ class Segment:
         for access in code.accesses:
             if access.space == "global":
                 region = frame.regions[access.number]
-                if region is None:
-                    return None
+                if region is None:  # that a thread does it is an address outside until its array is found
+                    continue
                 if watch is not None and watch.globals is not None and not (access.is_load and watch.globals.history.is_unwritten(region.words)):
                     return None
                 continue
