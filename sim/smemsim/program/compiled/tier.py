@@ -20,11 +20,12 @@ from smemsim.program.compiled.chains import Chain, chain_of
 from smemsim.program.compiled.memory import HEAD, ROW, Access
 from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, is_access, loop_of, pieces
 from smemsim.program.compiled.shadow import Shadow
+from smemsim.program.compiled.stores import Stores
 from smemsim.program.compiled.tiles import LOOK, RUN, Tiles
 from smemsim.program.compiled.vectors import LANES
 from smemsim.program.memory.spaces import Piece, own
 from smemsim.program.special import is_alike, special
-from smemsim.program.wave import ALL
+from smemsim.program.wave import ALL, WARP
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block
@@ -312,6 +313,10 @@ class Segment:
             if shadow is not None and not is_global:
                 places_at, shapes_at = frame.rows(access.number)
                 if shadow.passes(access, places_at, shapes_at, mask, first, last):
+                    continue
+            if is_global and not access.is_load and region is not None and x.stride % WARP == 0:
+                stores = x.state.get(Stores) or x.state.setdefault(Stores, Stores(x, NOWHERE.ctypes.data))
+                if stores.passes(x, access, memory, frame.rows(access.number)[0], given):
                     continue
             threads, places = _places(x, frame, access, first)
             if not len(places):

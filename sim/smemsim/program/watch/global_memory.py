@@ -142,6 +142,17 @@ class GlobalShadow:
         array = self._array(piece.memory, size)
         return array is None or not self._writes(i, array, piece, size, stops=True)
 
+    def cells_of_store(self, i: Instruction, memory: np.ndarray, size: int, threads: int) -> tuple[int, loops.Cells] | None:
+        """The number of a weak store of so many threads, and the cells that it is noted in; None where there are none, or where there is more to it."""
+        if self.before is not None or (array := self._array(memory, size)) is None or array.region.blank is not None:
+            return None
+        if id(i) in self._updates or self.history.is_followed(i) or (self.order.carries_global and threads <= WARP):
+            return None
+        array.fit(size)
+        index = self.history.index(i)
+        array.for_writes(0)
+        return index, array.cells
+
     def _writes(self, i: Instruction, array: ArrayShadow, piece: Piece, size: int, *, stops: bool) -> int:
         array.fit(size)
         index = self.history.index(i)

@@ -214,6 +214,10 @@ class History:
                 self._done.setdefault(store, np.zeros(256, bool))
         return self._followed[id(load)]
 
+    def is_followed(self, i: Instruction) -> bool:
+        """Does it matter which warps execute a store?"""
+        return id(i) in self._done
+
     def executes(self, i: Instruction, warps: np.ndarray) -> None:
         """Warps of the launch execute a store."""
         done = self._done.get(id(i))
