@@ -240,7 +240,11 @@ class Segment:
                 region = frame.regions[access.number]
                 if region is None:  # that a thread does it is an address outside until its array is found
                     continue
-                if watch is not None and watch.globals is not None and not (access.is_load and watch.globals.history.is_unwritten(region.words)):
+                if (
+                    watch is not None
+                    and watch.globals is not None
+                    and not (access.is_load and watch.globals.history.is_unwritten(region.words))
+                ):
                     return None
                 continue
             if x.has_owners and not access.is_load:

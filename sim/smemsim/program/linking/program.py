@@ -149,7 +149,9 @@ class Program:
     approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
     unsure: tuple[Instruction, ...] = ()  # sums into which ptxas may take a product or not, see `fused`
     readers: dict[int, set[int]] | None = None  # of each register, by identity, once somebody has asked
-    constants: dict[int, int] | None = None  # the numbers of registers that hold nothing else, once somebody has asked (`compiled.constants`)
+    constants: dict[int, int] | None = (
+        None  # the numbers of registers that hold nothing else, once somebody has asked (`compiled.constants`)
+    )
     read_first: frozenset[int] | None = None  # registers that may be read before they are given a value, once somebody has asked (`flow`)
 
     @functools.cached_property
