@@ -66,12 +66,39 @@ class Frame:
         if self.count:
             self._place(x, found)
         self.pointers = self.registers.ctypes.data, self.memory.ctypes.data
-        self._x = x
+        self.total = x.total
+        self._kept = x.launch.kept
+        self._is_alike = all(_is_alike(key) for key in code.given)
+
+    @classmethod
+    def of(cls, x: Wave, owner: Any, code: Code, found: Found | None = None) -> Frame:
+        """That of a wave, made new or taken from a wave that is over and that has left its registers."""
+        frame: Frame | None = x.state.get(owner)
+        if frame is None:
+            pointers = x.register_pointers
+            key = x.total, owner, int(pointers[0]) if len(pointers) else 0
+            frame = x.launch.kept.get(key)
+            if frame is None:
+                frame = x.launch.kept[key] = cls(x, code, found)
+            else:
+                frame._move(x, code)
+            x.state[owner] = frame
+        return frame
+
+    def _move(self, x: Wave, code: Code) -> None:
+        """To a wave with the same registers."""
+        if not self._is_alike:
+            self.registers[:] = _pointers(x, code)
+        if self.count:
+            self.memory[2] = x.fixed("windows", lambda: _windows(x)).ctypes.data
 
     @functools.cached_property
     def _tables(self) -> tuple[np.ndarray, np.ndarray]:
         """Of all threads the places and the shapes of accesses."""
-        tables: tuple[np.ndarray, np.ndarray] = self._x.alike(("places", self.count), lambda: _room(self.count, self._x.total))
+        key = self.total, ("places", self.count)
+        if key not in self._kept:
+            self._kept[key] = _room(self.count, self.total)
+        tables: tuple[np.ndarray, np.ndarray] = self._kept[key]
         return tables
 
     @property
@@ -83,7 +110,7 @@ class Frame:
         """What the functions of a segment are called with, for all its threads."""
         places, shapes = self._tables if self.count else (None, None)
         tables = (None, None) if places is None or shapes is None else (places.ctypes.data, shapes.ctypes.data)
-        return self.pointers[0], mask, first, last, *tables, self._x.total, self.pointers[1]
+        return self.pointers[0], mask, first, last, *tables, self.total, self.pointers[1]
 
     def rows(self, number: int) -> tuple[int, int]:
         """Where in the host's memory the places and the shapes of an access begin."""
@@ -117,8 +144,13 @@ def _pointers(x: Wave, code: Code) -> np.ndarray:
     return found
 
 
+def _is_alike(key: tuple[str, Any, np.dtype[Any]]) -> bool:
+    """Is it the same in all waves?"""
+    return key[0] != "special" or is_alike(key[1])
+
+
 def _given_array(x: Wave, key: tuple[str, Any, np.dtype[Any]]) -> np.ndarray:
-    keep = x.alike if key[0] != "special" or is_alike(key[1]) else x.fixed
+    keep = x.alike if _is_alike(key) else x.fixed
     array: np.ndarray = keep(("given", key), functools.partial(_given, x, *key))
     return array
 
@@ -173,6 +205,7 @@ class Segment:
         left = self._run(x)
         if left is None:
             x.step += len(self.steps)
+            self.failed -= self.failed > 0
         else:
             self.failed += 1
         return left
@@ -180,9 +213,7 @@ class Segment:
     def _run(self, x: Wave) -> Any:
         masked = x.sel is not ALL
         code, functions = self.code(masked)
-        frame: Frame | None = x.state.get((self, masked))
-        if frame is None:
-            frame = x.state[self, masked] = Frame(x, code, self.found if self.launch is not None and self.launch() is x.launch else None)
+        frame = Frame.of(x, (self, masked), code, self.found if self.launch is not None and self.launch() is x.launch else None)
         first, last, mask = _range(x)
         given = first, last, None if mask is None else mask.ctypes.data
         if not code.accesses:
@@ -378,9 +409,7 @@ class Loop:
         """Run until all threads have left, or for MOST_TRIPS; the keys say where threads are."""
         if self.function is None:
             (self.function,) = objects.functions(self.code.text, ("run", _LOOP))
-        frame: Frame | None = x.state.get(self)
-        if frame is None:
-            frame = x.state[self] = Frame(x, self.code)
+        frame = Frame.of(x, self, self.code)
         first, last, mask = _range(x)
         if mask is None:
             mask = np.ones(x.total, np.uint8)
@@ -405,9 +434,7 @@ class Together:
         """Run the chain: lanes have met as often as its blocks let them."""
         if self.function is None:
             (self.function,) = objects.functions(self.code.text, ("run", _RUN))
-        frame: Frame | None = x.state.get(self)
-        if frame is None:
-            frame = x.state[self] = Frame(x, self.code)
+        frame = Frame.of(x, self, self.code)
         self.function(*frame.given(0, x.total, None))
         if x.watch is not None:
             for _ in range(self.chain.joint):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.distinct import distinct
-from smemsim.machine.blank import Garbage
+from smemsim.machine.blank import Declared, Garbage
 from smemsim.program.linking.flows import accumulations, same_place, updates
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
@@ -144,7 +144,7 @@ class GlobalShadow:
 
     def cells_of_store(self, i: Instruction, memory: np.ndarray, size: int, threads: int) -> tuple[int, loops.Cells] | None:
         """The number of a weak store of so many threads, and the cells that it is noted in; None where there are none, or where there is more to it."""
-        if self.before is not None or (array := self._array(memory, size)) is None or array.region.blank is not None:
+        if self.before is not None or (array := self._array(memory, size)) is None or isinstance(array.region.blank, Declared):
             return None
         if id(i) in self._updates or self.history.is_followed(i) or (self.order.carries_global and threads <= WARP):
             return None
