@@ -57,12 +57,13 @@ class Program:
         last = [f"st.global.{REGISTERS[letter][0]} [%to+{8 * n}], %{letter}{number};" for n, (letter, number) in enumerate(STORED)]
         return (
             ".version 8.7\n.target sm_90a\n.address_size 64\n.visible .entry random(.param .u64 in, .param .u64 out) {\n"
-            f"{registers} .reg .b64 %at, %to, %place; .reg .b32 %t, %own, %next; .reg .b32 %n<9>; .reg .pred %q<9>; .reg .u32 %c, %b;\n"
+            f"{registers} .reg .b64 %at, %to, %place; .reg .b32 %t, %own, %next; .reg .b32 %n<9>; .reg .pred %q<9>; .reg .u32 %c, %b; .reg .b32 %k<4>;\n"
             ".shared .align 16 .b8 tile[2048];\n"
             "ld.param.u64 %at, [in]; ld.param.u64 %to, [out]; mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %b, %ntid.x;\n"
             f"mad.lo.u32 %c, %c, %b, %t; mul.wide.u32 %place, %c, {8 * WORDS}; add.u64 %at, %at, %place;\n"
             f"mul.wide.u32 %place, %c, {8 * len(STORED)}; add.u64 %to, %to, %place;\n"
             "mov.u32 %own, tile; mad.lo.u32 %own, %t, 8, %own; xor.b32 %next, %own, 8;\n"
+            "mov.u32 %k0, -1; mov.b32 %k1, 31; mov.s32 %k2, 1; mov.u32 %k3, 16;\n"
             "st.shared.v2.b32 [%own], {%t, %c};\n" + "\n".join(first) + "\n" + "\n".join(_flat(self.lines)) + "\n" + "\n".join(last) + "\nret;\n}\n"
         )  # fmt: skip
 
@@ -142,11 +143,11 @@ def _line(rng: random.Random) -> str:
 
 
 def _joint(rng: random.Random, r: Callable[[], int], f: Callable[[], int], p: Callable[[], int]) -> str:
-    """An instruction of a whole warp; sometimes its lanes are in a register."""
+    """An instruction of a whole warp; sometimes its lanes and its mask are in registers, some of which hold one number."""
     of = rng.choice((r, r, f))
     letter = "f" if of is f else "r"
-    by = rng.choice((str(rng.randrange(32)), str(1 << rng.randrange(5)), str(1 << rng.randrange(5)), f"%r{r()}"))
-    bound = rng.choice((31, 31, 0, rng.randrange(32) << 8 | rng.randrange(32)))
+    by = rng.choice((str(rng.randrange(32)), str(1 << rng.randrange(5)), str(1 << rng.randrange(5)), "%k2", "%k3", f"%r{r()}"))
+    bound = rng.choice((31, 31, "%k1", 0, rng.randrange(32) << 8 | rng.randrange(32)))
     outside = rng.choice(("", f"|%p{p()}"))
     choices = (
         f"shfl.sync.{rng.choice(('bfly', 'bfly', 'up', 'down', 'idx'))}.b32 %{letter}{of()}{outside}, %{letter}{of()}, {by}, {bound}",
@@ -156,7 +157,7 @@ def _joint(rng: random.Random, r: Callable[[], int], f: Callable[[], int], p: Ca
         f"redux.sync.{rng.choice(('and', 'or', 'xor'))}.b32 %r{r()}, %r{r()}",
         f"match.any.sync.b32 %r{r()}, %r{r()}",
     )
-    return f"{rng.choice((choices[0], choices[0], *choices))}, 0xffffffff;"
+    return f"{rng.choice((choices[0], choices[0], *choices))}, {rng.choice(('0xffffffff', '0xffffffff', '%k0'))};"
 
 
 def draw(rng: random.Random) -> Program:
@@ -168,7 +169,7 @@ def draw(rng: random.Random) -> Program:
         return tuple(_line(rng) for _ in range(rng.randint(least, most)))
 
     def together(inside: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(line for line in inside if "0xffffffff" not in line)  # where not all threads are
+        return tuple(line for line in inside if ".sync." not in line)  # where not all threads are
 
     for _ in range(rng.randint(1, 4)):
         lines += some(1, 8)

@@ -7,6 +7,7 @@ order by meeting is the same before it and behind it.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -84,11 +85,15 @@ class _Growing:
         self.taken: list[Instruction] = []
         self.sources: list[tuple[int, tuple[int, ...]]] = []
         self.pending: dict[int, list[int]] = {}  # the branches that come to an instruction, by its identity
+        self.comers = _comers(program)
         self.whole = (0, 0, 0)  # where all lanes were together last: blocks, plain steps of the last one, instructions
 
     def takes(self, block: Block) -> bool:
         """Add a block. Can the chain go on behind it?"""
-        here = self.pending.pop(id(block.instructions[0]), None)
+        first = id(block.instructions[0])
+        if self.blocks and self.comers.get(first, 0) != len(self.pending.get(first, ())):
+            return False  # threads come from elsewhere too: what is in registers then is not known here
+        here = self.pending.pop(first, None)
         if here is not None:
             self.sources.append((len(self.taken), tuple(here)))
             for branch in here:
@@ -149,6 +154,18 @@ class _Growing:
             slots |= block.slots
         numbers = _numbers(self.program, instructions)
         return Chain(tuple(self.blocks[:blocks]), left, instructions, Joins(sources) if sources else NO_JOINS, numbers, int(slots))
+
+
+def _comers(program: Program) -> collections.Counter[int]:
+    """Of each instruction (by identity) that has a label how many branches, or entries of tables of branches, come to it."""
+    inlined = program.inlined
+    places = {name: id(inlined.body[n]) for name, n in inlined.labels.items() if n < len(inlined.body)}
+    found: collections.Counter[int] = collections.Counter()
+    for i in inlined.body:
+        for label in i.operands:
+            if isinstance(label, Label):
+                found.update(places[name] for name in inlined.targets.get(label.name, (label.name,)) if name in places)
+    return found
 
 
 def chain_of(program: Program, block: Block) -> Chain | None:
