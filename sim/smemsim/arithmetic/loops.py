@@ -17,6 +17,7 @@ __all__ = [
     "integer_tiles",
     "look_up",
     "nothing_cut",
+    "upper_halves",
 ]
 
 
@@ -38,6 +39,15 @@ def exponent_all(values, smallest, exponents):  # type: ignore[no-untyped-def]
     """Exponents of values; both flat."""
     for i in range(len(values)):
         exponents[i] = exponent(values[i], smallest)
+
+
+@compiled
+def upper_halves(bits, smallest, values, exponents):  # type: ignore[no-untyped-def]
+    """Values and exponents of the upper halves of float32, bf16; all flat."""
+    for i in range(len(bits)):
+        value = np.float64(np.uint32(np.uint32(bits[i]) << np.uint32(16)).view(np.float32))
+        values[i] = value
+        exponents[i] = exponent(value, smallest)
 
 
 @compiled

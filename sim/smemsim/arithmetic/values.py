@@ -82,6 +82,13 @@ def _looked_up(table: np.ndarray, bits: np.ndarray) -> np.ndarray:
 
 def numbers(bits: np.ndarray, fmt: ElementFormat) -> tuple[np.ndarray, np.ndarray]:
     """Values (float64) and exponents (int16, see `dot.exponent`) of the raw bits of a float type."""
+    if fmt.name == "bf16" and bits.dtype == np.uint16:
+        from smemsim.arithmetic import loops
+
+        found, exponents = np.empty(bits.shape), np.empty(bits.shape, np.int16)
+        flat = np.ascontiguousarray(bits).reshape(-1)
+        loops.upper_halves(flat, fmt.smallest_exponent, found.reshape(-1), exponents.reshape(-1))
+        return found, exponents
     values = decoded(bits, fmt)
     return values, _looked_up(_table(fmt)[1], bits) if fmt.bits <= 8 else _exponents(values, fmt)
 

@@ -8,7 +8,8 @@ Both must include each other in their scopes, which `watch/clocks.py` looks at.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -43,6 +44,9 @@ _OF_OPERATION = {
 }
 
 
+Access: TypeAlias = tuple[np.ndarray, tuple[str, int, int]]  # threads, and what they touch: a space, its memory, the place there
+
+
 @dataclasses.dataclass(frozen=True)
 class Ordering:
     """`strong`: of the accesses that make no race among themselves, within the scope whose `level` this is. `reads`, `writes`: others may synchronise with
@@ -58,9 +62,8 @@ class Ordering:
 
     def acquire(self, x: Wave, piece: Piece) -> None:
         """The threads of a piece have seen what was released at their addresses."""
-        for threads, what in _by_address(x, piece):
-            if not self._takes_turns(threads, what):
-                x.watch.loaded(threads, what, relaxed=not self.acquires, scope=self.level)
+        for alike in _by_warps((threads, what) for threads, what in _by_address(x, piece) if not self._takes_turns(threads, what)):
+            x.watch.loaded(alike, relaxed=not self.acquires, scope=self.level)
 
     def release(self, x: Wave, piece: Piece, which: np.ndarray | None = None) -> None:
         """The threads of a piece, or `which` of them have written, release what they have seen at their addresses.
@@ -70,24 +73,44 @@ class Ordering:
         wrote = np.ones(x.total, bool)
         if which is not None:
             wrote[(x.threads if piece.part is None else x.threads[piece.part])[~which]] = False
+        given: dict[str, Any] = {"relaxed": not self.releases, "replaces": not self.is_atomic, "scope": self.level}
+        apart = []
         for threads, what in _by_address(x, piece):
-            turns = np.split(threads, np.flatnonzero(np.diff(threads >> 5)) + 1) if self._takes_turns(threads, what) else [threads]
-            for own in turns:
-                if len(turns) > 1:
-                    x.watch.loaded(own, what, relaxed=not self.acquires, scope=self.level)
+            if not self._takes_turns(threads, what):
+                apart.append((threads[wrote[threads]], what))
+                continue
+            for own in np.split(threads, np.flatnonzero(np.diff(threads >> 5)) + 1):
+                x.watch.loaded([(own, what)], relaxed=not self.acquires, scope=self.level)
                 if wrote[own].any():
-                    x.watch.stored(own[wrote[own]], what, relaxed=not self.releases, replaces=not self.is_atomic, scope=self.level)
+                    x.watch.stored([(own[wrote[own]], what)], **given)
+        for alike in _by_warps((threads, what) for threads, what in apart if len(threads)):
+            x.watch.stored(alike, **given)
 
     def _takes_turns(self, threads: np.ndarray, what: tuple[str, int, int]) -> bool:
         return what[0] == "global" and self.is_atomic and self.reads and self.writes and threads[0] >> 5 != threads[-1] >> 5
 
 
-def _by_address(x: Wave, piece: Piece) -> list[tuple[np.ndarray, tuple[str, int, int]]]:
+def _by_address(x: Wave, piece: Piece) -> list[Access]:
     if piece.space == "local":
         return []
     threads, at = x.threads if piece.part is None else x.threads[piece.part], piece.at
     memory = piece.memory.__array_interface__["data"][0]
-    return [(threads[at == place], (piece.space, memory, place)) for place in distinct(at).tolist()]
+    order = np.argsort(at, kind="stable")
+    ascending = at[order]
+    begins = np.flatnonzero(np.diff(ascending, prepend=ascending[:1] - 1))
+    return [
+        (own, (piece.space, memory, place))
+        for own, place in zip(np.split(threads[order], begins[1:]), ascending[begins].tolist(), strict=True)
+    ]
+
+
+def _by_warps(accesses: Iterable[Access]) -> Iterable[list[Access]]:
+    """Accesses of different addresses by the warps of their threads."""
+    alike: dict[tuple[int, ...], list[Access]] = {}
+    for access in accesses:
+        warps = access[0] >> 5
+        alike.setdefault((int(warps[0]),) if warps[0] == warps[-1] else tuple(distinct(warps).tolist()), []).append(access)
+    return alike.values()
 
 
 def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False) -> Ordering:

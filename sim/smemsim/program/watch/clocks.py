@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -232,6 +232,11 @@ class _Released:
             for (cta, scope), known in rows.items():
                 self.add((wave, cta, scope), known, other.foreign.get((wave, cta, scope)))
 
+    def copy(self) -> _Released:
+        """Another one that holds the same."""
+        known = {wave: dict(rows) for wave, rows in self.known.items()}
+        return _Released(known, {key: dict(clocks) for key, clocks in self.foreign.items()}, dict(self.near), dict(self.far))
+
     def moved(self, wave: int, move: Callable[[Rows], Rows]) -> None:
         """The operations of a wave have new numbers."""
         if wave in self.known:
@@ -252,11 +257,14 @@ def _merge(into: Foreign, more: Foreign) -> None:
 class _Phase:
     """What has been released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before.
 
+    Addresses at which the same was done share one, `count` of them.
+
     Of an address: the `carrier` is where the write comes from that lies there (wave, CTA, its scope), `writer` the warp; `own` is what each warp has
     released there by itself, which its later writes there hand on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 1) -> None:
+        self.count = count
         self.open = _Released()
         self.operations: list[Operation] = []
         self.closed: _Released | None = None
@@ -268,6 +276,17 @@ class _Phase:
         self.over = 0  # phases that are complete
         self.history: list[_Released] = []  # what was closed behind each of the last three
         self.waited: dict[int, int] = {}  # by warp: how many it has waited for or been past
+
+    def copy(self, count: int) -> _Phase:
+        """That of some addresses, at which something of their own is done from now on."""
+        self.count -= count
+        other = _Phase(count)
+        other.open, other.operations, other.carrier, other.over = self.open.copy(), list(self.operations), self.carrier, self.over
+        other.closed = None if self.closed is None else self.closed.copy()
+        other.told = {key: set(warps) for key, warps in self.told.items()}
+        other.own = {key: released.copy() for key, released in self.own.items()}
+        other.history, other.waited = [released.copy() for released in self.history], dict(self.waited)
+        return other
 
     @property
     def releases(self) -> list[_Released]:
@@ -348,7 +367,7 @@ class Order:
         self.done, self.read_done, self.done_fenced = (moved(m) for m in self.rows[2:])
         for held in (self._at_fence, self._at_next_fence):
             held.update({scope: all_moved(rows) for scope, rows in held.items()})
-        for phase in (*self._phases.values(), *self._places.values()):
+        for phase in {id(phase): phase for phase in (*self._phases.values(), *self._places.values())}.values():
             for released in phase.releases:
                 released.moved(self.wave, all_moved)
 
@@ -412,6 +431,21 @@ class Order:
         if phase is None:
             phase = phases[what] = _Phase()
         return phase
+
+    def _of_addresses(self, whats: Sequence[Any]) -> list[_Phase]:
+        """What lies at addresses of one space, apart from what lies at others."""
+        table = self._places if whats[0][0] == "global" else self._phases
+        alike: dict[int, list[Any]] = {}
+        for what in whats:
+            alike.setdefault(id(table.get(what)), []).append(what)
+        found = []
+        for some in alike.values():
+            phase = table.get(some[0])
+            if phase is None or phase.count > len(some):
+                phase = _Phase(len(some)) if phase is None else phase.copy(len(some))
+                table.update(dict.fromkeys(some, phase))
+            found.append(phase)
+        return found
 
     # ---- fences
 
@@ -520,35 +554,38 @@ class Order:
         self._at(what).open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
 
     @_both
-    def stored(self, warps: np.ndarray, what: Any, *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
-        """Warps write at an address `what` by operations that release, or, relaxed, by what they knew at their last fence.
+    def stored(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
+        """Warps write at addresses by operations that release, or, relaxed, by what they knew at their last fence.
 
         Who reads there reads the last store. What was released there before counts on behind an atomic that includes the write before it, and is
         included by it; behind a store (`replaces`) only what the same thread has released there.
         """
-        phase = self._at(what)
-        for cta, some in self._from(warps, what):
-            for warp in some.tolist():
-                own = np.array([warp])
-                if replaces or (phase.carrier is not None and not self._includes(own, phase, scope)[0]):
-                    mine = phase.own.get((self.wave, warp))
-                    phase.closed = None
-                    if mine is not None:
-                        phase.closed = _Released()
-                        phase.closed.update(mine)
-                if phase.closed is None:
-                    phase.closed = _Released()
-                self._release(own, phase.closed, what, scope, relaxed=relaxed)
-                if not relaxed:
-                    self._release(own, phase.own.setdefault((self.wave, warp), _Released()), what, scope, relaxed=False)
-                phase.carrier = self.wave, cta, scope
-        phase.told.clear()
+        for phase in self._of_addresses(whats):
+            for cta, some in self._from(warps, whats[0]):
+                for warp in some.tolist():
+                    self._stored(phase, warp, whats[0], relaxed=relaxed, replaces=replaces, scope=scope)
+                    phase.carrier = self.wave, cta, scope
+            phase.told.clear()
         self._tick(warps)
+
+    def _stored(self, phase: _Phase, warp: int, what: Any, *, relaxed: bool, replaces: bool, scope: int) -> None:
+        own = np.array([warp])
+        if replaces or (phase.carrier is not None and not self._includes(own, phase, scope)[0]):
+            mine = phase.own.get((self.wave, warp))
+            phase.closed = None
+            if mine is not None:
+                phase.closed = _Released()
+                phase.closed.update(mine)
+        if phase.closed is None:
+            phase.closed = _Released()
+        self._release(own, phase.closed, what, scope, relaxed=relaxed)
+        if not relaxed:
+            self._release(own, phase.own.setdefault((self.wave, warp), _Released()), what, scope, relaxed=False)
 
     @_both
     def weakly_stored(self, what: Any) -> None:
         """A plain store lies at an address: who reads it synchronises with nobody."""
-        phase = self._at(what)
+        (phase,) = self._of_addresses([what])
         phase.closed, phase.carrier = None, None
 
     def is_carrier(self, what: Any) -> bool:
@@ -687,6 +724,20 @@ class Order:
                 self._take(warps[~sure], phase, phase.history[0], relaxed=relaxed, scope=scope)
             warps = warps[sure]
             phase.waited.update(dict.fromkeys(warps.tolist(), phase.over))
+        self._acquire(warps, phase, relaxed=relaxed, scope=scope)
+
+    @_both
+    def loaded(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, scope: int) -> None:
+        """Warps have read at addresses of one space: they know what was released there."""
+        table = self._places if whats[0][0] == "global" else self._phases
+        phases = {id(phase): phase for phase in map(table.get, whats) if phase is not None}
+        for phase in phases.values():
+            self._acquire(warps, phase, relaxed=relaxed, scope=scope)
+
+    def _acquire(self, warps: np.ndarray, phase: _Phase, *, relaxed: bool, scope: int) -> None:
+        """Warps know what is closed."""
+        if phase.closed is None:
+            return
         new, told = set(warps.tolist()), phase.told.setdefault((self.wave, scope, relaxed), set())
         if new <= told:  # who polls asks again and again
             return

@@ -442,16 +442,20 @@ class Watch:
         self.order.release_if(distinct(threads >> 5), what)
         self.telling.excuses["relaxed"] = i
 
-    def stored(self, threads: np.ndarray, what: Any, *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
-        """Threads write at an address by operations that others may synchronise with; `replaces` says that it was no atomic."""
-        if not self._is_strong(what):
-            self.order.weakly_stored(what)
-        self.order.stored(distinct(threads >> 5), what, relaxed=relaxed, replaces=replaces, scope=scope)
+    def stored(self, accesses: Sequence[tuple[np.ndarray, Any]], *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
+        """Threads of the same warps write, each at an address of its own, by operations that others may synchronise with; `replaces` says that it was no atomic."""
+        for _, what in accesses:
+            if not self._is_strong(what):
+                self.order.weakly_stored(what)
+        warps = distinct(accesses[0][0] >> 5)
+        self.order.stored(warps, [what for _, what in accesses], relaxed=relaxed, replaces=replaces, scope=scope)
 
-    def loaded(self, threads: np.ndarray, what: Any, *, relaxed: bool, scope: int) -> None:
-        """Threads have read at an address by operations that synchronise with who wrote there, unless that was a plain store."""
-        if self._is_strong(what):
-            self.order.acquire(distinct(threads >> 5), what, relaxed=relaxed, scope=scope)
+    def loaded(self, accesses: Sequence[tuple[np.ndarray, Any]], *, relaxed: bool, scope: int) -> None:
+        """Threads of the same warps have read so by operations that synchronise with who wrote there, unless that was a plain store."""
+        strong = [(threads, what) for threads, what in accesses if self._is_strong(what)]
+        if strong:
+            self.order.loaded(distinct(strong[0][0] >> 5), [what for _, what in strong], relaxed=relaxed, scope=scope)
+        for threads, _ in strong:
             self.lanes.learn(threads)
 
     def _is_strong(self, what: Any) -> bool:
