@@ -647,12 +647,11 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
 _ZERO_BITS = "the documents want these bits 0: a program that keeps to them has the same words in both readings"
 # Alternatives that no program can tell from the rule while it keeps to the documents: nobody will refute them but an experiment made for it.
 ALIKE: dict[str, str] = {
-    **{
-        f"tcgen05.alloc={name}": "a program uses the columns that it is told, whichever they are"
-        for name in ("highest", "unaligned", "upper_half")
-    },
+    "tcgen05.alloc=unaligned": "a program uses the columns that it is told, whichever they are",
     **{f"tcgen05.idesc_bits={name}": _ZERO_BITS for name in ("bit_6_is_d_type", "bit_23_is_n", "bit_29_is_m")},
     **{f"descriptor.reserved_bits={name}": _ZERO_BITS for name in ("start_of_16_bits", "lbo_of_16_bits")},
+    "tcgen05.scale_address=address_first": "the PTX ISA has the lane in these bits, which ends below 128: a program leaves them 0, or, as CUTLASS, has the descriptor's own number there",
+    "descriptor.reserved_bits=constant_needed": "the PTX ISA wants 0b001 there, which a program that keeps to it has",
     "tcgen05.warp_window=ored": "a lane that is 0, or that of the warp's own window, gives the same in both readings; the PTX ISA allows no other",
 }
 
