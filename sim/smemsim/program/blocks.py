@@ -1,0 +1,143 @@
+"""Executing a block for the threads that are there: as machine code where that pays and nothing is suspicious, else one closure an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from smemsim.errors import SmemsimError
+from smemsim.program.compiled.constants import is_joint
+from smemsim.program.compiled.tier import Segment, Together, tier_of
+from smemsim.program.wave import ALL, Wave
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Block
+    from smemsim.program.registry import Plain
+    from smemsim.program.watch.doubts import Unwritten
+
+__all__ = ["run_block"]
+
+
+def run_block(wave: Wave, block: Block) -> None:
+    """Execute a block for `wave.sel`. An error of the hardware's rules gets the `instruction` that it comes from."""
+    wave.step = 0
+    chain = None if block.gate is None or wave.sel is not ALL else _chain(wave, block)
+    if chain is not None:
+        chain(wave)
+        block = chain.last
+    marks = _marks(wave, block)
+    try:
+        if block.gate is not None and chain is None:
+            if not _passes_gate(wave, block, marks):
+                return
+            wave.step = 1
+        if wave.held & block.behind:
+            wave.settle(block.behind)
+        if wave.watch is not None:
+            wave.watch.names(wave, block)
+        if not _run_steps(wave, block, marks, None if chain is None else chain.steps):
+            _end(wave, block, marks)
+    except SmemsimError as problem:
+        problem.instruction = block.instructions[min(wave.step, len(block.instructions) - 1)]  # type: ignore[attr-defined]
+        raise
+
+
+def _marks(wave: Wave, block: Block) -> Unwritten | None:
+    """What follows values in doubt through a block, where it may read or get some."""
+    watch = wave.watch
+    if watch is None:
+        return None
+    is_near = watch.has_declared or (watch.has_shared and block.has_loads) or watch.unwritten.concerns(block.slots)
+    found: Unwritten | None = watch.unwritten if is_near else None
+    return found
+
+
+def _passes_gate(wave: Wave, block: Block, marks: Unwritten | None) -> bool:
+    """Execute the instruction that a block begins with, for which lanes wait for each other; False where they still do."""
+    gate: Any = block.gate
+    if wave.held & block.slots & ~gate.keeps:
+        wave.settle(block.slots & ~gate.keeps)
+    if not gate.opens(wave):
+        return False
+    if marks is None:
+        gate.run(wave)
+    else:
+        marks.run(wave, block.instructions[0], gate.run)
+    return True
+
+
+def _end(wave: Wave, block: Block, marks: Unwritten | None) -> None:
+    """Execute a block's last instruction, which says where its threads go; they go on with the next block where it has none."""
+    after, end = block.index + 1, block.end
+    if end is None:
+        wave.key[wave.sel] = after
+        return
+    marks = _near(wave, block, marks)
+    if marks is None:
+        end.run(wave, after)
+    else:
+        marks.run(wave, block.instructions[-1], lambda x: end.run(x, after))
+
+
+def _chain(wave: Wave, block: Block) -> Together | None:
+    """The chain of blocks that begins here, if all threads of the wave run it as machine code."""
+    tier = block.tier or tier_of(wave.program, block)
+    if not tier.is_done and is_joint(wave.program, block.instructions[0]):
+        tier.pays(wave.n, is_watched=wave.watch is not None)
+    chain = tier.chain
+    return chain if chain is not None and chain.chain.may_run(wave) else None
+
+
+def _run_steps(wave: Wave, block: Block, marks: Unwritten | None, left: Sequence[Any] | None) -> bool:
+    """Run the plain steps of a block, or those that are `left`: those that are machine code so, where no value in doubt is near. Is the block's end done too,
+    as that of a loop is?"""
+    steps: Sequence[Any] = block.steps if left is None else left
+    is_doubtful = marks is not None and marks.concerns(block.slots)
+    if left is None and steps and not is_doubtful and wave.late is None:
+        tier = block.tier or tier_of(wave.program, block)
+        if not tier.is_done:
+            tier.pays(wave.n, is_watched=wave.watch is not None)
+        if tier.loop is not None:
+            tier.loop(wave)
+            return True
+        steps = tier.steps or steps
+    for step in steps:
+        if not isinstance(step, Segment):
+            _run_step(wave, block, step, marks)
+            continue
+        threads = wave.sel if is_doubtful else step.run(wave)
+        if threads is not None:
+            _run_closures(wave, block, step.steps, marks, threads)
+            is_doubtful = wave.watch is not None and wave.watch.unwritten.concerns(block.slots)
+    return False
+
+
+def _run_closures(wave: Wave, block: Block, steps: Sequence[Plain], marks: Unwritten | None, threads: Any) -> None:
+    """Run plain steps for some of the running threads; the others have run them."""
+    kept = wave.sel
+    if threads is not kept:
+        wave.select(threads)
+    try:
+        for closure in steps:
+            _run_step(wave, block, closure, marks)
+    finally:
+        if threads is not kept:
+            wave.select(kept)
+
+
+def _near(wave: Wave, block: Block, marks: Unwritten | None) -> Unwritten | None:
+    """What follows values in doubt through a block: from its begin on, or since a load of its own has brought what nobody has written."""
+    if marks is None and wave.watch is not None and wave.watch.unwritten.concerns(block.slots):
+        marks = wave.watch.unwritten
+    return marks
+
+
+def _run_step(wave: Wave, block: Block, step: Plain, marks: Unwritten | None) -> None:
+    marks = _near(wave, block, marks)
+    if marks is None:
+        step(wave)
+        if wave.watch is not None:
+            wave.watch.unwritten.came(block.instructions[wave.step])
+    else:
+        marks.run(wave, block.instructions[wave.step], step)
+    wave.step += 1
