@@ -168,7 +168,7 @@ def test_what_the_matrix_has_is_not_wanted_again(tmp_path):
 
 @pytest.mark.parametrize(
     ("ended", "told"),
-    [((0, []), "right"), ((1, []), "wrong"), ((None, []), "over limit"), ((139, []), "ended"), ((1, [(801, "not modelled")]), "unmodelled")],
+    [((0, []), "right"), ((1, []), "wrong"), ((None, []), "over limit"), ((139, []), "ended"), ((255, []), "wrong"), ((1, [(801, "not modelled")]), "unmodelled")],
 )  # fmt: skip
 def test_a_program_whose_device_is_elsewhere_is_started_again_for_each_alternative(ended, told, tmp_path, monkeypatch):
     code, launches = ended

@@ -96,6 +96,24 @@ def test_a_kernel_has_the_shared_variables_that_it_names(device, array, sizes):
     assert [module.function(name).static_shared for name in ("names_it", "names_none", "calls", "never_uses_its_own")] == sizes
 
 
+PRODUCT = """
+.visible .entry product() {
+  .reg .b32 %r<9>; mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1,%r2,%r3,%r4}, {%r5,%r6,%r7,%r8}, {%r5,%r6}, {%r1,%r2,%r3,%r4}; ret; }
+"""
+
+
+def test_a_kernel_is_told_by_its_own_code_whatever_else_its_module_has(device, module):
+    """Not by its debugging information, and its instructions are not those of its neighbours."""
+    other = device.load(PTX + PRODUCT)
+    told = {name: module.function(name).digest for name in module.names}
+    assert len(set(told.values())) == len(told)
+    assert {name: other.function(name).digest for name in told} == told
+    commented = PTX.replace("  ld.param.u64 %rd1, [to]; ld.param.u32", "  .loc 1 1 1\n  ld.param.u64 %rd1, [to]; ld.param.u32")
+    assert device.load(commented).function("fill").digest == told["fill"]
+    assert device.load(PTX.replace("%rd2, %r5, 4", "%rd2, %r5, 8")).function("fill").digest != told["fill"]
+    assert (other.function("product").families, other.function("fill").families) == (("mma.sync",), ())
+
+
 SPIN = """.version 8.0 .target sm_90a .address_size 64
 .visible .entry spin(.param .u64 flag) { .reg .b64 %d; .reg .b32 %r; .reg .pred %p; ld.param.u64 %d, [flag];
 L: ld.volatile.global.u32 %r, [%d]; setp.eq.u32 %p, %r, 0; @%p bra L; ret; }"""

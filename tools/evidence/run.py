@@ -37,7 +37,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ("nvidia-cutlass-dsl", "torch", "triton")
 TRIES = {"arithmetic.": 1}  # by the point: most comparisons allow for rounding, and one that does not see it once will not see it twice
 MOST_TRIES = 5
-SIGNALS = 128  # an exit code of a shell above it: the signal that ended the program
+SIGNALS = range(129, 193)  # exit codes of a shell: 128 and the signal that ended the program; 255 is what a program makes of -1
 PLUGIN, HOOKS = "tools.evidence.inside", ROOT / "tools" / "evidence" / "hooks.py"
 
 
@@ -342,7 +342,7 @@ class Runner:
 
 def _why(code: int, launches: list[Any]) -> str:
     """Why a program ended with another code than 0: its launches, or its own comparison, unless a signal ended it."""
-    return outcome_of_launches(launches) or ("wrong" if code < SIGNALS else "ended")
+    return outcome_of_launches(launches) or ("ended" if code in SIGNALS else "wrong")
 
 
 def _run(command: list[str], folder: pathlib.Path, environment: dict[str, str], seconds: float | None) -> tuple[str, bool]:
