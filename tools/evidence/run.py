@@ -120,10 +120,10 @@ def _asks(node: ast.AST, point: str) -> bool:
 
 
 def _used(node: ast.AST, owner: str) -> set[str]:
-    """Names that a definition uses; of its own class also what it takes from `self` or `cls`."""
+    """Names that a definition uses; of its own class the fields, and what it takes from `self` or `cls`."""
     found = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
     own = (x for x in ast.walk(node) if isinstance(x, ast.Attribute) and isinstance(x.value, ast.Name) and x.value.id in ("self", "cls"))
-    return found | {f"{owner}.{x.attr}" for x in own}
+    return found | {owner} | {f"{owner}.{x.attr}" for x in own}
 
 
 @functools.cache
