@@ -69,7 +69,7 @@ class Tensors:
             return
         if known.place != CPU:
             self._follow(known, storage)
-            if is_new and made_by in EMPTY and str(tensor.dtype) != "torch.bool":  # whose bytes are 0 or 1
+            if is_new and known.place == CUDA and made_by in EMPTY and str(tensor.dtype) != "torch.bool":  # whose bytes are 0 or 1
                 self._litter(known)
         elif known.address != (address := storage.data_ptr()):
             known.address = address
