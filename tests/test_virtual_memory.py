@@ -1,6 +1,8 @@
 """What lies in memory that a program allocates on the virtual card, and what is found in kernels that use it before anybody has written it."""
 
+import gc
 import re
+import weakref
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launches import kernel
+from smemsim import TensorMap
 from smemsim.virtual import Policy, VirtualDevice
 
 
@@ -156,3 +159,42 @@ def test_of_32_bytes_all_are_garbage_or_all_count_as_written(size, first, count,
     touched = {n // 32 for n in range(min(first, size // 4 * 4), min(first + count, size // 4 * 4))}
     codes = launched(device, FLAGGED.replace("[%d20]", f"[%d20+{4 * word_}]"), at, out)[0]
     assert codes == (set() if word_ // 8 in touched else {"R507"})
+
+
+# ---- A tensor map's box of 8 rows of 64 bytes, swizzled: thread n looks at word 4 n of the tile in shared memory
+
+
+TILE = """.shared .align 1024 .b8 s[512]; .shared .align 8 .b8 b[8]; mov.u32 %r4, s; mov.u32 %r5, b; mad.lo.u32 %r6, %r1, 16, %r4;
+setp.ne.u32 %p1, %r1, 0; @%p1 bra WAIT; mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster; fence.proxy.async;
+mbarrier.arrive.expect_tx.shared.b64 %d4, [%r5], 512; mov.u32 %r7, 0;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%d20, {%r7, %r7}], [%r5];
+WAIT: bar.sync 0; POLL: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra POLL;
+setp.ne.u32 %p3, %r1, LANE; @%p3 bra END; ld.shared.u32 %r2, [%r6]; setp.eq.u32 %p4, %r2, 1; @%p4 bra END; st.global.u32 [%d21], 1; END:"""
+
+
+@pytest.mark.parametrize("lane", [0, 3, 5, 17, 30])
+def test_a_tensor_load_carries_what_nobody_has_written_to_where_its_swizzle_puts_it(lane):
+    row, chunk = divmod(lane, 4)
+    source = (64 * row + 16 * (chunk ^ row // 2 % 4)) // 32 * 32  # the sector that 16 bytes of the tile come from
+    for blank in (source, (source + 32) % 512):
+        device = card()
+        data, out, held = device.allocate(512), device.allocate(4), device.allocate(128)
+        tm = TensorMap.tiled(
+            data_type="u32", global_address=data, global_dim=[16, 8], global_strides=[64], box_dim=[16, 8], swizzle="64B", arch="sm_90a"
+        )
+        device.view(held, 128)[:] = np.frombuffer(bytes(tm), np.uint8)
+        rest = device.view(data, 512)
+        rest[:blank] = rest[blank + 32 :] = 0
+        assert launched(device, TILE.replace("LANE", str(lane)), held, out)[0] == ({"R507"} if blank == source else set())
+
+
+def test_the_memory_of_a_card_goes_with_it_though_its_programs_are_kept():
+    for _ in range(3):  # the second one runs what the first has compiled
+        device = card()
+        a, b = device.allocate(4096), device.allocate(4096)
+        device.fill(a, 0, 4096)
+        assert launched(device, EACH.format(f"{LOAD} {STORE}"), a, b) == (NOTHING, NOTHING)
+        held = weakref.ref(device.memory)
+        del device
+        gc.collect()
+        assert held() is None

@@ -321,8 +321,13 @@ class Segment:
             where = region.words.ctypes.data + region.begin - region.words_begin
             row[:3] = np.uint64(region.begin).view(np.int64), max(0, len(region.data) - access.size + 1), where
             frame.regions[access.number] = region
-        self.launch, self.found = weakref.ref(x.launch), (frame.memory[HEAD:].copy(), list(frame.regions))
+        self.launch, self.found = weakref.ref(x.launch, self._forget), (frame.memory[HEAD:].copy(), list(frame.regions))
         return True
+
+    def _forget(self, launch: weakref.ref[Any]) -> None:
+        """A launch is gone: its arrays are not to be held by a program that is kept."""
+        if self.launch is launch:
+            self.launch = self.found = None
 
     @staticmethod
     def _shadow(x: Wave) -> Shadow | None:
