@@ -136,8 +136,8 @@ def typical(wanted: np.ndarray) -> float:
     if not flat.size:
         return 0.0
     ascending, place = np.sort(flat), UPPER * (flat.size - 1)  # np.quantile imports numpy.ma when it is first called
-    below, above = (float(ascending[at]) for at in (math.floor(place), math.ceil(place)))
-    return below + (above - below) * (place - math.floor(place))
+    below, above = float(ascending[math.floor(place)]), float(ascending[math.ceil(place)])
+    return float(below + (above - below) * (place % 1))
 
 
 def rounded(wanted: np.ndarray, dtype: str) -> np.ndarray:

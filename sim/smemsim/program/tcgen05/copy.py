@@ -90,8 +90,8 @@ def build_cp(i: Instruction, c: Linker) -> Step:
             members = group_of(x, i, cta, group)
             given: dict[str, Any] = {"shape": name, "multicast": multicast, "src_fmt": src_fmt, "cta_group": group}
             tensor, shared = _of_group(tensor_of(m) for m in members), _of_group(m.shared for m in members)
-            plain, whole = (functools.partial(make, tensor, at, word, shared=shared, **given) for make in (copy_unowned, tcgen05_cp))
-            copy = functools.partial(_copy, x, i, form, plain, whole)
+            plain = functools.partial(copy_unowned, tensor, at, word, shared=shared, **given)
+            copy = functools.partial(_copy, x, i, form, plain, functools.partial(tcgen05_cp, tensor, at, word, shared=shared, **given))
             lands(x, copy, stream=("tcgen05", members[0].index))
             if x.watch is not None:
                 op = x.watch.tensor.begin(x, i, thread, "tcgen05.cp")
