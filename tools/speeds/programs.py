@@ -10,6 +10,8 @@ import copy
 import dataclasses
 import os
 import pathlib
+import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +27,7 @@ from tools.speeds.peers import simulators
 from tools.speeds.race import Differs, LeftOut, Race, Row, Timer, same
 
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "golden" / "sm_90a" / "launches" / "kernels"
+LAUNCHES, COMPILED = KERNELS.parents[2] / "compiled" / "launches_sm_100a" / "launches.tar.xz", "triton_tma_large"
 ROWS, ELEMENTS, PAIRS = 4096, 1 << 20, 1 << 17
 PEER_ROWS = 256
 
@@ -91,9 +94,9 @@ def _tier(mode: str | None) -> Iterator[None]:
             os.environ[TIERS] = before
 
 
-def started(file: LaunchFile, *, watch: bool, mode: str | None = None) -> tuple[Callable[[], object], dict[str, Any]]:
+def started(file: LaunchFile, *, watch: bool, mode: str | None = None, arch: str = "sm_90a") -> tuple[Callable[[], object], dict[str, Any]]:
     """A launch that has run once, and finds nothing; its arrays."""
-    gpu = Gpu("sm_90a")
+    gpu = Gpu(arch)
     arrays, args = file.placed(gpu)
     text = f"{file.ptx}\n// {mode or 'as it comes'}, {'watched' if watch else 'unwatched'}\n"  # programs of one text are one
 
@@ -130,19 +133,36 @@ def _watch(grown: Grown) -> Callable[[], Race]:
     return start
 
 
-def _products(watch: bool) -> Callable[[], Race]:
+def _on_blackwell() -> LaunchFile:
+    """A product of tcgen05.mma that Triton compiled, made one of 512 x 512 x 512: its maps, and the extents among its arguments."""
+    names = [f"{COMPILED}/{name}" for name in ("kernel.ptx", "launch.json")]
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(LAUNCHES) as packed:
+            packed.extractall(folder, members=[packed.getmember(name) for name in names], filter="data")
+        file = load_launch_file(pathlib.Path(folder) / COMPILED)
+    about: dict[str, Any] = copy.deepcopy(dict(file.about)) | {"grid": (4, 4, 1)}
+    for array in about["arrays"]:
+        array["shape"] = [512, 512]
+    for argument in about["args"]:
+        if "map" in argument:
+            argument["map"] |= {"global_dim": [512, 512], "global_strides": [1024]}
+        elif argument.get("value") in (256, 1024):
+            argument["value"] = 512
+    return dataclasses.replace(file, about=about)
+
+
+def _products(watch: bool, arch: str = "sm_90a") -> Callable[[], Race]:
     """A Triton kernel that multiplies matrices of bf16, against the products in it alone: for each K of an instruction one `mma` of the whole result."""
 
     def start() -> Race:
-        ours, arrays = started(Grown("triton_matmul_512", (4, 4, 1), {}).file(), watch=watch)
-        a, b, c = (arrays[name].numpy().view(np.uint16) for name in "abc")
+        file = _on_blackwell() if arch == "sm_100a" else Grown("triton_matmul_512", (4, 4, 1), {}).file()
+        ours, arrays = started(file, watch=watch, arch=arch)
+        a, b, c = (array.numpy().view(np.uint16) for array in arrays.values())
 
         def products() -> np.ndarray:
-            d = np.zeros((len(a), len(b)), np.uint32)
+            d, kind = np.zeros((len(a), len(b)), np.uint32), "f16" if arch == "sm_100a" else "wgmma"
             for k in range(0, a.shape[1], 16):
-                d = smemsim.mma(
-                    a[:, k : k + 16], b[:, k : k + 16], d, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32"
-                )
+                d = smemsim.mma(a[:, k : k + 16], b[:, k : k + 16], d, arch=arch, kind=kind, a_type="bf16", b_type="bf16", d_type="f32")
             return d
 
         wanted = smemsim.from_float64(smemsim.to_float64(products(), "f32"), "bf16")
@@ -187,6 +207,8 @@ ROWS_OF_PROGRAMS = (
     *(Row("run", f"{name}, the watch on", "without the watch", *WORK[name], _watch(grown), rounds=2, long=True) for name, grown in GROWN.items()),
     *(Row("run", f"Triton's bf16 product, 512 x 512 x 512, {'watched' if watch else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",
           _products(watch), asked=1 / 3 if watch else 1 / 1.8, rounds=8, long=True) for watch in (False, True)),
+    *(Row("run", f"Triton's bf16 product by tcgen05, 512 x 512 x 512, {'watched' if watch else 'unwatched'}", "its products alone, by smemsim.mma", 512**3, "MAC",
+          _products(watch, "sm_100a"), rounds=8, long=True) for watch in (False, True)),
     *(Row("run", f"Triton's {name}, the watch on", "TRITON_INTERPRET=1", *PEER_WORK[name], _beside(name, "triton"), peer=True, long=True) for name in ("add", "softmax", "layernorm", "matmul")),
     Row("run", "Triton's add, the watch on, beside numba", "numba's CUDA simulator", *PEER_WORK["few add"], _beside("few add", "numba"), rounds=1, peer=True, long=True),
 )

@@ -9,6 +9,7 @@ allowed:   |found - wanted| <= atol + rtol * |wanted|                           
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -132,7 +133,11 @@ def typical(wanted: np.ndarray) -> float:
     """
     flat = wanted.reshape(-1)[:: max(1, wanted.size // SAMPLE)]
     flat = np.abs(flat[np.isfinite(flat)])
-    return float(np.quantile(flat, UPPER)) if flat.size else 0.0
+    if not flat.size:
+        return 0.0
+    ascending, place = np.sort(flat), UPPER * (flat.size - 1)  # np.quantile imports numpy.ma when it is first called
+    below, above = float(ascending[math.floor(place)]), float(ascending[math.ceil(place)])
+    return float(below + (above - below) * (place % 1))
 
 
 def rounded(wanted: np.ndarray, dtype: str) -> np.ndarray:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
 from smemsim.judge.state import Machine
-from smemsim.judge.tile import TilePicture, buffer_strips, page_data
-from smemsim.picture.model import Entry, Page, Picture
-from smemsim.picture.page import page_fragment, page_html
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import CODES, Severity
+
+if TYPE_CHECKING:
+    from smemsim.judge.tile import TilePicture
+    from smemsim.picture.model import Entry, Page, Picture
 
 __all__ = ["Report", "cause_of", "fitting", "share_of", "target_of"]
 
@@ -84,11 +85,16 @@ class Report:
 
     def tiles(self) -> list[TilePicture]:
         """A picture of every operand that the scenario's steps read, in their order."""
+        from smemsim.judge.tile import TilePicture  # what a page takes, a check does not
+
         machine = self.machine
         return [] if machine is None else [TilePicture.of_seen(machine, seen) for seen in machine.seen]
 
     def page(self, tiles: Sequence[TilePicture] | None = None, *, names: Mapping[int, str] = {}) -> Page:
         """The page as a value; `tiles` are the operands to draw, all of them where it is left out, `names` what steps are called that are no step 1, 2, …."""
+        from smemsim.judge.tile import buffer_strips, page_data
+        from smemsim.picture.model import Page
+
         every = self.tiles() if tiles is None else tiles
         drawn, missing = fitting(every)
         ordered = sorted((t for t in every if not t.too_large), key=lambda tile: tile.first_wrong is None)
@@ -104,10 +110,14 @@ class Report:
 
     def html(self) -> str:
         """One self-contained page: the findings beside every operand's tile and shared memory."""
+        from smemsim.picture.page import page_html
+
         return page_html(self.page())
 
     def _repr_html_(self) -> str:
         """In a notebook: the findings, and the picture of the first wrong operand."""
+        from smemsim.picture.page import page_fragment
+
         return page_fragment(dataclasses.replace(self.page(), title=self.title))
 
     def _evidence(self) -> str:
@@ -163,6 +173,8 @@ def fitting(tiles: Sequence[TilePicture]) -> tuple[list[TilePicture], tuple[str,
 
 def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
     """A finding on a page, with the chunk of its first wrong element where it is about one of the operands."""
+    from smemsim.picture.model import Entry
+
     return Entry(
         str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, str(f.grade), target=target_of(f, tiles),
         severity_says=f.severity.says, explained=cause_of(f.code),

@@ -18,7 +18,6 @@ from smemsim.errors import InputError, InternalError, Unmodelled
 from smemsim.judge.check import check
 from smemsim.layout.cute import CuteLayout
 from smemsim.machine.product import shared_grade
-from smemsim.picture.page import page_fragment
 from smemsim.planning.arrangement import (
     STACKS,
     Arrangement,
@@ -258,6 +257,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """In a notebook: the picture of the tile in shared memory, and the text folded away."""
+        from smemsim.picture.page import page_fragment
+
         page = dataclasses.replace(check(self.scenario()).page(), title=self.title, entries=())
         return f"{page_fragment(page)}<details><summary>the whole plan</summary><pre>{html.escape(self.text())}</pre></details>"
 

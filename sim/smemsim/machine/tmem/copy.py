@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,7 @@ from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape, Decompression
 from smemsim.words.smem import SmemDescriptor
 
-__all__ = ["copied_cells", "copied_operand", "copy_shape", "decompress", "tcgen05_cp", "tcgen05_shift"]
+__all__ = ["copied_cells", "copied_operand", "copy_shape", "copy_unowned", "decompress", "tcgen05_cp", "tcgen05_shift"]
 
 
 CHUNK = 16  # bytes that begin 16 elements where the source is compressed
@@ -122,30 +124,22 @@ def tcgen05_cp(
     Raises InputError for forms that there are not and lanes that do not fit; HardwareTrap when the rows leave the shared window; Unmodelled
     past the last column and for descriptors nobody knows the meaning of.
     """
-    row = copy_shape(shape, multicast)
-    fmt = None if isinstance(src_fmt, str) and not src_fmt else _format(src_fmt)
-    address = TmemAddress.decode(taddr)
-    memories = memories_of("tensor_memory", tensor_memory, TensorMemory, cta_group)
-    sources = assumed("cp.sources", memories_of("shared", shared, SharedMemory, cta_group))
-    check_together(memories, sources, cta_group)
-    lane, column = copied_cells(row, address)
-    operand = copied_operand(row, descriptor)
-    read = [operand.read(source) for source in sources]
-    grades = [row.grade, *(operand.grade(source) for source in sources)]
-    grades += [fmt.grade] if fmt else []
-    grades += [Grade.INFERRED] if cta_group == 2 else []
-    for memory in memories:
+    form = _Form.of(tensor_memory, taddr, descriptor, shape, shared, multicast, src_fmt, cta_group)
+    row, fmt, operand, (lane, column) = form.shape, form.fmt, form.operand, form.cells
+    read = [operand.read(source) for source in form.sources]
+    grade = form.grade()
+    for memory in form.memories:
         memory.check_allocated(lane, column)
     copies = []
-    for cta, (memory, rows) in enumerate(zip(memories, read, strict=True)):
+    for cta, (memory, rows) in enumerate(zip(form.memories, read, strict=True)):
         data, behind = _moved(rows, fmt)
         copy = TmemCopy(
             row,
             fmt.name if fmt else "",
-            address.encode(),
+            form.address.encode(),
             operand.number & (1 << 64) - 1,
             cta,
-            weaker(*grades),
+            grade,
             np.take_along_axis(rows.writer, behind, 1),
             np.take_along_axis(rows.position, behind, 1),
             rows.writers,
@@ -155,6 +149,56 @@ def tcgen05_cp(
         memory.write_placed(lane, column, np.broadcast_to(words, column.shape), copy, np.broadcast_to(place, column.shape))
         copies.append(copy)
     return tuple(copies)
+
+
+def copy_unowned(
+    tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory], taddr: int, descriptor: int, *, shape: str,
+    shared: SharedMemory | tuple[SharedMemory, SharedMemory], multicast: str, src_fmt: str, cta_group: int,
+) -> Grade | None:  # fmt: skip
+    """`tcgen05_cp` for tensor memories that keep no account of owners: its grade; None, and nothing is copied, where nobody wrote some of what is read."""
+    form = _Form.of(tensor_memory, taddr, descriptor, shape, shared, multicast, src_fmt, cta_group)
+    read = [form.operand.bits(source) for source in form.sources]
+    if any(missing for _, missing in read):
+        return None
+    lane, column = form.cells
+    for memory in form.memories:
+        memory.check_allocated(lane, column)
+    for memory, (bits, _) in zip(form.memories, read, strict=True):
+        data = bits if form.fmt is None else decompress(bits, form.fmt.name)
+        memory.cells[lane, column] = np.ascontiguousarray(data).view("<u4")[:, None, :]
+    return form.grade()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Form:
+    """A copy that exists: from where to where."""
+
+    shape: CopyShape
+    fmt: Decompression | None
+    address: TmemAddress
+    memories: Sequence[TensorMemory]
+    sources: Sequence[SharedMemory]
+    cells: tuple[np.ndarray, np.ndarray]
+    operand: SharedOperand
+
+    @classmethod
+    def of(
+        cls, tensor_memory: Any, taddr: int | TmemAddress, descriptor: Any, shape: str, shared: Any, multicast: str, src_fmt: str, cta_group: int
+    ) -> _Form:  # fmt: skip
+        row = copy_shape(shape, multicast)
+        fmt = None if isinstance(src_fmt, str) and not src_fmt else _format(src_fmt)
+        address = TmemAddress.decode(taddr)
+        memories = memories_of("tensor_memory", tensor_memory, TensorMemory, cta_group)
+        sources = assumed("cp.sources", memories_of("shared", shared, SharedMemory, cta_group))
+        check_together(memories, sources, cta_group)
+        return cls(row, fmt, address, memories, sources, copied_cells(row, address), copied_operand(row, descriptor))
+
+    def grade(self) -> Grade:
+        """The weakest of what the copy rests on."""
+        grades = [self.shape.grade, *(self.operand.grade(source) for source in self.sources)]
+        grades += [self.fmt.grade] if self.fmt else []
+        grades += [Grade.INFERRED] if len(self.memories) == 2 else []
+        return weaker(*grades)
 
 
 def _moved(operand: Operand, fmt: Decompression | None) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.copy import copied_cells, copied_operand, copy_shape, tcgen05_cp, tcgen05_shift
+from smemsim.machine.tmem.copy import copied_cells, copied_operand, copy_shape, copy_unowned, tcgen05_cp, tcgen05_shift
 from smemsim.machine.tmem.layout import lane_set
 from smemsim.program.asynchronous import each, record
 from smemsim.program.events import Copy
@@ -21,10 +21,12 @@ from smemsim.program.runs import read_runs
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
 from smemsim.program.watch.doubts import WORD, Follows
 from smemsim.ptx.module import Instruction
+from smemsim.spec.evidence import Grade
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape
 
 if TYPE_CHECKING:
+    from smemsim.machine.tmem.memory import TmemCopy
     from smemsim.program.linking.program import Linker
     from smemsim.program.watch.doubts import Tell
     from smemsim.program.wave import Cta, Wave
@@ -88,7 +90,8 @@ def build_cp(i: Instruction, c: Linker) -> Step:
             members = group_of(x, i, cta, group)
             given: dict[str, Any] = {"shape": name, "multicast": multicast, "src_fmt": src_fmt, "cta_group": group}
             tensor, shared = _of_group(tensor_of(m) for m in members), _of_group(m.shared for m in members)
-            copy = functools.partial(_copy, x, i, form, functools.partial(tcgen05_cp, tensor, at, word, shared=shared, **given))
+            plain = functools.partial(copy_unowned, tensor, at, word, shared=shared, **given)
+            copy = functools.partial(_copy, x, i, form, plain, functools.partial(tcgen05_cp, tensor, at, word, shared=shared, **given))
             lands(x, copy, stream=("tcgen05", members[0].index))
             if x.watch is not None:
                 op = x.watch.tensor.begin(x, i, thread, "tcgen05.cp")
@@ -107,15 +110,16 @@ def build_cp(i: Instruction, c: Linker) -> Step:
     return run
 
 
-def _copy(x: Wave, i: Instruction, form: str, make: Callable[[], tuple[Any, ...]]) -> None:
+def _copy(x: Wave, i: Instruction, form: str, plain: Callable[[], Grade | None], whole: Callable[[], tuple[TmemCopy, ...]]) -> None:
     with refusals(x, i):
-        copies = make()
+        grade = plain()
+        copies = whole() if grade is None else ()
     if x.watch is None and any((copy.writer < 0).any() for copy in copies):
         x.launch.find(
             "R507", i, f"{i.name} copies bytes of shared memory that nobody has written",
             "check the descriptor, and that the load that fills the stage was issued",
         )  # fmt: skip
-    x.launch.evidence.add(f"{form}: addresses and places {copies[0].grade}")
+    x.launch.evidence.add(f"{form}: addresses and places {copies[0].grade if copies else grade}")
 
 
 def _shift(x: Wave, i: Instruction, tensor: Any, at: int, group: int) -> None:
