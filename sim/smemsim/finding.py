@@ -308,6 +308,11 @@ class Finding:
         return self.cause.code
 
     @property
+    def breaks_rule(self) -> bool:
+        """Is it about a rule that is written somewhere, and serious where it is not milder? A remark that names no source breaks none."""
+        return CODES[self.code].severity in (Severity.TRAP, Severity.WRONG) and bool(self.source)
+
+    @property
     def is_milder(self) -> bool:
         """Is it less severe than its code says: formally wrong, and nobody can act on it, or it harms nobody?"""
         return self.severity is not CODES[self.code].severity

@@ -649,3 +649,14 @@ def test_fake_tensors_are_where_a_card_has_them():
         assert all(x.is_cuda and x.device.type == "cuda" for x in made)
         assert not any(x.is_cuda for x in (fake.cpu(), torch.empty(3), mode.from_tensor(host)))
     assert (real + 1).is_cuda
+
+
+def test_compiled_code_finds_the_card_that_has_the_tensors():
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as e:
+        pytest.skip(str(e))
+    x, kind = torch.zeros(4, device=DEVICE), ctypes.c_uint()
+    assert driver.cuInit(0) == 0
+    assert driver.cuPointerGetAttribute(ctypes.byref(kind), 2, ctypes.c_uint64(x.data_ptr())) == 0
+    assert kind.value == 2  # CU_MEMORYTYPE_DEVICE

@@ -32,7 +32,7 @@ from smemsim.ptx.demangle import demangled, shorter_name
 from smemsim.ptx.module import Instruction, Location
 from smemsim.spec.architectures import architecture
 from smemsim.spec.barriers import MBARRIER_SIZE
-from smemsim.spec.findings import CODES, CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
+from smemsim.spec.findings import CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
 from smemsim.spec.formats import element_format
 
 __all__ = ["Judged", "Run", "Sources", "findings_of", "judged_of"]
@@ -375,7 +375,7 @@ class Run:
     @property
     def broken(self) -> list[Finding]:
         """The remarks on rules that the PTX breaks, where compilers make up for it: `--strict` counts them as findings."""
-        return [f for f in self.remarks if CODES[f.code].severity in (Severity.TRAP, Severity.WRONG)]
+        return [f for f in self.remarks if f.breaks_rule]
 
     @property
     def out_of_time(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from smemsim.errors import InputError
-from smemsim.virtual import process
+from smemsim.virtual import callers, process
 from smemsim.virtual.exec import SITE
 from smemsim.virtual.policy import Launched, Policy, summary_of
 
@@ -44,6 +44,7 @@ def begin(config: pytest.Config) -> None:
     if options.smemsim_strict:
         os.environ["SMEMSIM_STRICT"] = "1"
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (SITE, os.environ.get("PYTHONPATH"))))
+    callers.load()  # for compiled code beside torch
     process.open_on_import()
     config.pluginmanager.register(Session(options.smemsim_on_finding, report, worker), "smemsim-gpu")
 

@@ -358,7 +358,7 @@ def summary_of(launches: list[Launched]) -> str:
 
 def _remarks_of(launches: list[Launched]) -> str:
     """How many launches have remarks, their codes, and those of them that `--strict` would fail for; "" for none."""
-    told = [(x.is_fine and not x.run["strictly_ok"], f["code"]) for x in launches if x.run for f in x.run["remarks"]]
+    told = [(x.is_fine and not x.run["strictly_ok"] and bool(f["because"]), f["code"]) for x in launches if x.run for f in x.run["remarks"]]
     if not told:
         return ""
     fails = dict.fromkeys(code for is_passed, code in told if is_passed and CODES[code].severity in (Severity.TRAP, Severity.WRONG))

@@ -13,7 +13,6 @@ import itertools
 import math
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from smemsim.judge.triton import at_home, map_arguments, parameter_names, scalar
 from smemsim.program.arrays import HostMap
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.virtual import process
+from smemsim.virtual.benchmarks import call_once
 from smemsim.virtual.cublas import CublasLt
 from smemsim.virtual.device import DEFAULT_SHARED, CudaError, Function, Module
 from smemsim.virtual.fatbin import registers_of
@@ -377,14 +377,6 @@ def _first_that_fits(prune: Callable[[Any, Any], list[Any]]) -> Callable[[Any, A
     return chosen
 
 
-def _call_once(call: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, return_mode: str = "mean", **__: Any) -> Any:
-    """Stands for `triton.testing.do_bench` and its relatives: one call, and the milliseconds that its simulation took."""
-    begin = time.perf_counter()
-    call()
-    took = (time.perf_counter() - begin) * 1000
-    return [took] * len(quantiles) if quantiles is not None else [took] if return_mode == "all" else took
-
-
 def _no_benchmark(mark: Any, *_: Any, return_df: bool = False, **__: Any) -> Any:
     """Stands for `run` of what `triton.testing.perf_report` makes: the speed of a simulation says nothing of a card."""
     marks = mark.benchmarks if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
@@ -443,7 +435,7 @@ def _open() -> None:
     _know_what_is_loaded(CompiledKernel, utils)
     for name in ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton"):
         if hasattr(testing, name):
-            setattr(testing, name, _call_once)
+            setattr(testing, name, call_once)
     testing.Mark.run = _no_benchmark
     Autotuner.prune_configs = _first_that_fits(Autotuner.prune_configs)
     of_compiler: Any = getattr(libtriton, "nvidia", None)

@@ -539,11 +539,11 @@ class Mbarrier:
         if cause is not None:
             at, why, right = cause
             message, i = f"{why}: {message} at line {i.line}", at
-        milder = None
+        milder, because = None, "PTX ISA 9.1 §9.7.13.15.3"
         if cause is None and not hangs and self.tx > 0 and self.asked != self.phase:
             milder, message = Severity.NOTE, f"{message}; nobody waits for the phase that lacks them"
-            right = "expect bytes in phases alone that somebody waits for"
-        x.launch.find("T210", i, message, right, because="PTX ISA 9.1 §9.7.13.15.3", milder=milder, touched=self.touched)
+            right, because = "expect bytes in phases alone that somebody waits for", ""  # no rule is broken: it may end in any phase
+        x.launch.find("T210", i, message, right, because=because, milder=milder, touched=self.touched)
 
     @property
     def touched(self) -> tuple[Touched, ...]:

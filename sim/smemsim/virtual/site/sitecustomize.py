@@ -9,7 +9,7 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-LIBRARIES = ("torch", "triton", "cutlass", "cupy", "jax_plugins")  # of smemsim.virtual.process.DOORS
+LIBRARIES = ("torch", "triton", "cutlass", "cupy", "jax_plugins", "tilelang")  # of smemsim.virtual.process.DOORS
 INSIDE = ("cuda.bindings._internal.runtime", "cuda.bindings._bindings.cyruntime")  # modules of it that are no library's first
 
 
