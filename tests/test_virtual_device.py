@@ -119,6 +119,15 @@ SPIN = """.version 8.0 .target sm_90a .address_size 64
 L: ld.volatile.global.u32 %r, [%d]; setp.eq.u32 %p, %r, 0; @%p bra L; ret; }"""
 
 
+def test_a_wait_for_the_host_that_gives_up_in_a_minute_is_not_run_either(device):
+    text = SPIN.replace("L: ld", "mov.u64 %s, %clock64; L: nanosleep.u32 100000; mov.u64 %t, %clock64; sub.u64 %t, %t, %s; ld").replace(
+        ".reg .b64 %d;", ".reg .b64 %d, %s, %t; .reg .pred %q;"
+    )
+    text = text.replace("setp.eq.u32 %p, %r, 0;", "setp.lt.u64 %q, %t, 120000000000; setp.eq.and.u32 %p, %r, 0, %q;")
+    flag = device.allocate(8, "pinned")
+    assert code_of(device.launch, device.load(text).function("spin"), 1, 1, [word(flag)]) == 801
+
+
 @pytest.mark.parametrize(("kind", "is_hosts"), [("managed", True), ("pinned", True), ("device", False)])
 def test_a_kernel_that_waits_for_the_host_is_not_run_and_one_that_waits_for_nobody_hangs(device, kind, is_hosts):
     function, flag = device.load(SPIN).function("spin"), device.allocate(8, kind)
@@ -349,6 +358,25 @@ def test_a_capture_that_is_not_joined_or_is_synchronised_fails(device):
     device.begin_capture(first)
     assert code_of(device.synchronize, first) == 900
     assert code_of(device.end_capture, first, (first,)) == 901
+
+
+def test_bytes_that_nobody_wrote_are_told_when_they_go_to_the_host(capsys):
+    device = VirtualDevice("sm_90a", policy=Policy())
+    a, host = device.allocate(256), np.zeros(256, np.uint8)
+    device.fill(a, 0, 64)
+    for size in (64, 256, 256):
+        device.copy(host.ctypes.data, a, size)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "192 of 256 bytes that are copied to the host were written by nobody" in line
+    assert "allocation1: 256 bytes" in line
+
+
+def test_events_without_timing_have_no_time_between_them(device):
+    timed, untimed = Event(), Event(2)
+    for event in (timed, untimed):
+        device.record(event)
+    assert device.elapsed(timed, timed) > 0
+    assert code_of(device.elapsed, timed, untimed) == 400
 
 
 def test_a_user_object_ends_with_the_last_graph_that_holds_it():

@@ -13,7 +13,7 @@ from smemsim.program.linking.flow import following
 from smemsim.program.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
 from smemsim.ptx.module import Immediate, Instruction
 
-__all__ = ["count_bytes", "report_hang"]
+__all__ = ["count_bytes", "refuse_host", "report_hang"]
 
 
 MOST_PLACES = 4  # groups of threads that a message lists
@@ -34,7 +34,7 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
     tell_parted(wave)
 
 
-def _refuse_host(launch: Launch, wave: Wave) -> None:
+def refuse_host(launch: Launch, wave: Wave) -> None:
     """Unmodelled where threads poll memory that the host could write: a launch runs to its end before the host goes on."""
     if wave.polled is None or not ((wave.key >= YIELDED) & (wave.key < GATHERING)).any():
         return
@@ -49,7 +49,7 @@ def _refuse_host(launch: Launch, wave: Wave) -> None:
 def report_hang(launch: Launch, outside: int = 0) -> None:
     """Note a finding for every instruction at which warps wait for ever; `outside` CTAs have not begun, as the card is full."""
     for wave in launch.waves:
-        _refuse_host(launch, wave)
+        refuse_host(launch, wave)
     alive = sum(wave.clusters_left for wave in launch.waves) * launch.cluster_size
     full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} that wait fill the card" if outside else ""
     repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""

@@ -10,6 +10,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.program.blocks import run_block
+from smemsim.program.hangs import refuse_host
 from smemsim.program.linking.flow import computes, following
 from smemsim.program.turns import Apart
 from smemsim.program.wave import ALL, EXITED, GATHERING, WARP, YIELDED, Circle, Endless, Wave
@@ -20,6 +21,7 @@ __all__ = ["OutOfTime", "Stuck", "run_wave"]
 PATIENCE = 256  # blocks one group may execute in loops while others could run
 GLANCES = 8  # the same of a group that polls: nothing it does brings it further
 TURNS = 64  # turns of everybody, after which a wave that stored nothing gives way though nobody is seen to poll
+HOST_TURNS = 1 << 11  # turns in which everybody polls, behind which nobody but the host could end that
 TRIPS = 1024  # turns of loops from one look for a way out to the next
 ENDS = ("exit", "ret", "trap")
 QUIET = 20  # one in so many blocks of a launch's limit may be executed in loops without a store or an arrival
@@ -54,6 +56,7 @@ class _Run:
         self.look = 0  # after how many blocks the clock is looked at
         self.seen = self.since = wave.changes
         self.looked = self.polls = self.asked = wave.polls  # in the last turn, since the last change, since a group last gave way
+        self.idles = 0  # turns in a row in which everybody polled and nothing changed
         self.works = False  # does somebody do more than poll in this turn?
         self.endless, self.circle = Endless(), Circle()
         self.apart: Apart | None = None
@@ -99,6 +102,8 @@ class _Run:
         yielded = (key >= YIELDED) & (key < GATHERING)
         if not yielded.any():
             return None if wave.expire() else False  # everybody waits
+        if self.idles == HOST_TURNS and not self.gives_way:
+            refuse_host(wave.launch, wave)  # that it waits with a limit on its time changes nothing: the host cannot come
         key[yielded] -= YIELDED
         return None if self._begins_turn() else False
 
@@ -108,6 +113,7 @@ class _Run:
         self.turns += 1
         idle = wave.polls != self.looked and not self.works
         self.looked, self.works = wave.polls, False
+        self.idles = self.idles + 1 if idle and wave.changes == self.seen else 0
         wave.endless = _no_way_out(wave)
         if wave.changes != self.seen:
             self.seen, wave.quiet, wave.quiet_polls = wave.changes, wave.steps, wave.polls

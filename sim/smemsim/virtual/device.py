@@ -40,7 +40,7 @@ import numpy as np
 from smemsim.arguments import shown, suggestion
 from smemsim.budget import told
 from smemsim.errors import InputError, SmemsimError, Unmodelled
-from smemsim.machine.blank import litter
+from smemsim.machine.blank import Garbage, litter
 from smemsim.ptx.demangle import shorter_name
 from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, REGISTER_UNIT, SHARED_UNIT, WARP_UNIT, card_of
 from smemsim.spec.launches import LAUNCH_LIMITS
@@ -83,10 +83,15 @@ INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONFIGURATION, INVALID_IMAGE, NO_BINARY, I
 INVALID_HANDLE, NOT_FOUND, OUT_OF_RESOURCES, ALREADY_REGISTERED, NOT_REGISTERED = 400, 500, 701, 712, 713
 LAUNCH_FAILED, COOPERATIVE_TOO_LARGE, NOT_SUPPORTED, INVALID_CLUSTER = 719, 720, 801, 912
 CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_UNMATCHED, CAPTURE_UNJOINED, CAPTURED_EVENT = 900, 901, 903, 904, 907
+EVENT_DISABLE_TIMING = 2
 PORTABLE_CLUSTER = 8  # CTAs of a cluster, where the kernel does not allow more (CUDA programming guide, thread block clusters)
 DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute
 FIRST_POINTER, END_OF_POINTERS = 1 << 20, 1 << 47  # between which the host's memory lies (x86-64 and AArch64 Linux)
 MOST_LITTERED = 1 << 31  # bytes of device memory in use up to which what is allocated gets garbage
+MOST_UNWRITTEN, LOOKED_AT = (
+    3,
+    1 << 20,
+)  # allocations of which it is told that unwritten bytes go to the host, and bytes of a copy that are looked at
 LAST_PAGES = 3  # launches of a kernel without findings that get a page
 
 
@@ -311,6 +316,7 @@ class VirtualDevice:
         self.pools = {kind: Pool(kind) for kind in ("device", "managed", "pinned")}  # those that are there from the start
         self.pool = self.pools["device"]  # what cudaMallocAsync takes memory of
         self.graph_pool = Pool("device")  # counts what nodes of graphs have taken
+        self._unwritten: set[int] = set()  # numbers of allocations of which it was told that unwritten bytes go to the host
         self.pool_of: dict[int, Pool] = {}  # by addresses of allocations
         self.advice = Advice()
         self.mappings = Mappings(self.memory, self._bind, self._unbind)
@@ -604,6 +610,8 @@ class VirtualDevice:
     def elapsed(self, begin: Event, end: Event) -> float:
         """Milliseconds between two events: of this simulation, not of a card."""
         self.check()
+        if (begin.flags | end.flags) & EVENT_DISABLE_TIMING:
+            raise CudaError(INVALID_HANDLE, "an event that measures no time (cudaEventDisableTiming)")
         if begin.time is None or end.time is None:
             raise CudaError(CAPTURED_EVENT if begin.captured or end.captured else INVALID_HANDLE, "an event that was not recorded")
         return max((end.time - begin.time) * 1000, 0.001)
@@ -669,6 +677,7 @@ class VirtualDevice:
             raise CudaError(INVALID_VALUE, f"kind = {kind}: cudaMemcpyKind has 0 to 4")
 
         def run() -> None:
+            self._tell_unwritten(to, source, width)
             if to_pitch == source_pitch == width:
                 self._move(to, source, width * height)
             else:
@@ -709,6 +718,24 @@ class VirtualDevice:
             return
         if address + size > found.end and found.kind != "registered":
             raise CudaError(INVALID_VALUE, f"{what} {address:#x}: {size} bytes there reach past its end: {found.told()}")
+
+    def _tell_unwritten(self, to: int, source: int, size: int) -> None:
+        """Tell of what goes to the host and was written by nobody, once of an allocation: what the program makes of it is another thing on each card."""
+        found, target = self.memory.at(source), self.memory.at(to)
+        if self.policy.quiet or found is None or not found.is_littered or len(self._unwritten) == MOST_UNWRITTEN:
+            return
+        if found.number in self._unwritten or (target is not None and not target.is_on_host):
+            return
+        self.host.settle()
+        looked_at = min(size, LOOKED_AT)
+        blank = Garbage(self.memory.view(found.address, found.size), found.address, 0)
+        count = 4 * int(blank.words(np.arange(source - found.address, source - found.address + looked_at - 3, 4), 4).sum())
+        if count:
+            self._unwritten.add(found.number)
+            most = f"the first {looked_at} of {size}" if looked_at < size else str(size)
+            self.tell(
+                f"{count} of {most} bytes that are copied to the host were written by nobody: on a card they hold whatever was there before; {found.told()}"
+            )
 
     def _move(self, to: int, source: int, size: int) -> None:
         """Copy bytes, here where both sides lie in this process."""
@@ -835,14 +862,14 @@ class VirtualDevice:
         return max(0, min(fits))
 
     def shared_available(self, function: Function, blocks: int, threads: int) -> int:
-        """The most dynamic shared memory with which a multiprocessor holds so many CTAs."""
+        """The most dynamic shared memory with which a multiprocessor holds so many CTAs, and that the function may have (cuda.core's tests expect that)."""
         reserved = self.card.named("reserved_shared_memory_per_block")
         most = (
             self.card.named("max_shared_memory_per_multiprocessor") // max(blocks, 1) // SHARED_UNIT * SHARED_UNIT
             - reserved
             - function.static_shared
         )
-        return max(0, min(most, self.card.named("max_shared_memory_per_block_optin") - function.static_shared))
+        return max(0, min(most, function.dynamic_limit))
 
     def clusters_at_once(self, function: Function, threads: int, shared_bytes: int, cluster: int) -> int:
         """Clusters of so many CTAs that the card holds at once: each lies within one GPC."""

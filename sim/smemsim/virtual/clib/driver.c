@@ -476,11 +476,11 @@ API R cuMemAllocPitch_v2(U *address, size_t *pitch, size_t width, size_t height,
 API R cuMemAllocManaged(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "managed", CALLER); }
 API R cuMemHostAlloc(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "pinned", CALLER); }
 API R cuMemAllocHost_v2(U *address, size_t bytes) { NEED; return allocate(address, bytes, "pinned", CALLER); }
-API R cuMemAllocAsync(U *address, size_t bytes, U stream) { NEED; char text[1024]; WANT(address); return CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
-API R cuMemAllocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { NEED; char text[1024]; WANT(address); return CALL("allocate_from_pool", "isii|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), pool, stream, address); }
+API R cuMemAllocAsync(U *address, size_t bytes, U stream) { NEED; char text[1024]; WANT(address); *address = 0; return !bytes ? 0 : CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
+API R cuMemAllocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { NEED; char text[1024]; WANT(address); *address = 0; return !bytes ? 0 : CALL("allocate_from_pool", "isii|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), pool, stream, address); }
 API R cuMemFree_v2(U address) { NEED; return CALL("free", "i", address); }
 API R cuMemFreeHost(U address) { NEED; return CALL("free", "i", address); }
-API R cuMemFreeAsync(U address, U stream) { NEED; return CALL("free_async", "ii", address, stream); }
+API R cuMemFreeAsync(U address, U stream) { NEED; return !address ? 0 : CALL("free_async", "ii", address, stream); }
 API R cuMemHostGetDevicePointer_v2(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
 API R cuMemHostGetFlags(unsigned *flags, U host) { *flags = 2; return CALL("check_host", "i", host); }
 API R cuMemHostRegister_v2(U address, size_t bytes, unsigned flags) { NEED; (void)flags; char text[1024]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
