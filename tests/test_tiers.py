@@ -243,6 +243,12 @@ CHANGES = {
     "a barrier with its count": ("bar.sync 0; // second", "bar.sync 0, 128;"),
     "the same word for two threads": ("xor.b32 %r9, %r9, %r14;", "xor.b32 %r9, %r9, %r14; and.b32 %r3, %r3, -513;"),
     "lanes that read each other's": ("bar.sync 0; // third", "xor.b32 %r18, %r3, 16; ld.shared.b32 %r19, [%r18]; bar.sync 0;"),
+    "lanes of a warp that store one word": (
+        "bar.sync 0; // third",
+        "shr.u32 %r17, %r1, 5; shl.b32 %r17, %r17, 2; add.u32 %r17, %r17, %r2; bar.sync 0; st.shared.b32 [%r17], %r1; bar.sync 0; ld.shared.b32 %r18, [%r17]; bar.sync 0; st.shared.v4.b32 [%r3], {%r18, %r18, %r18, %r18}; bar.sync 0;",
+    ),
+    "warps that store one word": ("bar.sync 0; // third", "bar.sync 0; st.shared.b32 [tile], %r1; bar.sync 0;"),
+    "warps that store one number in one word": ("bar.sync 0; // third", "bar.sync 0; st.shared.b32 [tile], %r4; bar.sync 0;"),
     "own words again": ("bar.sync 0; // third", "ld.shared.b32 %r19, [%r3]; add.u32 %r19, %r19, 1; st.shared.b32 [%r3], %r19; bar.sync 0;"),
     "an atomic between": ("bar.sync 0; // third", "bar.sync 0; red.shared.add.u32 [tile], 1; bar.sync 0;"),
     "an atomic at once": ("bar.sync 0; // second", "red.shared.add.u32 [tile], 1; bar.sync 0;"),
@@ -269,7 +275,17 @@ def test_epochs_tell_what_closures_tell(change, monkeypatch):
         told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
     assert told[0] == told[1]
     assert bool(told[0][0]) == (
-        change not in ("right", "a barrier with its count", "own words again", "an atomic between", "a warp that leaves", "bytes")
+        change
+        not in (
+            "right",
+            "a barrier with its count",
+            "own words again",
+            "an atomic between",
+            "a warp that leaves",
+            "bytes",
+            "lanes of a warp that store one word",
+            "warps that store one number in one word",
+        )
     )
 
 
@@ -281,7 +297,7 @@ WARPS = """.version 8.7
 .shared .align 16 .b8 tile[512];
 ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 64; add.u64 %d1, %d1, %d2;
 mul.lo.u32 %r2, %r1, 2654435761; mov.u32 %r20, 0; mov.u32 %r30, tile; mad.lo.u32 %r30, %r1, 4, %r30; xor.b32 %r31, %r30, 4;
-st.shared.b32 [%r30], %r2; // store
+mov.u32 %r35, 31; mov.b32 %r36, -1; st.shared.b32 [%r30], %r2; // store
 shfl.sync.bfly.b32 %r3, %r2, 16, 31, -1; add.u32 %r4, %r3, %r2; // meet
 shfl.sync.bfly.b32 %r5|%p1, %r4, 8, 31, -1; add.u32 %r6, %r5, %r4;
 shfl.sync.down.b32 %r7|%p2, %r2, 9, 31, -1; selp.u32 %r20, 5, %r20, %p2;
@@ -306,6 +322,27 @@ ret; }
         pytest.param(("selp.u32 %r20, 5, %r20, %p2;", ""), 128, None, id="whole warps"),
         pytest.param(("selp.u32 %r20, 5, %r20, %p2;", "shr.u32 %r20, %r1, 5;"), 128, None, id="warps that leave a loop one by one"),
         pytest.param(("add.u32 %r6, %r5, %r4;", "add.u32 %r6, %r5, %r4; xor.b32 %r31, %r30, 128;"), 128, "X008", id="a race of warps"),
+        pytest.param(
+            ("%r3, %r2, 16, 31, -1; add", "%r3, %r2, 16, %r35, %r36; add"),
+            128,
+            None,
+            id="lanes and a mask in registers that hold one number",
+        ),
+        pytest.param(
+            ("%r7, %r2, 9, 31, -1;", "%r7, %r2, %r37, %r35, %r36; mov.u32 %r37, 5;"),
+            128,
+            None,
+            id="a lane in a register that gets its number behind",
+        ),
+        pytest.param(
+            (
+                "setp.lt.u32 %p4, %r6, 999999999;",
+                "setp.lt.u32 %p4, %r6, 999999999; @%p4 bra ONE; @%p1 bra TWO; add.u32 %r20, %r20, 3; bra.uni TWO; ONE: xor.b32 %r20, %r20, 5; TWO:",
+            ),
+            128,
+            None,
+            id="branches between them",
+        ),
     ],
 )
 def test_instructions_of_whole_warps(change, threads, code, monkeypatch):
@@ -320,3 +357,73 @@ def test_instructions_of_whole_warps(change, threads, code, monkeypatch):
         told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
     assert told[0] == told[1]
     assert (code is None and not told[0][0]) or code in {found[0] for found in told[0][0]}
+
+
+OUTSIDE = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 in) {
+.reg .b32 %r<4>; .reg .b64 %d<4>;
+ld.param.u64 %d0, [out]; ld.param.u64 %d1, [in]; mov.u32 %r2, 1048576; mov.u32 %r0, %tid.x; mul.wide.u32 %d2, %r0, 4;
+LOAD add.u32 %r1, %r1, 1; st.global.u32 [%d0], %r1; ret; }
+"""
+
+
+@pytest.mark.parametrize("sanitize", [True, False], ids=["watched", "unwatched"])
+@pytest.mark.parametrize(
+    "load",
+    [
+        "ld.global.u32 %r1, [%d1];",
+        "add.u64 %d1, %d1, %d2; ld.global.u32 %r1, [%d1];",
+        "ld.shared.u32 %r1, [%r2];",
+        "ld.shared.u8 %r1, [%r2];",
+    ],
+)
+def test_a_null_pointer_and_a_window_that_is_not_there_are_outside(load, sanitize, monkeypatch):
+    told = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        gpu = smemsim.Gpu("sm_90a")
+        text = OUTSIDE.replace("LOAD", load).replace(".address_size 64", f".address_size 64 // {mode} {sanitize}")
+        args = [gpu.array(np.zeros(64, np.uint32)), 0]
+        run = gpu.launch(text, "k", grid=1, block=64, args=args, progress=False, workers=1, sanitize=sanitize)
+        told.append([(f.code, f.line, f.message) for f in run.findings])
+    assert told[0] == told[1]
+    assert [found[0] for found in told[0]] == ["X001"]
+
+
+STORES = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .pred %p; .reg .b32 %r<9>; .reg .b64 %d<4>;
+ld.param.u64 %d0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.u32 %r3, %r1, %r2, %r0; // where
+and.b32 %r4, %r0, 3; setp.ne.u32 %p, %r4, 1; mul.wide.u32 %d1, %r3, 48; add.u64 %d1, %d0, %d1; mul.wide.u32 %d2, %r3, 4; add.u64 %d2, %d0, %d2;
+@%p st.global.v4.b32 [%d1], {%r0, %r1, %r2, %r3}; st.global.b32 [%d1+16], %r3; @!%p st.global.b16 [%d1+22], %r4; st.global.v2.b32 [%d1+24], {%r1, %r3};
+st.global.b32 [%d2+24576], %r3; @%p st.global.b32 [%d2+28672], %r3; st.global.b8 [%d1+33], %r0; add.u32 %r5, %r3, 7; st.global.b32 [%d2+24576], %r5; // again
+ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        pytest.param(("", ""), None, id="right"),
+        pytest.param(("%r3, %r1, %r2, %r0; // where", "%r3, %r1, 96, %r0; // where"), "X008", id="CTAs that store the same"),
+        pytest.param(("[%d2+24576], %r5; // again", "[%d2+24580], %r5; // again"), "X008", id="neighbours that store the same"),
+        pytest.param(("[%d1+33]", "[%d1+40]"), None, id="bytes behind words"),
+    ],
+)
+@pytest.mark.parametrize("threads", [128, 104])
+def test_stores_to_global_memory(change, code, threads, monkeypatch):
+    """Lines written as a whole, a part of them, some lanes alone, and words that two warps write: the same bytes, findings and sentences."""
+    told = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        gpu = smemsim.Gpu("sm_90a")
+        out = gpu.array(np.zeros(10240, np.uint32))
+        text = STORES.replace(*change).replace(".address_size 64", f".address_size 64 // {mode}")
+        run = gpu.launch(text, "k", grid=4, block=threads, args=[out], progress=False, workers=1)
+        told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
+    assert told[0] == told[1]
+    assert {found[0] for found in told[0][0]} == (set() if code is None else {code})

@@ -41,7 +41,7 @@ _PLACES = (
 )
 _MATRICES = ("mma", "tcgen05", "wgmma", "wmma")
 _LINKING = ("ptx/", "program/linking/", "program/registry.py")
-_BLOCK, _LAUNCH = "_run_block", "judge/gpu.py"  # the frame that runs a block, and the one that everything of a launch is below
+_BLOCK, _LAUNCH = "run_block", "judge/gpu.py"  # the frame that runs a block, and the one that everything of a launch is below
 
 
 @dataclasses.dataclass(frozen=True)

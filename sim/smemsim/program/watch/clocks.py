@@ -111,11 +111,11 @@ class Operations:
     """Asynchronous operations of a wave by number. `generic` says of each whether it is one of the generic proxy, `copies` whether it is a cp.async,
     `stream` with which it makes no race. A number is used again when none of the `holders` has it any more."""
 
-    def __init__(self, x: Wave, clock: np.ndarray) -> None:
+    def __init__(self, x: Wave, clock: np.ndarray, room: int) -> None:
         self.x, self.clock = x, clock
         self.operations: list[Operation] = []
         self.holders: list[Holder] = []
-        self._make_room(_room(len(clock)))
+        self._make_room(room)
 
     def _make_room(self, room: int) -> None:
         self.generic, self.copies, self.stream = np.zeros(room, bool), np.zeros(room, bool), np.zeros(room, np.int32)
@@ -178,9 +178,9 @@ class Operations:
         )
 
 
-def _room(warps: int) -> int:
-    """For how many operations of so many warps there is room to begin with."""
-    return max(ROOM, PER_WARP * warps)
+def _room(warps: int, *, is_alone: bool) -> int:
+    """For how many operations of so many warps there is room to begin with: CTAs that keep to themselves have next to none."""
+    return ROOM if is_alone else max(ROOM, PER_WARP * warps)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -329,7 +329,8 @@ class Order:
         self.columns = per_cta if is_alone and per_cta else warps
         self.seen = np.zeros((warps, self.columns), np.int32)
         self.fenced = np.zeros((warps, self.columns), np.int32)
-        self.done, self.read_done, self.done_fenced = (np.zeros((warps, _room(warps)), bool) for _ in range(3))
+        room = _room(warps, is_alone=is_alone)
+        self.done, self.read_done, self.done_fenced = (np.zeros((warps, room), bool) for _ in range(3))
         self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
         self._at_fence: dict[int, Rows] = {}  # by level: what warps knew at their last fence of that scope or a wider one
         self._others_at_fence: dict[int, dict[int, Foreign]] = {}

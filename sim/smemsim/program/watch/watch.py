@@ -87,7 +87,7 @@ class Watch:
         if _has_fenced_tensor(x):
             of_tensor = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)))
         self.order = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)), tensor=of_tensor)
-        self.operations = Operations(x, self.order.clock)
+        self.operations = Operations(x, self.order.clock, self.order.done.shape[1])
         self.telling = Telling(x, self.order, self.operations)
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
         self.lanes = Lanes(x)
