@@ -14,7 +14,7 @@ import re
 import string
 import struct
 import types
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from typing import NoReturn
 
 from smemsim.arguments import shown, suggestion
@@ -223,7 +223,7 @@ class Scope:
     variables: dict[str, str] = dataclasses.field(default_factory=dict)  # by their unique names
     labels: dict[str, str] = dataclasses.field(default_factory=dict)  # likewise; lists of targets and prototypes too
     known: dict[str, Operand] = dataclasses.field(default_factory=dict)  # what was looked up in here
-    known_as: dict[str, set[str]] = dataclasses.field(default_factory=dict)  # of it, by the prefixes of ranges that it could be of
+    known_as: dict[str, set[str]] | None = None  # of it, by the prefixes of ranges that it could be of; made where a range is declared behind a use
     open_uses: list[tuple[int, str]] = dataclasses.field(default_factory=list)  # (instruction, label)
     open_lists: list[tuple[str, int]] = dataclasses.field(default_factory=list)  # (list of targets, its entry)
 
@@ -231,8 +231,28 @@ class Scope:
         """What a name means in here, once it was looked up."""
         if name not in self.known:
             self.known[name] = operand
-            for prefix, _ in _splits(name):
-                self.known_as.setdefault(prefix, set()).add(name)
+            if self.known_as is not None:
+                self._index(self.known_as, name)
+
+    @property
+    def declares(self) -> bool:
+        """Is anything that an operand may name declared in here?"""
+        return bool(self.types or self.ranges or self.variables or self.vectors)
+
+    def could_be_of(self, prefix: str) -> Collection[str]:
+        """What was looked up in here that a range with this prefix may have."""
+        if self.known_as is None:
+            if not self.known:
+                return ()
+            self.known_as = {}
+            for name in self.known:
+                self._index(self.known_as, name)
+        return self.known_as.get(prefix, ())
+
+    @staticmethod
+    def _index(known_as: dict[str, set[str]], name: str) -> None:
+        for prefix, _ in _splits(name):
+            known_as.setdefault(prefix, set()).add(name)
 
 
 class Names:
@@ -282,7 +302,7 @@ class Names:
         if prefix in scope.ranges or scope.numbered.get(prefix, count) < count:
             return False
         scope.ranges[prefix] = (count, kind)
-        for name in scope.known_as.get(prefix, ()):
+        for name in scope.could_be_of(prefix):
             if int(name[len(prefix) :]) < count:  # those of scopes around this one
                 scope.known.pop(name, None)
         return True
@@ -315,7 +335,7 @@ class Names:
         known = self.scopes[-1].known.get(name)
         if known is None:
             for scope in reversed(self.scopes):
-                known = scope.known.get(name) or self._in_scope(scope, name)
+                known = scope.known.get(name) or (self._in_scope(scope, name) if scope.declares else None)
                 if known is not None:
                     break
             else:
@@ -982,8 +1002,14 @@ def location_at(source: Source, at: int, files: Mapping[int, str], named: dict[t
     match = _LOCATION.match(source.text, at)
     if not match:
         source.fail(at, "'.loc' needs a file's number, a line and a column")
-    place, call = (tuple(int(n or 0) for n in match.group(*range(first, first + 3))) for first in (1, 4))
-    caller = named.get(call) or Location(files.get(call[0], f"file {call[0]}"), call[1]) if match[4] else None
+    file, line, column, *by = match.groups()
+    place, caller = (int(file), int(line), int(column or 0)), None
+    if by[0]:
+        call = (int(by[0]), int(by[1]), int(by[2] or 0))
+        caller = named.get(call) or Location(files.get(call[0], f"file {call[0]}"), call[1])
+    before = named.get(place)
+    if before is not None and before.caller is caller:
+        return before, match.end()
     location = Location(files.get(place[0], f"file {place[0]}"), place[1], caller)
     if caller is None or len(caller.chain) < _DEEPEST_BRACES:
         named[place] = location
