@@ -36,7 +36,7 @@ _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _PLACES = (
     ("compilation", ("compiling/build.py", "program/compiled/objects.py", "program/compiled/segments.py")),
     ("judging", ("judge/", "planning/")),
-    ("watch", ("program/watch/", "program/compiled/shadow.py")),
+    ("watch", ("program/watch/", "program/compiled/shadow.py", "program/compiled/stores.py")),
     ("products", ("arithmetic/",)),
 )
 _MATRICES = ("mma", "tcgen05", "wgmma", "wmma")
