@@ -223,7 +223,8 @@ class Scope:
     variables: dict[str, str] = dataclasses.field(default_factory=dict)  # by their unique names
     labels: dict[str, str] = dataclasses.field(default_factory=dict)  # likewise; lists of targets and prototypes too
     known: dict[str, Operand] = dataclasses.field(default_factory=dict)  # what was looked up in here
-    known_as: dict[str, set[str]] | None = None  # of it, by the prefixes of ranges that it could be of; made where a range is declared behind a use
+    # Of it, by the prefixes of ranges that it could be of; made where a range is declared behind a use.
+    known_as: dict[str, set[str]] | None = None
     open_uses: list[tuple[int, str]] = dataclasses.field(default_factory=list)  # (instruction, label)
     open_lists: list[tuple[str, int]] = dataclasses.field(default_factory=list)  # (list of targets, its entry)
 
