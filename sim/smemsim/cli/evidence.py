@@ -67,10 +67,11 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     for one in found:
         click.echo(_line(one, with_experiment=arch is not None))
     if arch is not None:
-        alike, met = sum(bool(one["alike"]) for one in found), sum(bool(one["met_by_runs"]) for one in found)
+        alike, met, told = (sum(bool(one[key]) for one in found) for key in ("alike", "met_by_runs", "published"))
         click.echo(
             f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: no program that is known to be right there would compute wrong numbers with them. "
-            f"{alike} of these no program can tell from the rule, {met} were met by runs, the others by none"
+            f"{alike} of these no program can tell from the rule, {met} were met by runs, the others by none; "
+            f"{told} are contradicted by what others measured"
         )
 
 

@@ -56,7 +56,7 @@ PUBLISHED: tuple[Published, ...] = (
     Published(
         "jeffniu-openai/triton eac11c7, .codex/initiatives/tmem_linear_generalization",
         "Blackwell",
-        "tcgen05.cp.4x256b leaves its four rows in lanes that are 32 apart; placed in one lane's row they came out wrong",
+        "tcgen05.cp.4x256b writes its four rows into lanes that are 32 apart",
         "notes of probes of a fork of Triton, on a machine with four cards whose model they do not name; of the same notes: 64x128b.warpx2::02_13 by a pair could not be "
         "given right addresses",
         ("tcgen05.cp=4x256b_first_lanes", "tcgen05.cp=4x256b_all_lanes"),
