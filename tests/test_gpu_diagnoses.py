@@ -21,7 +21,7 @@ WARPS = "setp.lt.u32 %p1, %r1, 64; @!%p1 bra J;\n"
 def ran(body: str, *, block: int = 32, cluster: int = 1, ptx: str = "", **given) -> Run:
     gpu = Gpu("sm_90a")
     array = gpu.array(np.zeros(1024, np.uint32))
-    return gpu.launch(ptx or kernel(1, body), grid=cluster, block=block, cluster=cluster, args=[array], **given)
+    return gpu.launch(ptx or kernel(1, f"mov.u32 %r2, 7; {body}"), grid=cluster, block=block, cluster=cluster, args=[array], **given)
 
 
 def first(body: str, **shape):
