@@ -1,6 +1,6 @@
 """Settings of every property: the same examples on every machine, and no clock. And little looking for garbage. No test writes into the checkout.
 
-`pytest tests --hypothesis-profile=nightly` draws other examples every time, four times as many (`--hypothesis-seed=N`: those of a seed). What it finds
+`pytest tests --hypothesis-profile=nightly` draws other examples every time, eight times as many (`--hypothesis-seed=N`: those of a seed). What it finds
 becomes an `@example` of the test that failed, together with the repair, so that the examples which never change hold it from then on.
 """
 

@@ -1,7 +1,9 @@
-"""The house itself: layers, types, lint, what lies where."""
+"""The house itself: layers, lint, what lies where. Types are `nox -s lint`'s: mypy reads the whole package again, which takes as long as a tenth of the tests."""
 
 import ast
+import functools
 import graphlib
+import json
 import pathlib
 import re
 import subprocess
@@ -16,7 +18,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKS = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],
-    "types": ["mypy"],
     "layers": ["lint-imports"],
 }
 
@@ -27,6 +28,17 @@ def test_the_house_is_clean(check):
     tool = pathlib.Path(sys.executable).parent / command[0]  # beside the interpreter, or on the PATH
     done = subprocess.run([str(tool) if tool.exists() else command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_lint_has_one_list_of_commands():
+    """`nox -s lint`, the job of CI and the hooks before a commit: each runs what is tested here, and mypy."""
+    nox, ci = (ROOT / "noxfile.py").read_text(), (ROOT / ".ci" / "lint").read_text().splitlines()
+    wanted = [*CHECKS.values(), ["mypy"]]
+    assert [command for command in wanted if " ".join(command) not in ci] == []
+    assert [command for command in wanted if f"session.run({', '.join(map(json.dumps, command))})" not in nox] == []
+    assert "run: .ci/lint" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    assert {"ruff-check", "ruff-format", "lint-imports", "mypy"} <= set(re.findall(r"(?:id|entry): ([\w-]+)", hooks))
 
 
 def tracked():
@@ -43,9 +55,14 @@ def test_the_top_level_holds_only_what_it_should():
     assert {name for name in top if not name.startswith(".")} <= {"pyproject.toml"} | visitors_look_for | folders
 
 
+@functools.cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
 def imports(path):
     """The modules of smemsim that a file imports when it runs: not what only a type checker reads."""
-    nodes = [ast.parse(path.read_text())]
+    nodes = [tree(path)]
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
@@ -74,7 +91,7 @@ def module_imports():
     modules = {".".join(name.parts).removesuffix(".__init__"): path for name, path in files.items()}
     graph = {name: set() for name in modules}
     for name, path in modules.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Import):
                 graph[name] |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -219,7 +236,7 @@ def is_module(name):
 def imported_by_tests():
     """Every module of smemsim that a test imports, or imports from."""
     for path in (ROOT / "tests").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:
