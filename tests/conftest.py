@@ -1,12 +1,15 @@
 """Settings of every property: the same examples on every machine, and no clock. And little looking for garbage. No test writes into the checkout.
 
-`pytest tests --hypothesis-profile=nightly` draws other examples every time, four times as many (`--hypothesis-seed=N`: those of a seed). What it finds
+`pytest tests --hypothesis-profile=nightly` draws other examples every time, eight times as many (`--hypothesis-seed=N`: those of a seed). What it finds
 becomes an `@example` of the test that failed, together with the repair, so that the examples which never change hold it from then on.
 """
 
 import gc
 import os
 import pathlib
+import shutil
+import sys
+import tempfile
 
 import llvmlite.binding  # noqa: F401  (before pytester: it forgets what a run inside imports, and this cannot be imported twice)
 import pytest
@@ -45,6 +48,17 @@ def pytest_configure(config):
     """Tests that stand beside each other share what they have made: a worker has a part of the suite in one piece, and helps when it is done."""
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"
+    if sys.dont_write_bytecode and getattr(config.option, "numprocesses", None):
+        share_bytecode(config)
+
+
+def share_bytecode(config):
+    """Where Python may write no bytecode beside the sources, workers and the programs that tests start keep it for the session, instead of compiling all again."""
+    folder = tempfile.mkdtemp(prefix="smemsim-bytecode-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    sys.dont_write_bytecode, sys.pycache_prefix = False, folder
+    os.environ["PYTHONPYCACHEPREFIX"] = folder
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_finish():

@@ -43,6 +43,11 @@ def read(name, bits):
     return sign * Fraction(fraction + ((1 << fraction_bits) if field else 0)) * TWO ** (exponent - fraction_bits), exponent
 
 
+@functools.cache
+def power(exponent):
+    return TWO**exponent
+
+
 def odd(value):
     return isinstance(value, float)
 
@@ -57,7 +62,7 @@ def product(values):
 
 def log2(value):
     exponent = abs(value).numerator.bit_length() - abs(value).denominator.bit_length()
-    return exponent - (abs(value) < TWO**exponent)
+    return exponent - (abs(value) < power(exponent))
 
 
 def steps_of(value, unit, how):
@@ -75,8 +80,8 @@ def converted(value, d_type, fraction, *, nearest, to_infinity=True, minus=False
     if value == 0:
         return 0
     exponent = max(log2(value), 1 - bias)
-    steps = steps_of(abs(value), TWO ** (exponent - fraction), "nearest" if nearest else "zero")
-    if steps * TWO ** (exponent - fraction) >= TWO ** (bias + 1):
+    steps = steps_of(abs(value), power(exponent - fraction), "nearest" if nearest else "zero")
+    if steps * power(exponent - fraction) >= power(bias + 1):
         return sign | ((2 * bias + 1) << fraction_bits) - (not to_infinity)
     if steps == 0 or (flush and steps < 1 << fraction):
         return sign if minus else 0
@@ -85,6 +90,13 @@ def converted(value, d_type, fraction, *, nearest, to_infinity=True, minus=False
 
 def terms_of(a, b, types, group, factors):
     """[(value, exponent)] of everything but c; the exponent of a zero is None. `factors`: (type, A's codes, B's codes, elements for each)."""
+    fixed = factors and (factors[0], tuple(factors[1]), tuple(factors[2]), factors[3])
+    return list(_terms_of(tuple(a), tuple(b), types, group, fixed))
+
+
+@functools.lru_cache(16)
+def _terms_of(a, b, types, group, factors):
+    """The same, kept: a sum is made under many rules."""
     pairs = [(read(types[0], x), read(types[1], y)) for x, y in zip(a, b, strict=True)]
     scales = [()] * len(pairs)
     if factors:
@@ -124,7 +136,7 @@ def dot(a, b, c, types, *, kept, zero, fraction, nearest, group=1, factors=None,
         terms = [(v, log2(v) if v else None) for v, _ in terms]
     after = terms.pop()[0] if late else 0
     largest = max([zero if e is None else e for _, e in terms])
-    unit = TWO ** (largest - kept)
+    unit = power(largest - kept)
     total = sum(steps_of(v, unit, cut) for v, _ in terms if v) * unit + after
     if twice:  # a float32 in between
         total = read("f32", converted(total, "f32", 23, nearest=False))[0]

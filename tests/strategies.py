@@ -34,12 +34,12 @@ ROW_BYTES = {code.name: MODES[mode].width for code, mode in SWIZZLES.items() if 
 
 
 def examples(count):
-    """Settings of a property: `count` examples by night, and by day a quarter as many, but five; all else is the profile's (conftest).
+    """Settings of a property: `count` examples by night, and by day an eighth as many, but five; all else is the profile's (conftest).
 
     By day the examples are the same on every machine: what they find, they find the first time, and more of them find it again.
     """
     by_night = settings.get_current_profile_name() == "nightly"
-    return settings(max_examples=count if by_night else max(min(count, 5), -(-count // 4)), suppress_health_check=[HealthCheck.too_slow])
+    return settings(max_examples=count if by_night else max(min(count, 5), -(-count // 8)), suppress_health_check=[HealthCheck.too_slow])
 
 
 def descriptors(*, arch, swizzles=None, raw=None):

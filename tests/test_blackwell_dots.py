@@ -35,7 +35,12 @@ def factor(i, byte, *, zero_is_zero=False, signed=False):
 
 def log2(value):
     e = abs(value).numerator.bit_length() - abs(value).denominator.bit_length()
-    return e - (abs(value) < TWO**e)
+    return e - (abs(value) < power(e))
+
+
+@functools.cache
+def power(e):
+    return TWO**e
 
 
 def terms_of(i, probe, *, by_size=False, cancelled=True, groups=16, **scale):
@@ -50,12 +55,12 @@ def terms_of(i, probe, *, by_size=False, cancelled=True, groups=16, **scale):
         sums = []
         for n in range(0, i.k, groups):
             some, (f, g) = out[n : n + groups], factors[n * i.scales // i.k]
-            total = sum(s * TWO**e for s, e in some) * f[0] * g[0]
+            total = sum(s * power(e) for s, e in some if s) * f[0] * g[0]
             empty = not any(s for s, _ in some) or not f[0] * g[0]
             exponent = f[1] + g[1] + (log2(total) if by_size and total else 0)
             sums.append((total, None if empty or (not total and not cancelled) else exponent))
             if by_size and total:
-                sums[-1] = (total / TWO ** log2(total), exponent)
+                sums[-1] = (total / power(log2(total)), exponent)
         out = sums
     elif i.scales:
         [(f, g)] = factors
@@ -74,7 +79,7 @@ def rounded(value, d, *, nearest=None, to_infinity=True):
     bits, least, most = (11, -24, 16) if d == "f16" else (24, -149, 128)
     if not value:
         return value
-    quantum = TWO ** max(log2(value) - bits + 1, least)
+    quantum = power(max(log2(value) - bits + 1, least))
     steps = abs(value) / quantum
     whole = round(steps) if (d == "f16" if nearest is None else nearest) else steps.__floor__()
     size = whole * quantum
@@ -83,20 +88,30 @@ def rounded(value, d, *, nearest=None, to_infinity=True):
     return size if value > 0 or size == INF else -size
 
 
-def dot(i, probe, *, kept, floor, to_infinity=True, nearest=None, twice=False, **more):
-    """What D is under these rules; None for infinities and NaNs among the terms."""
-    terms = terms_of(i, probe, **more)
+def added(i, terms, *, kept, floor, to_infinity=True, nearest=None, twice=False):
+    """What D is of these terms under these rules; None for infinities and NaNs among them."""
     if terms is None:
         return None
     top = max([e for _, e in terms if e is not None] + ([floor] if any(e is None for _, e in terms) else []))
     total = Fraction(0)
     for s, e in terms:
         if s:
-            steps = abs(s) * TWO ** (e - top + kept)
-            total += (1 if s > 0 else -1) * steps.__floor__() * TWO ** (top - kept)
+            steps = (abs(s) * power(e - top + kept)).__floor__()
+            total += (steps if s > 0 else -steps) * power(top - kept)
     if twice:
         total = rounded(total, "f32")
     return rounded(total, i.d, nearest=nearest, to_infinity=to_infinity)
+
+
+def dots_under(i, probes):
+    """A function of rules: what D is of each probe, one after the other."""
+    terms = functools.cache(lambda **how: [terms_of(i, probe, **how) for probe in probes])
+
+    def each(**rules):
+        adding = {name: rules.pop(name) for name in ("kept", "floor", "to_infinity", "nearest", "twice") if name in rules}
+        return (added(i, some, **adding) for some in terms(**rules))
+
+    return each
 
 
 @functools.cache
@@ -129,9 +144,10 @@ CASES = {  # instruction: its rules as far as anybody has guessed them, and one 
 @pytest.mark.parametrize("about", CASES, ids=lambda about: "-".join(map(str, about)).replace(".", ""))
 def test_every_proposed_rule_changes_a_directed_probe(about):
     (i, probes), (rules, rivals) = probes_of(*about), CASES[about]
-    expected = [dot(i, probe, **rules) for probe in probes]
+    under = dots_under(i, probes)
+    expected = list(under(**rules))
     for rival in rivals:
-        assert any(dot(i, probe, **rules | rival) != d for probe, d in zip(probes, expected, strict=True)), rival
+        assert any(other != d for other, d in zip(under(**rules | rival), expected, strict=True)), rival
 
 
 def test_published_sums_come_out_as_published():
@@ -140,7 +156,8 @@ def test_published_sums_come_out_as_published():
     p = directed.Builder(i)
     values = (-(TWO**13), TWO**10), (Fraction(-1, 2), Fraction(1)), (Fraction(-1, 4), Fraction(1)), (Fraction(-1, 8), Fraction(1))
     p.add("published", values, 1 << 23)
-    found = {kept: dot(i, p.out[0], kept=kept, floor=-133) for kept in (23, 24, 25, 26)}
+    under = dots_under(i, p.out[:1])
+    found = {kept: next(under(kept=kept, floor=-133)) for kept in (23, 24, 25, 26)}
     assert found == {23: 0, 24: Fraction(-1, 2), 25: Fraction(-3, 4), 26: Fraction(-7, 8)}
 
 

@@ -561,14 +561,19 @@ def view_of(words, kind, part):
 
 
 def video_forms(op):
-    """(types, saturated, joined, parts of d, a and b): all parts of the sources, and every use of c with every part of each of them."""
+    """(types, saturated, joined, parts of d, a and b): all parts of the sources, and every use of c with every part of each of them.
+
+    Three types that follow one another share them out: a third of all pairs each.
+    """
+    turn = 0
     name, _, compare = op.partition(".")
     for to, a_kind, b_kind in itertools.product(BOTH[: 1 if compare else 2], BOTH, BOTH):
         for sat in ("",) if compare else ("", ".sat"):
             types = f"{name}.{a_kind}.{b_kind}.{compare}" if compare else f"{name}.{to}.{a_kind}.{b_kind}{sat}"
-            for a, b in itertools.product(PARTS, PARTS):
+            turn += 1
+            for a, b in list(itertools.product(PARTS, PARTS))[turn % 3 :: 3]:
                 yield types, (to, a_kind, b_kind), sat, "", "", a, b
-            for use, n in itertools.product((".add", ".min", ".max", *PARTS[1:]), range(len(PARTS))):
+            for use, n in list(itertools.product((".add", ".min", ".max", *PARTS[1:]), range(len(PARTS))))[turn % 3 :: 3]:
                 joined, d = (use, "") if use not in PARTS else ("", use)
                 yield types, (to, a_kind, b_kind), sat, joined, d, PARTS[n], PARTS[3 * n % 7]
 

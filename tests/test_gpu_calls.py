@@ -214,7 +214,7 @@ def test_functions_whose_calls_multiply_are_called_instead_of_inlined() -> None:
 ALLOCA = """
 .func (.param .b32 result) squares(.param .b32 n) {
 .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %rd<8>;
-ld.param.u32 %r1, [n]; mul.wide.u32 %rd1, %r1, 4;
+ld.param.u32 %r1, [n]; mul.wide.u32 %rd1, %r1, 64;
 alloca.u64 %rd2, %rd1, 64;
 and.b64 %rd5, %rd2, 63; cvt.u32.u64 %r7, %rd5;
 mov.u32 %r2, 0;
@@ -228,11 +228,11 @@ st.param.b32 [result], %r4; ret; }
 
 
 def test_alloca_gives_room_until_the_function_returns() -> None:
-    """Ten thousand arrays of 16 words would not fit were they kept."""
+    """A hundred arrays of a KiB would not fit were they kept."""
     lengths = np.arange(1, 17, dtype=np.uint32)
     body = f"""{LOAD} mov.u32 %r5, 0;
     AGAIN: {{ .param .b32 a; .param .b32 r; st.param.b32 [a], %r2; call.uni (r), squares, (a); ld.param.b32 %r9, [r]; }}
-    add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 1100; @%p1 bra AGAIN;
+    add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 100; @%p1 bra AGAIN;
     {STORE}"""
     (_, found), findings = run(ALLOCA, body, lengths, np.zeros_like(lengths), block=16)
 

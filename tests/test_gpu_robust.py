@@ -128,9 +128,10 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("what", CHANGES)
-@pytest.mark.parametrize(("block", "grid"), [(1, 1), (96, 1), (256, 20)])
-def test_a_loop_without_a_way_out_ends_as_a_hang_whatever_it_changes(what: str, block: int, grid: int) -> None:
+@pytest.mark.parametrize(
+    ("block", "grid", "what"), [(1, 1, w) for w in CHANGES] + [(96, 1, w) for w in CHANGES] + [(256, 20, "a register"), (256, 3, "a lock")]
+)
+def test_a_loop_without_a_way_out_ends_as_a_hang_whatever_it_changes(block: int, grid: int, what: str) -> None:
     gpu = Gpu("sm_90a")
     run = gpu.launch(kernel(1, f"L: {CHANGES[what]} bra L;"), "k", block=block, grid=grid, args=[gpu.array(np.zeros(4, np.uint32))])
     assert {f.code for f in run.findings if f.code.startswith("X0")} == {"X006"}

@@ -1,7 +1,8 @@
-"""The house itself: layers, types, lint, what lies where."""
+"""The house itself: layers, lint, what lies where. Types are `nox -s lint`'s: mypy reads the whole package again, which takes as long as a tenth of the tests."""
 
 import ast
 import graphlib
+import json
 import pathlib
 import re
 import subprocess
@@ -16,7 +17,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKS = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],
-    "types": ["mypy"],
     "layers": ["lint-imports"],
 }
 
@@ -27,6 +27,17 @@ def test_the_house_is_clean(check):
     tool = pathlib.Path(sys.executable).parent / command[0]  # beside the interpreter, or on the PATH
     done = subprocess.run([str(tool) if tool.exists() else command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_lint_has_one_list_of_commands():
+    """`nox -s lint`, the job of CI and the hooks before a commit: each runs what is tested here, and mypy."""
+    nox, ci = (ROOT / "noxfile.py").read_text(), (ROOT / ".ci" / "lint").read_text().splitlines()
+    wanted = [*CHECKS.values(), ["mypy"]]
+    assert [command for command in wanted if " ".join(command) not in ci] == []
+    assert [command for command in wanted if f"session.run({', '.join(map(json.dumps, command))})" not in nox] == []
+    assert "run: .ci/lint" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    assert {"ruff-check", "ruff-format", "lint-imports", "mypy"} <= set(re.findall(r"(?:id|entry): ([\w-]+)", hooks))
 
 
 def tracked():

@@ -6,7 +6,7 @@ chunks of a row (`matrix_word` is its descriptor). That layout is the one that e
 
 from __future__ import annotations
 
-import random
+import functools
 from typing import Any
 
 import numpy as np
@@ -44,19 +44,20 @@ def kept_half(dtype: str, k: int) -> int:
     return k % 2 if dtype == "tf32" else k % 8 // 4 if dtype == "e2m1x2" else k % 4 // 2
 
 
-def digits(dtype: str, tag: int, k: int) -> list[int]:
+@functools.cache
+def digits(dtype: str, tag: int, k: int) -> tuple[int, ...]:
     """Codes of a row whose product with `weights` is `tag` (below 256): one element, or base-4 digits repeated to make their weight."""
     element, row = ELEMENTS[dtype], [0] * k
     if element.tag_bits == 8:
         row[0] = element.encode(tag)
-        return row
+        return tuple(row)
     at = 0
     for i, repeat in enumerate((1, 1, 4, 16)):  # weights 1, 4, 4 times 4, 16 times 4
         for _ in range(repeat):
             if at < k:
                 row[at] = element.encode(tag >> 2 * i & 3)
             at += 1
-    return row
+    return tuple(row)
 
 
 def weights(dtype: str, k: int) -> list[int]:
@@ -168,10 +169,9 @@ def tensor_image(recipe: Recipe) -> np.ndarray:
             whole = tags(element, 0, LANES * COLUMNS // 4, step).reshape(LANES, COLUMNS * 4).view(np.uint32)
             words = whole[:, first : first + count]
         elif what == "nibbles":
-            rng = random.Random(more[1])
-            allowed = NIBBLES_TF32 if more[0] == "tf32" else NIBBLES
-            drawn = [sum(rng.choice(allowed) << 4 * i for i in range(8)) for _ in range(LANES * count)]
-            words = np.array(drawn, np.uint32).reshape(LANES, count)
+            allowed = np.array(NIBBLES_TF32 if more[0] == "tf32" else NIBBLES, np.uint32)
+            drawn = np.random.default_rng(more[1]).choice(allowed, (LANES, count, 8))
+            words = np.bitwise_or.reduce(drawn << np.arange(0, 32, 4, dtype=np.uint32), axis=2)
         elif what == "scale tags":  # byte (lane * count + column) * 4 + byte of the region, a few bits a pass
             ue8m0, step = more
             bits = 5 if ue8m0 else 4

@@ -110,13 +110,20 @@ def factors(a: Element, b: Element, value: Fraction) -> tuple[Fraction, Fraction
     A subnormal counts with its format's lowest exponent, and the probes are about exponents.
     """
     found = None
-    for e in sorted(range(-150, 151), key=abs):
-        x, y = value / POWER**e, POWER**e
-        if bits(a, x) is not None and bits(b, y) is not None:
-            if normal(a, x) and normal(b, y):
+    for y, is_normal in powers(b):
+        x = value / y
+        if bits(a, x) is not None:
+            if is_normal and normal(a, x):
                 return x, y
             found = found or (x, y)
     return found
+
+
+@functools.cache
+def powers(element: Element) -> tuple[tuple[Fraction, bool], ...]:
+    """(power of two, whether it is normal) of those that an element holds, nearest to 1 first."""
+    every = (POWER**e for e in sorted(range(-150, 151), key=abs))
+    return tuple((y, normal(element, y)) for y in every if bits(element, y) is not None)
 
 
 class Builder:

@@ -26,11 +26,11 @@ PATIENCE = 120  # seconds that a process may take for one case
 
 
 def compressed(array: np.ndarray) -> str:
-    return base64.b85encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 1)).decode()
+    return base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 1)).decode()
 
 
 def expanded(text: str, dtype: Any) -> np.ndarray:
-    return np.frombuffer(zlib.decompress(base64.b85decode(text)), dtype)
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype)
 
 
 def in_processes(what: str, chosen: list[Any]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ The capture tool writes its words itself, so that a mistake in smemsim's encoder
 from __future__ import annotations
 
 import dataclasses
+import functools
 from fractions import Fraction
 
 import numpy as np
@@ -29,6 +30,7 @@ class Element:
     def integer(self) -> bool:
         return self.exponent_bits == 0
 
+    @functools.cache  # noqa: B019 (a few types, a few thousand values)
     def encode(self, value: Fraction | float | int) -> int:
         """The bits of a value that the format holds exactly; ValueError for any other."""
         value = Fraction(value)
@@ -133,9 +135,12 @@ def pack(element: Element, codes: np.ndarray) -> np.ndarray:
     return np.concatenate([data, np.full((*codes.shape[:-1], 16 - data.shape[-1]), 0xFF, np.uint8)], axis=-1)
 
 
+@functools.cache
 def small_codes(element: Element) -> np.ndarray:
     """Codes of 0 … 2^tag_bits - 1."""
-    return np.array([element.encode(i) for i in range(1 << element.tag_bits)], np.uint32)
+    codes = np.array([element.encode(i) for i in range(1 << element.tag_bits)], np.uint32)
+    codes.setflags(write=False)
+    return codes
 
 
 def passes(element: Element, index_bits: int) -> int:
