@@ -7,9 +7,6 @@ becomes an `@example` of the test that failed, together with the repair, so that
 import gc
 import os
 import pathlib
-import shutil
-import sys
-import tempfile
 
 import llvmlite.binding  # noqa: F401  (before pytester: it forgets what a run inside imports, and this cannot be imported twice)
 import pytest
@@ -48,17 +45,6 @@ def pytest_configure(config):
     """Tests that stand beside each other share what they have made: a worker has a part of the suite in one piece, and helps when it is done."""
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"
-    if sys.dont_write_bytecode and getattr(config.option, "numprocesses", None):
-        share_bytecode(config)
-
-
-def share_bytecode(config):
-    """Where Python may write no bytecode beside the sources, workers and the programs that tests start keep it for the session, instead of compiling all again."""
-    folder = tempfile.mkdtemp(prefix="smemsim-bytecode-")
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    sys.dont_write_bytecode, sys.pycache_prefix = False, folder
-    os.environ["PYTHONPYCACHEPREFIX"] = folder
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_finish():

@@ -1,6 +1,7 @@
 """The house itself: layers, lint, what lies where. Types are `nox -s lint`'s: mypy reads the whole package again, which takes as long as a tenth of the tests."""
 
 import ast
+import functools
 import graphlib
 import json
 import pathlib
@@ -54,9 +55,14 @@ def test_the_top_level_holds_only_what_it_should():
     assert {name for name in top if not name.startswith(".")} <= {"pyproject.toml"} | visitors_look_for | folders
 
 
+@functools.cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
 def imports(path):
     """The modules of smemsim that a file imports when it runs: not what only a type checker reads."""
-    nodes = [ast.parse(path.read_text())]
+    nodes = [tree(path)]
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
@@ -85,7 +91,7 @@ def module_imports():
     modules = {".".join(name.parts).removesuffix(".__init__"): path for name, path in files.items()}
     graph = {name: set() for name in modules}
     for name, path in modules.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Import):
                 graph[name] |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -230,7 +236,7 @@ def is_module(name):
 def imported_by_tests():
     """Every module of smemsim that a test imports, or imports from."""
     for path in (ROOT / "tests").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:

@@ -229,9 +229,9 @@ def test_where_a_pointer_may_point(place):
 
 def test_too_much_shared_memory():
     a = torch.zeros(512, 512, device="cuda", dtype=torch.float16)
-    maps = [TensorDescriptor.from_tensor(a, shape) for shape in ([256, 128], [256, 128], [256, 256])]
+    maps = [TensorDescriptor.from_tensor(a, shape) for shape in ([64, 128], [64, 128], [64, 64])]
     with pytest.raises(triton.runtime.errors.OutOfResources, match=r"(shared|tensor) memory"):
-        product[(2, 4)](*maps, 512, m_block=256, n_block=256, k_block=128, num_stages=8)
+        product[(8, 8)](*maps, 512, m_block=64, n_block=64, k_block=128, num_stages=10)
 
 
 class Doubled(torch.autograd.Function):
