@@ -17,11 +17,11 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.program.linking.fused import Fused, fuse
-from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, mentions, slots_of, symbols_of
+from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, mentions, slots_in, slots_of, symbols_of
 from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.program.special import special
-from smemsim.ptx.module import Address, Function, Instruction, Module, Operand, Register, Special, Symbol, Variable
+from smemsim.ptx.module import Address, Arguments, Function, Instruction, Module, Operand, Register, Special, Symbol, Variable
 from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import architecture
 from smemsim.spec.assumptions import remembered
@@ -193,6 +193,10 @@ class Program:
         given: set[int] = set()
         readers: dict[int, Instruction] = {}
         for i in self.inlined.body:
+            for items in (
+                operand.items for operand in i.operands if isinstance(operand, Arguments)
+            ):  # a call's results come from the callee
+                given.update(slot for item in items for slot in slots_in(item))
             for slot, is_result in mentions(i):
                 if is_result or i.op not in _ONE_RESULT:
                     given.add(slot)
