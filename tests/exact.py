@@ -91,7 +91,7 @@ def converted(value, d_type, fraction, *, nearest, to_infinity=True, minus=False
 def terms_of(a, b, types, group, factors):
     """[(value, exponent)] of everything but c; the exponent of a zero is None. `factors`: (type, A's codes, B's codes, elements for each)."""
     fixed = factors and (factors[0], tuple(factors[1]), tuple(factors[2]), factors[3])
-    return list(_terms_of(tuple(a), tuple(b), types, group, fixed))
+    return list(_terms_of(tuple(a), tuple(b), tuple(types), group, fixed))
 
 
 @functools.lru_cache(16)

@@ -17,7 +17,8 @@ THREADS = 64
 LOADS = "mul.wide.u32 %d1, %r1, 8; add.u64 %d2, %d20, %d1;\n" + "".join(
     f"ld.global.f64 %g{n}, [%d2+{8 * THREADS * n}];\n" for n in range(6)
 )
-STORES = "".join(f"st.global.f64 [%d2+{8 * THREADS * (6 + n)}], %x{n};\n" for n in range(3))
+STORED = [f"st.global.f64 [%d2+{8 * THREADS * (6 + n)}], %x{n};\n" for n in range(3)]
+STORES = "".join(STORED)
 NEW = ".reg .f64 %t<9>, %x<9>; .reg .pred %c<9>;"
 # a to f of every thread: numbers of 41 bits, whose products are rounded
 GIVEN = np.random.default_rng(5).choice([-1.0, 1.0], (6, THREADS)) * (
@@ -62,7 +63,7 @@ CASES = {
     "fewer uses first":      (AB + CD + EF + "add.f64 %x0, %t0, %t1; add.f64 %x1, %t2, %t0;", [fused(C, D, product(A, B)), fused(E, F, product(A, B))]),
     "with itself":           (AB + "add.f64 %x0, %t0, %t0;", [2 * product(A, B)]),
     "an addend of fma":      (AB + "fma.rn.f64 %x0, %g2, %g3, %t0; add.f64 %x1, %g4, %t0;", [fused(C, D, product(A, B)), E + product(A, B)]),
-    "compared":              (AB + "add.f64 %x0, %g2, %t0; setp.gt.f64 %c1, %t0, %g3; mov.f64 %x1, %g4; @%c1 mov.f64 %x1, %g5;", [product(A, B) + C]),
+    "compared":              (AB + "add.f64 %x0, %g2, %t0; setp.gt.f64 %c1, %t0, %g3; mov.f64 %x1, %g4; @%c1 mov.f64 %x1, %g5;", [product(A, B) + C, np.where(product(A, B) > D, F, E)]),
     "behind a barrier":      (AB + "bar.sync 0; add.f64 %x0, %g2, %t0;", [fused(A, B, C)]),
     "behind a branch":       (AB + "mov.f64 %x0, %g2; @%p9 bra L; add.f64 %x0, %g2, %t0; L:", [np.where(np.arange(THREADS) == 0, C, product(A, B) + C)]),
     "behind a division":     (AB + "div.rn.f64 %x1, %g4, %g5; add.f64 %x0, %g2, %t0;", [product(A, B) + C, E / F]),
@@ -86,7 +87,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_sums_take_in_the_products_that_ptxas_lets_them(name):
     body, expected = CASES[name]
-    (out,) = launch(LOADS + body + STORES, memory(), block=THREADS, text={"locals_": NEW}.items())
+    (out,) = launch(LOADS + body + "".join(STORED[: len(expected)]), memory(), block=THREADS, text={"locals_": NEW}.items())
     assert out[6 : 6 + len(expected)].tolist() == [x.tolist() for x in expected]
 
 
