@@ -76,4 +76,4 @@ def test_directives_do_not_limit_what_occupancy_says():
     text = ".version 8.0 .target sm_90a .address_size 64 .visible .entry k() DIRECTIVE { ret; }"
     for directive in (".reqntid 1", ".maxntid 64", ""):
         kernel = device.load(text.replace("DIRECTIVE", directive)).function("k")
-        assert [device.blocks_per_multiprocessor(kernel, threads, 0) for threads in (1, 64, 128)] == [32, 32, 16]
+        assert [device.occupancy.blocks_per_multiprocessor(kernel, threads, 0) for threads in (1, 64, 128)] == [32, 32, 16]

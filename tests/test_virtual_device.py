@@ -261,10 +261,10 @@ def test_a_launch_that_the_driver_refuses_has_its_code(device, module, name, giv
 
 def test_what_a_kernel_is_allowed_it_may_be_launched_with(device, module):
     f = module.function("small")
-    device.set_function_attribute(f, 8, 232448)
-    device.set_function_attribute(f, 14, 1)
+    f.set_attribute(8, 232448)
+    f.set_attribute(14, 1)
     assert device.launch(f, 16, 1, [], cluster=16, shared_bytes=200000).ok
-    assert code_of(device.set_function_attribute, f, 8, 232449) == 1
+    assert code_of(f.set_attribute, 8, 232449) == 1
     assert device.launch(module.function("pairs"), 2, 1, []).launch.cluster == (2, 1, 1)
 
 
@@ -668,7 +668,7 @@ def test_occupancy_is_that_of_an_h200(device):
         ptx = f".version 8.0 .target sm_90a .address_size 64 .visible .entry k() .maxnreg {registers} {{ {shared} ret; }}"
         kernel = device.load(ptx).function("k")
         asked = rows[(rows[:, 0] == registers) & (rows[:, 1] == static)]
-        found = [device.blocks_per_multiprocessor(kernel, threads, dynamic) for threads, dynamic in asked[:, 2:4].tolist()]
+        found = [device.occupancy.blocks_per_multiprocessor(kernel, threads, dynamic) for threads, dynamic in asked[:, 2:4].tolist()]
         assert found == asked[:, 4].tolist(), (registers, static)
 
 

@@ -16,7 +16,7 @@ from smemsim.spec.assumptions import exchange
 from smemsim.spec.calibration import CALIBRATION
 from smemsim.spec.tensor_memory import COLUMNS
 from smemsim.virtual import process
-from smemsim.virtual.device import NOT_SUPPORTED
+from smemsim.virtual.errors import NOT_SUPPORTED
 
 __all__ = ["CODES", "REFUTES", "assume", "branch", "outcome_of_launches", "own_memory"]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 __all__ = [
+    "DEFAULT_SHARED",
     "LAUNCH_LIMITS",
     "LOCAL_WINDOW",
+    "PORTABLE_CLUSTER",
     "REGISTERS",
     "RESERVED_OFFSETS",
     "RESIDENCY",
@@ -34,6 +36,10 @@ LAUNCH_LIMITS = LaunchLimits(
     grid=(2**31 - 1, 65535, 65535), block=(1024, 1024, 64), threads=1024, cluster=16, local_bytes=512 << 10,
     parameter_bytes=32764, source="CUDA programming guide, technical specifications per compute capability; parameters: PTX ISA 9.1 §5.1.6.1",
 )  # fmt: skip
+
+
+PORTABLE_CLUSTER = 8  # CTAs of a cluster, where the kernel does not allow more (CUDA programming guide, thread block clusters)
+DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute (CUDA programming guide, shared memory)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from smemsim.spec.cuda_errors import CUDA_CODES
 from smemsim.virtual import fatbin
-from smemsim.virtual.device import NOT_SUPPORTED, CudaError
+from smemsim.virtual.errors import INVALID_DEVICE, NOT_SUPPORTED, CudaError
 from smemsim.virtual.local import LocalSession, session
 
 __all__ = ["install"]
@@ -82,7 +82,7 @@ class _Driver(_Both):
 
     def cuDeviceGet(self, ordinal: int) -> Any:
         if int(ordinal):
-            raise CudaError(101, f"device {ordinal}: there is one, device 0")
+            raise CudaError(INVALID_DEVICE, f"device {ordinal}: there is one, device 0")
         return self.made("CUdevice", 0)
 
     def cuDeviceGetName(self, length: int, device: Any) -> bytes:
@@ -321,7 +321,7 @@ class _Runtime(_Both):
 
     def cudaSetDevice(self, ordinal: int) -> None:
         if int(ordinal):
-            raise CudaError(101, f"device {ordinal}: there is one, device 0")
+            raise CudaError(INVALID_DEVICE, f"device {ordinal}: there is one, device 0")
 
     def cudaInitDevice(self, *_: Any) -> None: ...
     def cudaFuncSetAttribute(self, function: Any, what: Any, value: int) -> None:

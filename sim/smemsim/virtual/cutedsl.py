@@ -29,7 +29,7 @@ from typing import Any
 from smemsim.errors import InputError
 from smemsim.spec.cuda_errors import CUDA_CODES
 from smemsim.virtual import bindings, build, fatbin, process
-from smemsim.virtual.device import CudaError
+from smemsim.virtual.errors import INVALID_DEVICE, CudaError
 from smemsim.virtual.local import attributes_of, session
 from smemsim.virtual.policy import Policy
 
@@ -361,7 +361,7 @@ def _device_count(out: int) -> None:
 @_entry("i", "_cudaSetDevice")
 def _set_device(ordinal: int) -> None:
     if ordinal:
-        raise CudaError(101, f"device {ordinal}: there is one, device 0")
+        raise CudaError(INVALID_DEVICE, f"device {ordinal}: there is one, device 0")
 
 
 @_entry("pii", "_cudaDeviceGetAttribute")

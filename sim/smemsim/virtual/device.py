@@ -24,260 +24,64 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import itertools
-import math
-import re
-import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.arguments import shown, suggestion
 from smemsim.budget import told
 from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.machine.blank import Garbage, litter
-from smemsim.ptx.demangle import shorter_name
-from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, REGISTER_UNIT, SHARED_UNIT, WARP_UNIT, card_of
+from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, card_of
 from smemsim.spec.launches import LAUNCH_LIMITS
-from smemsim.spec.ptx import WARP_SIZE
-from smemsim.spec.traps import TIMEOUT
 from smemsim.virtual import fatbin
-from smemsim.virtual.errors import CudaError
-from smemsim.virtual.graphs import Graph, GraphExec, Node, UserObject, reached
+from smemsim.virtual.code import Function, Module
+from smemsim.virtual.errors import (
+    ALREADY_REGISTERED,
+    CAPTURE_INVALIDATED,
+    CAPTURE_UNJOINED,
+    CAPTURE_UNMATCHED,
+    CAPTURE_UNSUPPORTED,
+    CAPTURED_EVENT,
+    ILLEGAL_STATE,
+    INVALID_HANDLE,
+    INVALID_IMAGE,
+    INVALID_PITCH,
+    INVALID_PTX,
+    INVALID_VALUE,
+    NO_BINARY,
+    NOT_REGISTERED,
+    NOT_SUPPORTED,
+    OUT_OF_MEMORY,
+    CudaError,
+)  # fmt: skip
+from smemsim.virtual.graphs import Graph, GraphExec, Node, reached
+from smemsim.virtual.host import Host
+from smemsim.virtual.launching import Launcher
 from smemsim.virtual.managed import Advice
-from smemsim.virtual.mapping import Mappings, NotMapped, Physical
+from smemsim.virtual.mapping import Mappings, NotMapped
 from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
-from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, Policy, hook_failed, hooks_of, summary_of
+from smemsim.virtual.occupancy import Occupancy
+from smemsim.virtual.policy import Launched, Policy, hooks_of, summary_of
 from smemsim.virtual.pools import Pool
+from smemsim.virtual.streams import Event, Stream
 
 if TYPE_CHECKING:
     from smemsim.judge.run import Run
-    from smemsim.program.launch import LinkedKernel
-    from smemsim.ptx.module import Function as PtxFunction
-    from smemsim.virtual.machine import Machine, Parameter
-    from smemsim.virtual.record import Recorder
+    from smemsim.virtual.machine import Machine
 
-__all__ = [
-    "CudaError",
-    "Event",
-    "Function",
-    "Graph",
-    "GraphExec",
-    "Host",
-    "Module",
-    "Node",
-    "Physical",
-    "Pool",
-    "Stream",
-    "UserObject",
-    "VirtualDevice",
-]
+__all__ = ["VirtualDevice"]
 
 
-INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONFIGURATION, INVALID_IMAGE, NO_BINARY, INVALID_PTX = 1, 2, 9, 200, 209, 218
-INVALID_HANDLE, NOT_FOUND, OUT_OF_RESOURCES, ALREADY_REGISTERED, NOT_REGISTERED = 400, 500, 701, 712, 713
-LAUNCH_FAILED, COOPERATIVE_TOO_LARGE, NOT_SUPPORTED, INVALID_CLUSTER = 719, 720, 801, 912
-CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_UNMATCHED, CAPTURE_UNJOINED, CAPTURED_EVENT = 900, 901, 903, 904, 907
 EVENT_DISABLE_TIMING = 2
-PORTABLE_CLUSTER = 8  # CTAs of a cluster, where the kernel does not allow more (CUDA programming guide, thread block clusters)
-DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute
 FIRST_POINTER, END_OF_POINTERS = 1 << 20, 1 << 47  # between which the host's memory lies (x86-64 and AArch64 Linux)
 MOST_LITTERED = 1 << 31  # bytes of device memory in use up to which what is allocated gets garbage
-MOST_UNWRITTEN, LOOKED_AT = (
-    3,
-    1 << 20,
-)  # allocations of which it is told that unwritten bytes go to the host, and bytes of a copy that are looked at
-LAST_PAGES = 3  # launches of a kernel without findings that get a page
-
-
-class Host:
-    """What only the process of the host program can do: this is the one where the device is in that process."""
-
-    shares_memory = True  # is the host's memory this process's?
-
-    def copy(self, to: int, source: int, size: int) -> None:
-        """Copy bytes of the host's memory, or between it and the device's."""
-        ctypes.memmove(to, source, size)
-
-    def call(self, function: int, data: int) -> None:
-        """Call a C function of the host: `void (*)(void *)`."""
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)
-
-    def settle(self) -> None:
-        """All copies and calls so far have been made."""
-
-    def write(self, text: str, *, is_error: bool = False) -> None:
-        """What a kernel's printf wrote, or to stderr its failed assertions."""
-        stream = sys.stderr if is_error else sys.stdout
-        stream.write(text)
-        stream.flush()
-
-
-# ---- Streams and events
-
-
-class Stream:
-    """A queue of the device. Everything issued to it has run, unless it is being captured into a graph (`graph`)."""
-
-    def __init__(self, priority: int = 0, flags: int = 0) -> None:
-        self.priority, self.flags = priority, flags
-        self.graph: Graph | None = None
-        self.last: list[Node] = []  # of the graph: what the next node runs after
-        self.is_origin = False
-        self.is_broken = False
-        self.mode = 0
-
-
-class Event:
-    """A point in a stream: when it was last recorded, in seconds, None before that."""
-
-    def __init__(self, flags: int = 0) -> None:
-        self.flags = flags
-        self.time: float | None = None
-        self.captured: tuple[Graph, list[Node]] | None = None
-
-
-# ---- Code
-
-
-class Function:
-    """A kernel of a loaded module. `parameters` are its bytes in the parameter bank, in the order of the signature."""
-
-    def __init__(self, module: Module, name: str) -> None:
-        from smemsim.virtual.machine import parameters_of
-
-        self.module, self.name = module, name
-        self.source = module.source.functions[name]
-        self.parameters: tuple[Parameter, ...] = parameters_of(self.source)
-        self.most_dynamic: int | None = None  # what cudaFuncSetAttribute allows
-        self.carveout, self.allows_large_clusters, self.policy_preference = -1, False, 0
-        self.cluster_set = (0, 0, 0)
-        self.parameter_names: tuple[str, ...] = ()  # of the source, where the host knows them
-        self.counts_elements = False  # in tensor descriptors of the source
-
-    @property
-    def linked(self) -> LinkedKernel:
-        """What can run. Raises InputError and Unmodelled as `Gpu.run` does."""
-        return self.module.kernel(self.name).called(self.parameter_names, counts_elements=self.counts_elements)
-
-    @property
-    def readable(self) -> str:
-        """Its name without template arguments' details."""
-        return shorter_name(self.name)
-
-    @functools.cached_property
-    def digest(self) -> str:
-        """Of its code, whatever its debugging information says: the same for the same instructions, in whichever module."""
-        return _digest(self.module.lines_of(self.source))
-
-    @functools.cached_property
-    def families(self) -> tuple[str, ...]:
-        """Which instructions of Hopper and Blackwell it has, as "tcgen05.mma"."""
-        return tuple(sorted(set(_FAMILIES.findall("\n".join(self.module.lines_of(self.source))))))
-
-    @property
-    def directives(self) -> Mapping[str, tuple[int, ...]]:
-        """Its performance directives, such as {"maxntid": (128,)}."""
-        return self.source.directives
-
-    @property
-    def cluster(self) -> tuple[int, int, int]:
-        """What `.reqnctapercluster` says; zeros without it."""
-        from smemsim.program.launch import three
-
-        wanted = self.directives.get("reqnctapercluster")
-        return three("reqnctapercluster", wanted) if wanted else self.cluster_set
-
-    @property
-    def most_threads(self) -> int:
-        """Threads that a CTA may have."""
-        most = self.directives.get("reqntid") or self.directives.get("maxntid")
-        return min(math.prod(most), LAUNCH_LIMITS.threads) if most else LAUNCH_LIMITS.threads
-
-    @property
-    def registers(self) -> int:
-        """Registers of a thread, as far as directives say: what ptxas would give it is not known."""
-        if most := self.directives.get("maxnreg"):
-            return most[0]
-        return min(255, 65536 // self.most_threads // 8 * 8)
-
-    @property
-    def static_shared(self) -> int:
-        """Bytes of shared memory that it declares."""
-        return self.module.kernel(self.name).static_shared_bytes
-
-    @property
-    def dynamic_limit(self) -> int:
-        """Bytes of dynamic shared memory that it may be launched with."""
-        return max(0, DEFAULT_SHARED - self.static_shared) if self.most_dynamic is None else self.most_dynamic
-
-
-def _digest(lines: Iterable[str]) -> str:
-    code = "\n".join(text for line in lines if (text := line.partition("//")[0].strip()) and not text.startswith(_DEBUG))
-    return hashlib.sha256(code.encode()).hexdigest()[:16]
-
-
-class Module:
-    """Code that is loaded: its kernels and variables. `why` says which of several pieces of code was chosen."""
-
-    def __init__(self, device: VirtualDevice, ptx: str, why: str, managed: Iterable[str] = ()) -> None:
-        self.device, self.ptx, self.why = device, ptx, why
-        self.loaded = device.machine.load(ptx, managed)
-        self.source = self.loaded.module
-        self._functions: dict[str, Function] = {}
-
-    @functools.cached_property
-    def digest(self) -> str:
-        """Of its code, whatever its debugging information says: the same for the same instructions."""
-        return _digest(self.ptx.splitlines())
-
-    def lines_of(self, function: PtxFunction) -> list[str]:
-        """The text of a kernel: all of a module that has no other, else what stands from its line to that of the next function."""
-        lines = self.ptx.splitlines()
-        if len(self.names) == 1:
-            return lines
-        behind = (f.line for f in self.source.functions.values() if f.line > function.line)
-        return lines[function.line - 1 : min(behind, default=len(lines) + 1) - 1]
-
-    @property
-    def names(self) -> list[str]:
-        """Of its kernels."""
-        return [f.name for f in self.source.entries]
-
-    @property
-    def variables(self) -> dict[str, tuple[int, int]]:
-        """(address, bytes) of its variables by name."""
-        return {name: self.loaded.variable(name) for name in self.loaded.addresses}
-
-    def function(self, name: str) -> Function:
-        """A kernel by its name as the PTX has it. CudaError 500 says which there are."""
-        if name not in self._functions:
-            if name not in self.names:
-                raise CudaError(NOT_FOUND, f"there is no kernel {shown(name)}{suggestion(name, self.names)}")
-            self._functions[name] = Function(self, name)
-        return self._functions[name]
-
-    def variable(self, name: str) -> tuple[int, int]:
-        """(address, bytes) of a variable. CudaError 500 where there is none of this name."""
-        if name not in self.loaded.addresses:
-            raise CudaError(NOT_FOUND, f"there is no variable {shown(name)}{suggestion(name, self.loaded.addresses)}")
-        return self.loaded.variable(name)
-
-    def kernel(self, name: str) -> LinkedKernel:
-        """A kernel that can run. Raises InputError and Unmodelled as `Gpu.run` does."""
-        return self.loaded.kernel(name)
-
-
-_DEBUG = (".loc", ".file", ".section", ".b8", ".b32", ".b64")
-_FAMILIES = re.compile(r"\b(tcgen05\.\w+|wgmma\.mma_async|cp\.async\.bulk(?:\.tensor)?|mma\.sync|clusterlaunchcontrol)\b")
-
-
-# ---- The device
+MOST_UNWRITTEN = 3  # allocations of which it is told that unwritten bytes go to the host
+LOOKED_AT = 1 << 20  # bytes of such a copy that are looked at
 
 
 class VirtualDevice:
@@ -301,24 +105,18 @@ class VirtualDevice:
         self.error = 0
         self.label = ""  # before the numbers of its launches in names of files: which of a program's processes this is
         self.launches: list[Launched] = []
-        self._remarked: set[str] = set()  # remarks on broken rules that were told
         self.limits = dict(DEVICE_LIMITS)
         self.modules: list[Module] = []
         self.hooks = hooks_of(self.policy.hooks)
-        self._registered: list[tuple[Allocation, Allocation]] = []  # the host's memory of another process, and what holds its copy here
-        self._pages: dict[str, int] = {}
-        self._in_front: dict[
-            Stream | None, Any
-        ] = {}  # what the last launch of a stream has done, while the next one may begin before its end
-        self._began: float | None = None  # when the first launch was asked for
-        self._is_over = ""
-        self._told_of_ctas = False
+        self.registered: list[tuple[Allocation, Allocation]] = []  # the host's memory of another process, and what holds its copy here
         self.pools = {kind: Pool(kind) for kind in ("device", "managed", "pinned")}  # those that are there from the start
         self.pool = self.pools["device"]  # what cudaMallocAsync takes memory of
         self.graph_pool = Pool("device")  # counts what nodes of graphs have taken
         self._unwritten: set[int] = set()  # numbers of allocations of which it was told that unwritten bytes go to the host
         self.pool_of: dict[int, Pool] = {}  # by addresses of allocations
         self.advice = Advice()
+        self.occupancy = Occupancy(self.card, self.multiprocessors)
+        self.launcher = Launcher(self)
         self.mappings = Mappings(self.memory, self._bind, self._unbind)
         self.begins: Callable[[Launched], None] = lambda about: None  # is told of each launch when it begins
         self.ended: Callable[[Launched], None] = lambda about: None  # ... and when it is over
@@ -335,7 +133,7 @@ class VirtualDevice:
         from smemsim.virtual.machine import Machine
 
         made = Machine(self.arch, self.memory)
-        copies = [shadow for _, shadow in self._registered]
+        copies = [shadow for _, shadow in self.registered]
         for allocation in self.memory:
             if allocation not in copies:
                 made.bind(allocation)
@@ -392,7 +190,8 @@ class VirtualDevice:
         if self.error:
             raise CudaError(self.error)
 
-    def _fail(self, code: int) -> None:
+    def fail(self, code: int) -> None:
+        """The context is dead from now on, with this error if it was not dead before."""
         self.error = self.error or code
 
     # Memory
@@ -511,8 +310,8 @@ class VirtualDevice:
         if found is None or found.address != address or found.kind != "registered":
             raise CudaError(NOT_REGISTERED, f"{address:#x} is no address of registered memory")
         self.release(found)
-        for own, shadow in [pair for pair in self._registered if pair[0] is found]:
-            self._registered.remove((own, shadow))
+        for own, shadow in [pair for pair in self.registered if pair[0] is found]:
+            self.registered.remove((own, shadow))
             self.memory.free(shadow)
 
     def register(self, address: int, size: int, *, where: str = "") -> None:
@@ -527,7 +326,14 @@ class VirtualDevice:
         except InputError as e:
             raise CudaError(ALREADY_REGISTERED, str(e)) from None
         self._bind(own)
-        self._registered.append((own, shadow))
+        self.registered.append((own, shadow))
+
+    def mirror(self, *, to_device: bool) -> None:
+        """Copy registered memory of another process into its copy here, or back."""
+        for own, _ in self.registered:
+            self.host.copy(*((own.place, own.address) if to_device else (own.address, own.place)), own.size)
+        if self.registered and to_device:
+            self.host.settle()
 
     def view(self, address: int, size: int) -> np.ndarray:
         """Bytes of an allocation, the memory itself, uint8. InputError unless one allocation holds them all."""
@@ -537,7 +343,7 @@ class VirtualDevice:
         """The allocation that holds an address; None for memory that is the host's alone."""
         return self.memory.at(address)
 
-    def _asked_for(self, address: int) -> Allocation | None:
+    def asked_for(self, address: int) -> Allocation | None:
         """The allocation that holds an address of the card's memory, as the program says; the host is asked where it is not known."""
         found = self.memory.at(address)
         if found is None and self.ask_host is not None and FIRST_POINTER <= address < END_OF_POINTERS:
@@ -577,7 +383,7 @@ class VirtualDevice:
 
     def nothing_in_front(self) -> None:
         """What was launched is over before the next launch begins."""
-        self._in_front.clear()
+        self.launcher.in_front.clear()
 
     def synchronize(self, stream: Stream | None = None) -> None:
         """Everything issued has run; CudaError if a kernel trapped."""
@@ -626,14 +432,14 @@ class VirtualDevice:
         """What is issued to a stream from now on becomes a graph."""
         self.check()
         if stream.graph is not None:
-            raise CudaError(401, "the stream is captured already")
+            raise CudaError(ILLEGAL_STATE, "the stream is captured already")
         stream.graph, stream.last, stream.is_origin, stream.is_broken, stream.mode = graph or Graph(), [], True, False, mode
 
     def end_capture(self, stream: Stream, streams: Iterable[Stream] = ()) -> Graph:
         """The graph. `streams` are all that may have joined the capture."""
         graph, was_broken = stream.graph, stream.is_broken
         if graph is None or not stream.is_origin:
-            raise CudaError(CAPTURE_UNMATCHED if graph else 401, "the stream is not captured")
+            raise CudaError(CAPTURE_UNMATCHED if graph else ILLEGAL_STATE, "the stream is not captured")
         loose = [node for other in streams if other.graph is graph and other is not stream for node in other.last]
         joined = set(reached(stream.last))
         for other in {stream, *(s for s in streams if s.graph is graph)}:
@@ -667,7 +473,7 @@ class VirtualDevice:
         if height == 1:
             to_pitch = source_pitch = width
         if width > to_pitch or width > source_pitch:
-            raise CudaError(12, f"rows of {width} bytes, pitches of {to_pitch} and {source_pitch}")
+            raise CudaError(INVALID_PITCH, f"rows of {width} bytes, pitches of {to_pitch} and {source_pitch}")
         for address, pitch, on_device, what in (
             (to, to_pitch, kind in (1, 3), "destination"),
             (source, source_pitch, kind in (2, 3), "source"),
@@ -711,7 +517,7 @@ class VirtualDevice:
         )
 
     def _check_place(self, address: int, size: int, on_device: bool, what: str) -> None:
-        found = self._asked_for(address) if on_device else self.memory.at(address)
+        found = self.asked_for(address) if on_device else self.memory.at(address)
         if found is None:
             if on_device or self.memory.is_ours(address) or not address:
                 raise CudaError(INVALID_VALUE, f"{what} {address:#x}: no allocation is there")
@@ -779,107 +585,11 @@ class VirtualDevice:
         self.refused.append(why)
         self.refuses(why)
 
-    def function_attribute(self, f: Function, number: int) -> int:
-        """An attribute of a kernel by its number in CUfunction_attribute. What ptxas would decide is told as directives leave it."""
-        self.check()
-        version = int(self.card.named("compute_capability_major") * 10 + self.card.named("compute_capability_minor"))
-        known: dict[int, Callable[[], int]] = {
-            0: lambda: f.most_threads,
-            1: lambda: f.static_shared,
-            2: lambda: sum(v.size for v in f.module.source.variables.values() if v.space == "const"),
-            3: lambda: f.module.kernel(f.name).local_bytes,
-            4: lambda: f.registers,
-            5: lambda: version,
-            6: lambda: version,
-            7: lambda: 0,
-            8: lambda: f.dynamic_limit,
-            9: lambda: f.carveout,
-            10: lambda: int("reqnctapercluster" in f.directives or "explicitcluster" in f.directives),
-            **{11 + n: lambda n=n: f.cluster[n] for n in range(3)},  # type: ignore[misc]
-            14: lambda: int(f.allows_large_clusters),
-            15: lambda: f.policy_preference,
-        }
-        if number not in known:
-            raise CudaError(INVALID_VALUE, f"function attribute {number}: there is no such attribute")
-        try:
-            return known[number]()
-        except CudaError:
-            raise
-        except SmemsimError as e:
-            self.tell(f"{f.readable}: {e}")
-            raise CudaError(NOT_SUPPORTED if isinstance(e, Unmodelled) else INVALID_IMAGE, str(e)) from None
-
-    def set_function_attribute(self, f: Function, number: int, value: int) -> None:
-        """Set an attribute: dynamic shared memory, carveout, cluster dimensions, clusters of more than eight CTAs."""
-        self.check()
-        if number == 8:
-            most = self.card.named("max_shared_memory_per_block_optin") - f.static_shared
-            if not 0 <= value <= most:
-                raise CudaError(INVALID_VALUE, f"{value} bytes of dynamic shared memory: {f.readable} can have {most} at most")
-            f.most_dynamic = value
-        elif number == 9:
-            f.carveout = value
-        elif number in (11, 12, 13):
-            f.cluster_set = tuple(value if n == number - 11 else old for n, old in enumerate(f.cluster_set))  # type: ignore[assignment]
-        elif number == 14:
-            f.allows_large_clusters = bool(value)
-        elif number == 15:
-            f.policy_preference = value
-        else:
-            raise CudaError(INVALID_VALUE, f"function attribute {number} cannot be set")
-
     def unload(self, module: Module) -> None:
         """A module's variables are given back."""
         if module in self.modules:
             self.modules.remove(module)
             self.machine.forget(module.loaded)
-
-    # Occupancy
-
-    def blocks_per_multiprocessor(self, function: Function, threads: int, shared_bytes: int) -> int:
-        """CTAs that a multiprocessor holds at once. Registers count where a directive says how many there are at most.
-
-        >>> device = VirtualDevice("sm_90a", policy=Policy(quiet=True))
-        >>> kernel = device.load(".version 8.0 .target sm_90a .address_size 64 .visible .entry k() { ret; }").function("k")
-        >>> [device.blocks_per_multiprocessor(kernel, *x) for x in ((32, 0), (128, 0), (1024, 0), (128, 40000), (96, 100))]
-        [32, 16, 2, 5, 21]
-        """
-        named = self.card.named
-        if not 0 < threads <= LAUNCH_LIMITS.threads:  # measured (H200): .reqntid and .maxntid do not count
-            return 0
-        warps = -(-threads // WARP_SIZE)
-        shared = -(-(function.static_shared + shared_bytes + named("reserved_shared_memory_per_block")) // SHARED_UNIT) * SHARED_UNIT
-        if shared - named("reserved_shared_memory_per_block") > named("max_shared_memory_per_block_optin"):
-            return 0
-        fits = [
-            named("max_blocks_per_multiprocessor"),
-            named("max_threads_per_multiprocessor") // WARP_SIZE // warps,
-            named("max_shared_memory_per_multiprocessor") // shared,
-        ]
-        if "maxnreg" in function.directives:
-            of_warp = -(-WARP_SIZE * function.registers // REGISTER_UNIT) * REGISTER_UNIT
-            fits.append(named("max_registers_per_multiprocessor") // of_warp // WARP_UNIT * WARP_UNIT // warps)
-        return max(0, min(fits))
-
-    def shared_available(self, function: Function, blocks: int, threads: int) -> int:
-        """The most dynamic shared memory with which a multiprocessor holds so many CTAs, and that the function may have (cuda.core's tests expect that)."""
-        reserved = self.card.named("reserved_shared_memory_per_block")
-        most = (
-            self.card.named("max_shared_memory_per_multiprocessor") // max(blocks, 1) // SHARED_UNIT * SHARED_UNIT
-            - reserved
-            - function.static_shared
-        )
-        return max(0, min(most, function.dynamic_limit))
-
-    def clusters_at_once(self, function: Function, threads: int, shared_bytes: int, cluster: int) -> int:
-        """Clusters of so many CTAs that the card holds at once: each lies within one GPC."""
-        each = self.blocks_per_multiprocessor(function, threads, shared_bytes)
-        if cluster > (LAUNCH_LIMITS.cluster if function.allows_large_clusters else PORTABLE_CLUSTER):
-            if function.allows_large_clusters:
-                return 0
-            raise CudaError(INVALID_CLUSTER, f"clusters of {cluster} CTAs need cudaFuncAttributeNonPortableClusterSizeAllowed")
-        found = self.card.clusters_at_once(max(cluster, 1), each)
-        return found * self.multiprocessors // self.card.named("multiprocessor_count")
 
     # Launches
 
@@ -893,270 +603,11 @@ class VirtualDevice:
         The run, None where the launch was captured, hooked or refused. Raises CudaError for a launch that the driver refuses, and
         FindingsError for findings where the policy is to raise; a kernel that traps leaves its error in `error`.
         """
-        if self._is_over:
-            self._refuse(self._asked(function, grid, block, cluster, shared_bytes))
+        self.launcher.ask(function, grid, block, cluster, shared_bytes)
         more: dict[str, Any] = {"cooperative": cooperative, "dependent": dependent, "stream": stream}
-        node = self.kernel_node(function, grid, block, arguments, cluster=cluster, shared_bytes=shared_bytes, **more)
+        node = self.launcher.node(function, grid, block, arguments, cluster=cluster, shared_bytes=shared_bytes, **more)
         found: Run | None = self.submit(stream, node)
         return found
-
-    def kernel_node(
-        self, function: Function, grid: Any, block: Any, arguments: bytes | Sequence[bytes], *, cluster: Any = None, shared_bytes: int = 0,
-        cooperative: bool = False, dependent: bool = False, stream: Stream | None = None,
-    ) -> Node:  # fmt: skip
-        """A launch that has not run, for a graph; arguments as for `launch`."""
-        config = self._configured(function, grid, block, cluster, shared_bytes, cooperative)
-        given: tuple[bytes, ...] = (
-            tuple(arguments[p.offset : p.offset + p.size] for p in function.parameters)
-            if isinstance(arguments, bytes)
-            else tuple(arguments)
-        )
-        if [len(a) for a in given] != [p.size for p in function.parameters]:
-            wanted = ", ".join(str(p.size) for p in function.parameters)
-            raise CudaError(INVALID_VALUE, f"{function.readable} has parameters of {wanted or 'no'} bytes, not {[len(a) for a in given]}")
-        info = {"function": function, "config": config, "arguments": given}
-        return Node("kernel", lambda: self._run_behind(function, config, given, stream, dependent=dependent), info)
-
-    def _configured(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int, cooperative: bool) -> dict[str, Any]:
-        """The shape of a launch, checked as the driver does. CudaError says which limit is broken."""
-        from smemsim.program.launch import three
-
-        self.check()
-        try:
-            shape = {"grid": three("grid", grid), "block": three("block", block)}
-        except InputError as e:
-            raise CudaError(INVALID_CONFIGURATION, str(e)) from None
-        for name, most in (("grid", LAUNCH_LIMITS.grid), ("block", LAUNCH_LIMITS.block)):
-            if any(n > limit for n, limit in zip(shape[name], most, strict=True)):
-                raise CudaError(INVALID_CONFIGURATION, f"{name} = {shape[name]}: at most {most}")
-        threads = math.prod(shape["block"])
-        if threads > LAUNCH_LIMITS.threads:
-            raise CudaError(
-                INVALID_CONFIGURATION, f"block = {shape['block']}: {threads} threads; a CTA has at most {LAUNCH_LIMITS.threads}"
-            )
-        if threads > f.most_threads:
-            raise CudaError(OUT_OF_RESOURCES, f"block = {shape['block']}: {f.readable} is compiled for at most {f.most_threads} threads")
-        given = three("cluster", [max(1, n) for n in _some(cluster)]) if cluster is not None and any(_some(cluster)) else None
-        own = f.cluster if any(f.cluster) else None
-        if given and own and "reqnctapercluster" in f.directives and given != own:
-            raise CudaError(INVALID_CLUSTER, f"cluster = {given}: {f.readable} requires {own}")
-        chosen = given or own or (1, 1, 1)
-        size = math.prod(chosen)
-        if size > (LAUNCH_LIMITS.cluster if f.allows_large_clusters else PORTABLE_CLUSTER):
-            raise CudaError(
-                INVALID_CLUSTER,
-                f"cluster = {chosen}: {size} CTAs; more than {PORTABLE_CLUSTER} need cudaFuncAttributeNonPortableClusterSizeAllowed",
-            )
-        if any(g % c for g, c in zip(shape["grid"], chosen, strict=True)):
-            raise CudaError(INVALID_CLUSTER, f"grid = {shape['grid']}: is no multiple of the cluster {chosen}")
-        if shared_bytes > f.dynamic_limit:
-            raise CudaError(
-                INVALID_VALUE,
-                f"{shared_bytes} bytes of dynamic shared memory: {f.readable} may have {f.dynamic_limit}; cudaFuncSetAttribute allows more",
-            )
-        if cooperative and math.prod(shape["grid"]) > self.blocks_per_multiprocessor(f, threads, shared_bytes) * self.multiprocessors:
-            raise CudaError(
-                COOPERATIVE_TOO_LARGE, f"grid = {shape['grid']}: not all CTAs are on the card at once, as a cooperative launch needs"
-            )
-        return {**shape, "cluster": chosen, "shared_bytes": shared_bytes}
-
-    def _run_behind(
-        self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], stream: Stream | None, *, dependent: bool
-    ) -> Run | None:
-        """Execute a launch of a stream now, beside what is in front of it where it is `dependent`."""
-        from smemsim.program.execute import in_front
-
-        after = self._in_front.pop(stream, None)
-        run = self._run(f, config, arguments, after if dependent else None)
-        if run is not None and (done := in_front(run.launch)) is not None:
-            self._in_front[stream] = done
-        return run
-
-    def _run(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], after: Any) -> Run | None:
-        """Execute a launch now."""
-        self.check()
-        about = Launched(
-            len(self.launches) + 1, f.readable, f.name, config["grid"], config["block"], config["cluster"], config["shared_bytes"],
-            ptx=f.digest, families=list(f.families),
-        )  # fmt: skip
-        if self._began is None:
-            self._began = time.monotonic()
-        if self._is_out(about):
-            return None
-        self.launches.append(about)
-        self.begins(about)
-        try:
-            return self._execute(f, config, arguments, about, after)
-        finally:
-            self.ended(about)
-
-    def _execute(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], about: Launched, after: Any) -> Run | None:
-        self.host.settle()
-        self._mirror(to_device=True)
-        self._look_up(arguments)
-        begin = time.perf_counter()
-        from smemsim.program.launch import LIMIT
-
-        try:
-            if self._hooked(f, config, arguments):
-                self.machine.forget_garbage()
-                about.seconds = time.perf_counter() - begin
-                self._mirror(to_device=False)
-                return self._done(about, None, "run by a hook")
-            recorder = self._recorder(f, config, arguments, about.number)
-            run, error = self.machine.run(
-                f.linked, arguments, config, sanitize=self.policy.is_watched(f.name), watch_global=self.policy.watch_global,
-                limit=self.policy.limit or LIMIT,
-                limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
-                workers=self.policy.workers, cancel=self.policy.cancel, schedule=self.policy.schedule, assume=self.policy.assume,
-                after=after, multiprocessors=self.multiprocessors,
-            )  # fmt: skip
-        except SmemsimError as e:
-            self.machine.forget_garbage()
-            about.seconds = time.perf_counter() - begin
-            about.refused, about.error = str(e), NOT_SUPPORTED if isinstance(e, Unmodelled) else LAUNCH_FAILED
-            self._done(about, None, f"not run: {'not modelled: ' if isinstance(e, Unmodelled) else ''}{e}")
-            raise CudaError(about.error, str(e)) from None
-        about.seconds = time.perf_counter() - begin
-        self._mirror(to_device=False)
-        if run.out_of_time:
-            self.machine.forget_garbage()
-        for text, is_error in ((run.output, False), (run.asserted, True)):
-            if text:
-                self.host.write(text, is_error=is_error)
-        about.error, about.is_fine, about.run = error, self.policy.is_fine(run), run.as_dict()
-        if recorder is not None:
-            recorder.write(run)
-        about.named = [] if about.is_fine else self._named_in(run)
-        self._page(about, run)
-        self._done(about, run, "")
-        if run.interrupted:
-            raise KeyboardInterrupt
-        if error:
-            self._fail(error)
-        if about.is_fine or self.policy.on_finding != "raise" or (error and run.asserted):  # an assertion is told as a card tells it
-            return run
-        if not error:
-            about.error = LAUNCH_FAILED
-            self._fail(LAUNCH_FAILED)
-        if self.host.shares_memory:
-            raise FindingsError(run)
-        return run
-
-    def _look_up(self, arguments: tuple[bytes, ...]) -> None:
-        """Ask for what lies where a word of the arguments points: a pointer, a member of a structure, the first word of a tensor map."""
-        if self.ask_host is not None:
-            for raw in arguments:
-                for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8]):
-                    self._asked_for(word)
-
-    def _recorder(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> Recorder | None:
-        if self.policy.record is None:
-            return None
-        from smemsim.virtual.record import Recorder
-
-        return Recorder(self, f, config, arguments, number)
-
-    def _ctas(self, config: dict[str, Any]) -> list[int] | None:
-        """The CTAs of the policy that this grid has; its first one, and a word about it, where it has none of them."""
-        if self.policy.ctas is None:
-            return None
-        count = math.prod(config["grid"])
-        found = [n for n in self.policy.ctas if n < count]
-        if not found and not self._told_of_ctas:
-            self._told_of_ctas = True
-            self.tell(
-                f"--ctas {self.policy.ctas[0]}: a grid of {count} CTA{'s' * (count != 1)} has none of these; CTA 0 of such grids is run"
-            )
-        return found or [0]
-
-    def _seconds_left(self) -> float | None:
-        """Of the program's time on the device; None where it has no limit."""
-        total = self.policy.total_seconds
-        if total is None or self._began is None:
-            return total
-        return max(0.0, total - (time.monotonic() - self._began))
-
-    def _seconds_of_a_launch(self) -> float | None:
-        """How long a launch may run that begins now."""
-        limits = [seconds for seconds in (self.policy.limit_seconds, self._seconds_left()) if seconds is not None]
-        return max(min(limits), 0.001) if limits else None
-
-    def _is_out(self, about: Launched) -> bool:
-        """Is the limit on launches or on the program's seconds reached? Then nothing runs any more, and calls time out."""
-        policy = self.policy
-        if policy.limit_launches is not None and len(self.launches) >= policy.limit_launches:
-            reason = f"the limit of {policy.limit_launches} launches is reached (--limit-launches)"
-        elif policy.total_seconds is not None and not self._seconds_left():
-            reason = f"the limit of {policy.total_seconds:g} s is reached (--total-seconds)"
-        else:
-            return False
-        if not self._is_over:
-            self._is_over = reason
-            self.tell(f"{reason}: {about.name} and all that follows is not run, and the program is told that the launch timed out")
-        self._refuse(about)
-        self._fail(TIMEOUT)
-        return True
-
-    def _asked(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int) -> Launched:
-        """A launch as it was asked for, whatever it is."""
-        shapes = (_some(grid), _some(block), _some(cluster) if cluster is not None else (1, 1, 1))
-        return Launched(len(self.launches) + 1, f.readable, f.name, *shapes, shared_bytes, ptx=f.digest)
-
-    def _refuse(self, about: Launched) -> None:
-        """Count a launch that is not run because the program's use of the device is over."""
-        about.refused, about.error, about.told = self._is_over, TIMEOUT, f"{about.number} {about.name}: not run: {self._is_over}"
-        self.launches.append(about)
-        self.ended(about)
-
-    def _mirror(self, *, to_device: bool) -> None:
-        """Copy registered memory of another process into its copy here, or back."""
-        for own, _ in self._registered:
-            self.host.copy(*((own.place, own.address) if to_device else (own.address, own.place)), own.size)
-        if self._registered and to_device:
-            self.host.settle()
-
-    def _hooked(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...]) -> bool:
-        for pattern, function in self.hooks:
-            if pattern.search(f.name) or pattern.search(f.readable):
-                try:
-                    return function(HookedLaunch(f.readable, config["grid"], config["block"], arguments, self.view)) is not False
-                except Exception as e:
-                    raise hook_failed(f"the hook {function.__name__}", e) from None
-        return False
-
-    def _done(self, about: Launched, run: Run | None, instead: str) -> Run | None:
-        """Tell of a launch on stderr, as the policy has it."""
-        shape = f"{math.prod(about.grid)} CTA{'s' * (math.prod(about.grid) != 1)}"
-        about.told = f"{about.number} {run.summary(strict=self.policy.strict) if run is not None else f'{about.name}: {shape} in {about.seconds:.1f} s, {instead}'}"
-        is_told = run is not None and not about.is_fine and self.policy.on_finding != "collect"
-        if not self.policy.quiet or is_told:
-            left = self._seconds_left()
-            self.tell(about.told if left is None else f"{about.told}; {left:.0f} s left of {self.policy.total_seconds:g}")
-        if run is not None and is_told:
-            self.tell("\n".join((run.details(), *about.named)))
-        elif run is not None and about.is_fine:
-            new = {str(f): f for f in run.broken if str(f) not in self._remarked}
-            self._remarked.update(new)
-            for text, f in new.items():
-                self.tell("\n".join((text, *(f"      {line}" for line in f.excerpt()))))
-        return run
-
-    def _named_in(self, run: Run) -> list[str]:
-        """A line for each allocation that findings name: its size, and who asked for it."""
-        found = [self.memory.at(address) for f in run.findings for address in f.arrays]
-        return [a.told() for a in dict.fromkeys(found) if a is not None and a.name]
-
-    def _page(self, about: Launched, run: Run) -> None:
-        """A page for a launch, where a report is asked for: for every one with findings, and for the first ones of each kernel."""
-        if self.policy.report is None:
-            return
-        self._pages[about.kernel] = seen = self._pages.get(about.kernel, 0) + 1
-        if about.is_fine and not run.remarks and seen > LAST_PAGES:
-            return
-        from smemsim.virtual import record
-
-        about.page = record.write_page(self.policy.report, f"{self.label}{about.number:04}", run, about.named)
 
     def summary(self) -> str:
         """A sentence about all launches."""
@@ -1191,10 +642,6 @@ class VirtualDevice:
 
 def _is_text(code: bytes | str) -> bool:
     return isinstance(code, str) or code.lstrip()[:1] in (b".", b"/")
-
-
-def _some(shape: Any) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
 def _caller() -> str:

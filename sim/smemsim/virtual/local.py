@@ -15,9 +15,12 @@ from typing import Any
 
 from smemsim.errors import SmemsimError
 from smemsim.virtual import process
-from smemsim.virtual.device import LAUNCH_FAILED, CudaError, Function, Host, Stream
+from smemsim.virtual.code import Function
+from smemsim.virtual.errors import LAUNCH_FAILED, CudaError
+from smemsim.virtual.host import Host
 from smemsim.virtual.policy import FindingsError
 from smemsim.virtual.server import DEFAULT_STREAMS, KINDS, Kept, Session, parsed, replied
+from smemsim.virtual.streams import Stream
 
 __all__ = ["LaunchAttributes", "LocalSession", "attributes_of", "session"]
 

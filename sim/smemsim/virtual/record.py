@@ -10,7 +10,7 @@ import math
 import pathlib
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,9 +23,9 @@ from smemsim.picture.model import Entry, Part
 from smemsim.picture.page import program_html
 from smemsim.program.arrays import storage
 from smemsim.program.launch import LaunchConfig
-from smemsim.ptx.module import Function
 from smemsim.spec.cards import Card
 from smemsim.spec.findings import CODES, Severity
+from smemsim.virtual.code import Function
 from smemsim.virtual.memory import Allocation, DeviceMemory
 from smemsim.virtual.policy import Launched, Policy, summary_of
 
@@ -51,38 +51,10 @@ class Device(Protocol):
         """The bytes there."""
 
 
-class Module(Protocol):
-    """What a recorder needs of the kernel's module."""
-
-    @property
-    def ptx(self) -> str:
-        """Its text."""
-
-    @property
-    def variables(self) -> Mapping[str, tuple[int, int]]:
-        """Address and size of its variables."""
-
-
-class Kernel(Protocol):
-    """What a recorder needs of the kernel."""
-
-    name: str
-    source: Function
-    parameter_names: tuple[str, ...]
-
-    @property
-    def readable(self) -> str:
-        """Its name for people."""
-
-    @property
-    def module(self) -> Module:
-        """Where it stands."""
-
-
 class Recorder:
     """A launch's arrays as they are before it; `write` makes a folder of them with the PTX and the launch file."""
 
-    def __init__(self, device: Device, f: Kernel, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> None:
+    def __init__(self, device: Device, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> None:
         assert device.policy.record is not None
         self.device, self.function, self.config, self.arguments = device, f, config, arguments
         self.folder = folder_of(device.policy.record, f"{device.label}{number:04}", f.readable)

@@ -25,30 +25,28 @@ import numpy as np
 from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.spec.cards import MAPPING_BYTES
 from smemsim.virtual import fatbin
-from smemsim.virtual.device import (
+from smemsim.virtual.code import Function, Module
+from smemsim.virtual.device import VirtualDevice
+from smemsim.virtual.errors import (
     CAPTURE_UNSUPPORTED,
+    GRAPH_UPDATE_FAILED,
+    ILLEGAL_STATE,
     INVALID_HANDLE,
     INVALID_VALUE,
     LAUNCH_FAILED,
     NO_BINARY,
     NOT_FOUND,
     NOT_SUPPORTED,
+    UNSUPPORTED_LIMIT,
     CudaError,
-    Event,
-    Function,
-    Graph,
-    GraphExec,
-    Host,
-    Module,
-    Node,
-    Physical,
-    Pool,
-    Stream,
-    UserObject,
-    VirtualDevice,
-)
+)  # fmt: skip
+from smemsim.virtual.graphs import Graph, GraphExec, Node, UserObject
+from smemsim.virtual.host import Host
+from smemsim.virtual.mapping import Physical
 from smemsim.virtual.memory import RANGE_BYTES
 from smemsim.virtual.policy import FindingsError, Policy, line_of, line_of_begun, line_of_refused
+from smemsim.virtual.pools import Pool
+from smemsim.virtual.streams import Event, Stream
 
 __all__ = ["Session", "serve"]
 
@@ -224,7 +222,7 @@ class Session:
     def limit(self, number: int) -> int:
         self.device.check()
         if number not in self.device.limits:
-            raise CudaError(215)
+            raise CudaError(UNSUPPORTED_LIMIT)
         return self.device.limits[number]
 
     def set_limit(self, number: int, value: int) -> None:
@@ -295,10 +293,10 @@ class Session:
         return len(places), end, b"".join(struct.pack("<II", p.offset, p.size) for p in places)
 
     def function_attribute(self, function: int, number: int) -> int:
-        return self.device.function_attribute(self._of(function, Function), number)
+        return self._of(function, Function).attribute(number)
 
     def set_function_attribute(self, function: int, number: int, value: int) -> None:
-        self.device.set_function_attribute(self._of(function, Function), number, value - (value & SIGNED) * 2)
+        self._of(function, Function).set_attribute(number, value - (value & SIGNED) * 2)
 
     def variable(self, module: int, name: str) -> tuple[int, int]:
         self.device.check()
@@ -355,19 +353,19 @@ class Session:
 
     def occupancy(self, function: int, threads: int, shared: int) -> int:
         self.device.check()
-        return self.device.blocks_per_multiprocessor(self._of(function, Function), threads, shared)
+        return self.device.occupancy.blocks_per_multiprocessor(self._of(function, Function), threads, shared)
 
     def available_shared(self, function: int, blocks: int, threads: int) -> int:
-        return self.device.shared_available(self._of(function, Function), blocks, threads)
+        return self.device.occupancy.shared_available(self._of(function, Function), blocks, threads)
 
     def clusters(self, function: int, threads: int, shared: int, size: int) -> int:
         f = self._of(function, Function)
-        return self.device.clusters_at_once(f, threads, shared, size or math.prod(f.cluster) or 1)
+        return self.device.occupancy.clusters_at_once(f, threads, shared, size or math.prod(f.cluster) or 1)
 
     def cluster_size(self, function: int, threads: int, shared: int) -> int:
         f = self._of(function, Function)
         most = 16 if f.allows_large_clusters else 8
-        return next((n for n in (16, 8, 4, 2) if n <= most and self.device.clusters_at_once(f, threads, shared, n)), 1)
+        return next((n for n in (16, 8, 4, 2) if n <= most and self.device.occupancy.clusters_at_once(f, threads, shared, n)), 1)
 
     # Tensor maps
 
@@ -643,7 +641,7 @@ class Session:
         """Say what the next node of a stream under capture runs after: that and no more, or that too."""
         found = self._of(stream, Stream)
         if found.graph is None:
-            raise CudaError(401, "the stream is not captured")
+            raise CudaError(ILLEGAL_STATE, "the stream is not captured")
         found.last = list(dict.fromkeys([*(() if is_all else found.last), *self._nodes(after)]))
 
     def graph_create(self) -> int:
@@ -692,7 +690,7 @@ class Session:
         own, new = self._of(executable, GraphExec), GraphExec(self._of(graph, Graph))
         if [node.kind for node in own.nodes] != [node.kind for node in new.nodes]:
             new.close()
-            raise CudaError(910)
+            raise CudaError(GRAPH_UPDATE_FAILED)
         for mine, theirs in zip(own.nodes, new.nodes, strict=True):
             mine.become(theirs)
         own.close()
@@ -709,7 +707,7 @@ class Session:
 
     def _kernel(self, function: int, given: tuple[Any, ...]) -> Node:
         gx, gy, gz, bx, by, bz, shared, bank = given
-        return self.device.kernel_node(self._of(function, Function), (gx, gy, gz), (bx, by, bz), bank, shared_bytes=shared)
+        return self.device.launcher.node(self._of(function, Function), (gx, gy, gz), (bx, by, bz), bank, shared_bytes=shared)
 
     def graph_add_kernel(self, graph: int, after: bytes, function: int, *given: Any) -> int:
         return self._added(graph, after, self._kernel(function, given))

@@ -7,7 +7,8 @@ import types
 from typing import Any
 
 from smemsim.virtual import process
-from smemsim.virtual.device import CudaError, Event, Stream
+from smemsim.virtual.errors import CudaError
+from smemsim.virtual.streams import Event, Stream
 from smemsim.virtual.torch_tensors import tensors
 
 __all__ = ["CudaEvent", "CudaStream", "accelerator_error", "is_cuda", "names", "streams", "synchronize"]

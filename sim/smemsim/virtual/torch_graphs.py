@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smemsim.virtual import process
-from smemsim.virtual.device import GraphExec, Node
+from smemsim.virtual.graphs import GraphExec, Node
 from smemsim.virtual.torch_cuda import CudaStream, streams
 from smemsim.virtual.torch_tensors import CUDA, tensors, tensors_in
 

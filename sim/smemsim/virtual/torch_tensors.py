@@ -14,7 +14,8 @@ from smemsim.errors import InputError
 from smemsim.machine.blank import litter
 from smemsim.program.arrays import TORCH
 from smemsim.virtual import alignment, process
-from smemsim.virtual.device import MOST_LITTERED, CudaError
+from smemsim.virtual.device import MOST_LITTERED
+from smemsim.virtual.errors import CudaError
 from smemsim.virtual.memory import bytes_at
 
 __all__ = ["CPU", "CUDA", "MARK", "PINNED", "Tensors", "out_of_memory", "tensors", "tensors_in"]

@@ -18,11 +18,13 @@ from typing import Any
 
 from smemsim.judge.triton import at_home, map_arguments, parameter_names, scalar
 from smemsim.program.arrays import HostMap
+from smemsim.spec.launches import DEFAULT_SHARED
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.virtual import process
 from smemsim.virtual.benchmarks import call_once
+from smemsim.virtual.code import Function, Module
 from smemsim.virtual.cublas import CublasLt
-from smemsim.virtual.device import DEFAULT_SHARED, CudaError, Function, Module
+from smemsim.virtual.errors import CudaError
 from smemsim.virtual.fatbin import registers_of
 from smemsim.virtual.policy import FindingsError, Policy
 
@@ -101,7 +103,7 @@ class Utils:
             function.parameter_names, function.counts_elements = self.names, True
             if shared > DEFAULT_SHARED:
                 most = process.card().named("max_shared_memory_per_block_optin") - function.static_shared
-                process.device().set_function_attribute(function, DYNAMIC_SHARED, most)
+                function.set_attribute(DYNAMIC_SHARED, most)
         registers, local = registers_of(cubin, name)
         number = max(self.modules, default=0) + 1
         self.modules[number], self.functions[number] = module, function
@@ -119,7 +121,7 @@ class Utils:
         f = self.functions[function]
         with _errors():
             f.allows_large_clusters = True
-            return process.device().clusters_at_once(f, f.most_threads, shared, x * y * z)
+            return process.device().occupancy.clusters_at_once(f, f.most_threads, shared, x * y * z)
 
     # Arguments
 

@@ -1,0 +1,220 @@
+"""Code that a program has loaded: modules, their variables and their kernels, with what the driver tells of these."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from smemsim.arguments import shown, suggestion
+from smemsim.errors import SmemsimError, Unmodelled
+from smemsim.ptx.demangle import shorter_name
+from smemsim.spec.launches import DEFAULT_SHARED, LAUNCH_LIMITS
+from smemsim.virtual.errors import INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, CudaError
+
+if TYPE_CHECKING:
+    from smemsim.program.launch import LinkedKernel
+    from smemsim.ptx.module import Function as PtxFunction
+    from smemsim.spec.cards import Card
+    from smemsim.virtual.machine import Machine, Parameter
+
+__all__ = ["Function", "Module"]
+
+
+_DEBUG = (".loc", ".file", ".section", ".b8", ".b32", ".b64")
+_FAMILIES = re.compile(r"\b(tcgen05\.\w+|wgmma\.mma_async|cp\.async\.bulk(?:\.tensor)?|mma\.sync|clusterlaunchcontrol)\b")
+
+
+class Device(Protocol):
+    """What code needs of the device that it is loaded to."""
+
+    card: Card
+    tell: Callable[[str], None]
+
+    @property
+    def machine(self) -> Machine:
+        """What loads and executes it."""
+
+    def check(self) -> None:
+        """CudaError where the context is dead."""
+
+
+class Function:
+    """A kernel of a loaded module. `parameters` are its bytes in the parameter bank, in the order of the signature."""
+
+    def __init__(self, module: Module, name: str) -> None:
+        from smemsim.virtual.machine import parameters_of
+
+        self.module, self.name = module, name
+        self.source = module.source.functions[name]
+        self.parameters: tuple[Parameter, ...] = parameters_of(self.source)
+        self.most_dynamic: int | None = None  # what cudaFuncSetAttribute allows
+        self.carveout, self.allows_large_clusters, self.policy_preference = -1, False, 0
+        self.cluster_set = (0, 0, 0)
+        self.parameter_names: tuple[str, ...] = ()  # of the source, where the host knows them
+        self.counts_elements = False  # in tensor descriptors of the source
+
+    @property
+    def linked(self) -> LinkedKernel:
+        """What can run. Raises InputError and Unmodelled as `Gpu.run` does."""
+        return self.module.kernel(self.name).called(self.parameter_names, counts_elements=self.counts_elements)
+
+    @property
+    def readable(self) -> str:
+        """Its name without template arguments' details."""
+        return shorter_name(self.name)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of its code, whatever its debugging information says: the same for the same instructions, in whichever module."""
+        return _digest(self.module.lines_of(self.source))
+
+    @functools.cached_property
+    def families(self) -> tuple[str, ...]:
+        """Which instructions of Hopper and Blackwell it has, as "tcgen05.mma"."""
+        return tuple(sorted(set(_FAMILIES.findall("\n".join(self.module.lines_of(self.source))))))
+
+    @property
+    def directives(self) -> Mapping[str, tuple[int, ...]]:
+        """Its performance directives, such as {"maxntid": (128,)}."""
+        return self.source.directives
+
+    @property
+    def cluster(self) -> tuple[int, int, int]:
+        """What `.reqnctapercluster` says; zeros without it."""
+        from smemsim.program.launch import three
+
+        wanted = self.directives.get("reqnctapercluster")
+        return three("reqnctapercluster", wanted) if wanted else self.cluster_set
+
+    @property
+    def most_threads(self) -> int:
+        """Threads that a CTA may have."""
+        most = self.directives.get("reqntid") or self.directives.get("maxntid")
+        return min(math.prod(most), LAUNCH_LIMITS.threads) if most else LAUNCH_LIMITS.threads
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread, as far as directives say: what ptxas would give it is not known."""
+        if most := self.directives.get("maxnreg"):
+            return most[0]
+        return min(255, 65536 // self.most_threads // 8 * 8)
+
+    @property
+    def static_shared(self) -> int:
+        """Bytes of shared memory that it declares."""
+        return self.module.kernel(self.name).static_shared_bytes
+
+    @property
+    def dynamic_limit(self) -> int:
+        """Bytes of dynamic shared memory that it may be launched with."""
+        return max(0, DEFAULT_SHARED - self.static_shared) if self.most_dynamic is None else self.most_dynamic
+
+    def attribute(self, number: int) -> int:
+        """An attribute by its number in CUfunction_attribute. What ptxas would decide is told as directives leave it."""
+        self.module.device.check()
+        named = self.module.device.card.named
+        version = named("compute_capability_major") * 10 + named("compute_capability_minor")
+        known: dict[int, Callable[[], int]] = {
+            0: lambda: self.most_threads,
+            1: lambda: self.static_shared,
+            2: lambda: sum(v.size for v in self.module.source.variables.values() if v.space == "const"),
+            3: lambda: self.module.kernel(self.name).local_bytes,
+            4: lambda: self.registers,
+            5: lambda: version,
+            6: lambda: version,
+            7: lambda: 0,
+            8: lambda: self.dynamic_limit,
+            9: lambda: self.carveout,
+            10: lambda: int("reqnctapercluster" in self.directives or "explicitcluster" in self.directives),
+            **{11 + n: lambda n=n: self.cluster[n] for n in range(3)},  # type: ignore[misc]
+            14: lambda: int(self.allows_large_clusters),
+            15: lambda: self.policy_preference,
+        }
+        if number not in known:
+            raise CudaError(INVALID_VALUE, f"function attribute {number}: there is no such attribute")
+        try:
+            return known[number]()
+        except CudaError:
+            raise
+        except SmemsimError as e:
+            self.module.device.tell(f"{self.readable}: {e}")
+            raise CudaError(NOT_SUPPORTED if isinstance(e, Unmodelled) else INVALID_IMAGE, str(e)) from None
+
+    def set_attribute(self, number: int, value: int) -> None:
+        """Set an attribute: dynamic shared memory, carveout, cluster dimensions, clusters of more than eight CTAs."""
+        self.module.device.check()
+        if number == 8:
+            most = self.module.device.card.named("max_shared_memory_per_block_optin") - self.static_shared
+            if not 0 <= value <= most:
+                raise CudaError(INVALID_VALUE, f"{value} bytes of dynamic shared memory: {self.readable} can have {most} at most")
+            self.most_dynamic = value
+        elif number == 9:
+            self.carveout = value
+        elif number in (11, 12, 13):
+            self.cluster_set = tuple(value if n == number - 11 else old for n, old in enumerate(self.cluster_set))  # type: ignore[assignment]
+        elif number == 14:
+            self.allows_large_clusters = bool(value)
+        elif number == 15:
+            self.policy_preference = value
+        else:
+            raise CudaError(INVALID_VALUE, f"function attribute {number} cannot be set")
+
+
+def _digest(lines: Iterable[str]) -> str:
+    code = "\n".join(text for line in lines if (text := line.partition("//")[0].strip()) and not text.startswith(_DEBUG))
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
+
+
+class Module:
+    """Code that is loaded: its kernels and variables. `why` says which of several pieces of code was chosen."""
+
+    def __init__(self, device: Device, ptx: str, why: str, managed: Iterable[str] = ()) -> None:
+        self.device, self.ptx, self.why = device, ptx, why
+        self.loaded = device.machine.load(ptx, managed)
+        self.source = self.loaded.module
+        self._functions: dict[str, Function] = {}
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of its code, whatever its debugging information says: the same for the same instructions."""
+        return _digest(self.ptx.splitlines())
+
+    def lines_of(self, function: PtxFunction) -> list[str]:
+        """The text of a kernel: all of a module that has no other, else what stands from its line to that of the next function."""
+        lines = self.ptx.splitlines()
+        if len(self.names) == 1:
+            return lines
+        behind = (f.line for f in self.source.functions.values() if f.line > function.line)
+        return lines[function.line - 1 : min(behind, default=len(lines) + 1) - 1]
+
+    @property
+    def names(self) -> list[str]:
+        """Of its kernels."""
+        return [f.name for f in self.source.entries]
+
+    @property
+    def variables(self) -> dict[str, tuple[int, int]]:
+        """(address, bytes) of its variables by name."""
+        return {name: self.loaded.variable(name) for name in self.loaded.addresses}
+
+    def function(self, name: str) -> Function:
+        """A kernel by its name as the PTX has it. CudaError 500 says which there are."""
+        if name not in self._functions:
+            if name not in self.names:
+                raise CudaError(NOT_FOUND, f"there is no kernel {shown(name)}{suggestion(name, self.names)}")
+            self._functions[name] = Function(self, name)
+        return self._functions[name]
+
+    def variable(self, name: str) -> tuple[int, int]:
+        """(address, bytes) of a variable. CudaError 500 where there is none of this name."""
+        if name not in self.loaded.addresses:
+            raise CudaError(NOT_FOUND, f"there is no variable {shown(name)}{suggestion(name, self.loaded.addresses)}")
+        return self.loaded.variable(name)
+
+    def kernel(self, name: str) -> LinkedKernel:
+        """A kernel that can run. Raises InputError and Unmodelled as `Gpu.run` does."""
+        return self.loaded.kernel(name)

@@ -1,0 +1,31 @@
+"""The process of the host program, as the device sees it."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+__all__ = ["Host"]
+
+
+class Host:
+    """What only the process of the host program can do: this is the one where the device is in that process."""
+
+    shares_memory = True  # is the host's memory this process's?
+
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Copy bytes of the host's memory, or between it and the device's."""
+        ctypes.memmove(to, source, size)
+
+    def call(self, function: int, data: int) -> None:
+        """Call a C function of the host: `void (*)(void *)`."""
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)
+
+    def settle(self) -> None:
+        """All copies and calls so far have been made."""
+
+    def write(self, text: str, *, is_error: bool = False) -> None:
+        """What a kernel's printf wrote, or to stderr its failed assertions."""
+        stream = sys.stderr if is_error else sys.stdout
+        stream.write(text)
+        stream.flush()

@@ -1,0 +1,363 @@
+"""The launches of a device: what the driver refuses, what the policy leaves out, the run, and what is told and kept of it."""
+
+from __future__ import annotations
+
+import math
+import struct
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from smemsim.errors import InputError, SmemsimError, Unmodelled
+from smemsim.spec.launches import LAUNCH_LIMITS, PORTABLE_CLUSTER
+from smemsim.spec.traps import TIMEOUT
+from smemsim.virtual.errors import (
+    COOPERATIVE_TOO_LARGE,
+    INVALID_CLUSTER,
+    INVALID_CONFIGURATION,
+    INVALID_VALUE,
+    LAUNCH_FAILED,
+    NOT_SUPPORTED,
+    OUT_OF_RESOURCES,
+    CudaError,
+)
+from smemsim.virtual.graphs import Node
+from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, hook_failed
+
+if TYPE_CHECKING:
+    import re
+
+    import numpy as np
+
+    from smemsim.judge.run import Run
+    from smemsim.spec.cards import Card
+    from smemsim.virtual.code import Function
+    from smemsim.virtual.host import Host
+    from smemsim.virtual.machine import Machine
+    from smemsim.virtual.memory import Allocation, DeviceMemory
+    from smemsim.virtual.occupancy import Occupancy
+    from smemsim.virtual.policy import Hook, Policy
+    from smemsim.virtual.record import Recorder
+    from smemsim.virtual.streams import Stream
+
+__all__ = ["Launcher"]
+
+
+LAST_PAGES = 3  # launches of a kernel without findings that get a page
+
+
+class Device(Protocol):
+    """What launching needs of the device."""
+
+    arch: str
+    card: Card
+    multiprocessors: int
+    policy: Policy
+    label: str
+    memory: DeviceMemory
+    host: Host
+    occupancy: Occupancy
+    launches: list[Launched]
+    hooks: list[tuple[re.Pattern[str], Hook]]
+    begins: Callable[[Launched], None]
+    ended: Callable[[Launched], None]
+    tell: Callable[[str], None]
+    ask_host: Callable[[int], None] | None
+
+    @property
+    def machine(self) -> Machine:
+        """What executes."""
+
+    def view(self, address: int, size: int) -> np.ndarray:
+        """The bytes there."""
+
+    def check(self) -> None:
+        """CudaError where the context is dead."""
+
+    def fail(self, code: int) -> None:
+        """The context is dead from now on."""
+
+    def mirror(self, *, to_device: bool) -> None:
+        """Copy registered memory of another process."""
+
+    def asked_for(self, address: int) -> Allocation | None:
+        """The allocation that holds an address."""
+
+
+class Launcher:
+    """What launches a device's kernels, by the device's policy and within its limits."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._began: float | None = None  # when the first launch was asked for
+        self._is_over = ""  # why nothing runs any more
+        self._told_of_ctas = False
+        self._remarked: set[str] = set()  # remarks on broken rules that were told
+        self._pages: dict[str, int] = {}  # launches of a kernel so far
+        self.in_front: dict[
+            Stream | None, Any
+        ] = {}  # what the last launch of a stream has done, while the next one may begin before its end
+
+    def ask(self, function: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int) -> None:
+        """A launch is asked for: it is counted where the program's use of the device is over."""
+        if self._is_over:
+            self._refuse(self._asked(function, grid, block, cluster, shared_bytes))
+
+    def node(
+        self, function: Function, grid: Any, block: Any, arguments: bytes | Sequence[bytes], *, cluster: Any = None, shared_bytes: int = 0,
+        cooperative: bool = False, dependent: bool = False, stream: Stream | None = None,
+    ) -> Node:  # fmt: skip
+        """A launch that has not run, for a graph; arguments as for `launch`."""
+        config = self._configured(function, grid, block, cluster, shared_bytes, cooperative)
+        given: tuple[bytes, ...] = (
+            tuple(arguments[p.offset : p.offset + p.size] for p in function.parameters)
+            if isinstance(arguments, bytes)
+            else tuple(arguments)
+        )
+        if [len(a) for a in given] != [p.size for p in function.parameters]:
+            wanted = ", ".join(str(p.size) for p in function.parameters)
+            raise CudaError(INVALID_VALUE, f"{function.readable} has parameters of {wanted or 'no'} bytes, not {[len(a) for a in given]}")
+        info = {"function": function, "config": config, "arguments": given}
+        return Node("kernel", lambda: self._run_behind(function, config, given, stream, dependent=dependent), info)
+
+    def _configured(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int, cooperative: bool) -> dict[str, Any]:
+        """The shape of a launch, checked as the driver does. CudaError says which limit is broken."""
+        from smemsim.program.launch import three
+
+        self.device.check()
+        try:
+            shape = {"grid": three("grid", grid), "block": three("block", block)}
+        except InputError as e:
+            raise CudaError(INVALID_CONFIGURATION, str(e)) from None
+        for name, most in (("grid", LAUNCH_LIMITS.grid), ("block", LAUNCH_LIMITS.block)):
+            if any(n > limit for n, limit in zip(shape[name], most, strict=True)):
+                raise CudaError(INVALID_CONFIGURATION, f"{name} = {shape[name]}: at most {most}")
+        threads = math.prod(shape["block"])
+        if threads > LAUNCH_LIMITS.threads:
+            raise CudaError(
+                INVALID_CONFIGURATION, f"block = {shape['block']}: {threads} threads; a CTA has at most {LAUNCH_LIMITS.threads}"
+            )
+        if threads > f.most_threads:
+            raise CudaError(OUT_OF_RESOURCES, f"block = {shape['block']}: {f.readable} is compiled for at most {f.most_threads} threads")
+        given = three("cluster", [max(1, n) for n in _some(cluster)]) if cluster is not None and any(_some(cluster)) else None
+        own = f.cluster if any(f.cluster) else None
+        if given and own and "reqnctapercluster" in f.directives and given != own:
+            raise CudaError(INVALID_CLUSTER, f"cluster = {given}: {f.readable} requires {own}")
+        chosen = given or own or (1, 1, 1)
+        size = math.prod(chosen)
+        if size > (LAUNCH_LIMITS.cluster if f.allows_large_clusters else PORTABLE_CLUSTER):
+            raise CudaError(
+                INVALID_CLUSTER,
+                f"cluster = {chosen}: {size} CTAs; more than {PORTABLE_CLUSTER} need cudaFuncAttributeNonPortableClusterSizeAllowed",
+            )
+        if any(g % c for g, c in zip(shape["grid"], chosen, strict=True)):
+            raise CudaError(INVALID_CLUSTER, f"grid = {shape['grid']}: is no multiple of the cluster {chosen}")
+        if shared_bytes > f.dynamic_limit:
+            raise CudaError(
+                INVALID_VALUE,
+                f"{shared_bytes} bytes of dynamic shared memory: {f.readable} may have {f.dynamic_limit}; cudaFuncSetAttribute allows more",
+            )
+        if (
+            cooperative
+            and math.prod(shape["grid"])
+            > self.device.occupancy.blocks_per_multiprocessor(f, threads, shared_bytes) * self.device.multiprocessors
+        ):
+            raise CudaError(
+                COOPERATIVE_TOO_LARGE, f"grid = {shape['grid']}: not all CTAs are on the card at once, as a cooperative launch needs"
+            )
+        return {**shape, "cluster": chosen, "shared_bytes": shared_bytes}
+
+    def _run_behind(
+        self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], stream: Stream | None, *, dependent: bool
+    ) -> Run | None:
+        """Execute a launch of a stream now, beside what is in front of it where it is `dependent`."""
+        from smemsim.program.execute import in_front
+
+        after = self.in_front.pop(stream, None)
+        run = self._run(f, config, arguments, after if dependent else None)
+        if run is not None and (done := in_front(run.launch)) is not None:
+            self.in_front[stream] = done
+        return run
+
+    def _run(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], after: Any) -> Run | None:
+        """Execute a launch now."""
+        self.device.check()
+        about = Launched(
+            len(self.device.launches) + 1, f.readable, f.name, config["grid"], config["block"], config["cluster"], config["shared_bytes"],
+            ptx=f.digest, families=list(f.families),
+        )  # fmt: skip
+        if self._began is None:
+            self._began = time.monotonic()
+        if self._is_out(about):
+            return None
+        self.device.launches.append(about)
+        self.device.begins(about)
+        try:
+            return self._execute(f, config, arguments, about, after)
+        finally:
+            self.device.ended(about)
+
+    def _execute(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], about: Launched, after: Any) -> Run | None:
+        self.device.host.settle()
+        self.device.mirror(to_device=True)
+        self._look_up(arguments)
+        begin = time.perf_counter()
+        from smemsim.program.launch import LIMIT
+
+        try:
+            if self._hooked(f, config, arguments):
+                self.device.machine.forget_garbage()
+                about.seconds = time.perf_counter() - begin
+                self.device.mirror(to_device=False)
+                return self._done(about, None, "run by a hook")
+            recorder = self._recorder(f, config, arguments, about.number)
+            run, error = self.device.machine.run(
+                f.linked, arguments, config, sanitize=self.device.policy.is_watched(f.name), watch_global=self.device.policy.watch_global,
+                limit=self.device.policy.limit or LIMIT,
+                limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.device.policy.quiet, name=f"{f.readable}.ptx",
+                workers=self.device.policy.workers, cancel=self.device.policy.cancel, schedule=self.device.policy.schedule, assume=self.device.policy.assume,
+                after=after, multiprocessors=self.device.multiprocessors,
+            )  # fmt: skip
+        except SmemsimError as e:
+            self.device.machine.forget_garbage()
+            about.seconds = time.perf_counter() - begin
+            about.refused, about.error = str(e), NOT_SUPPORTED if isinstance(e, Unmodelled) else LAUNCH_FAILED
+            self._done(about, None, f"not run: {'not modelled: ' if isinstance(e, Unmodelled) else ''}{e}")
+            raise CudaError(about.error, str(e)) from None
+        about.seconds = time.perf_counter() - begin
+        self.device.mirror(to_device=False)
+        if run.out_of_time:
+            self.device.machine.forget_garbage()
+        for text, is_error in ((run.output, False), (run.asserted, True)):
+            if text:
+                self.device.host.write(text, is_error=is_error)
+        about.error, about.is_fine, about.run = error, self.device.policy.is_fine(run), run.as_dict()
+        if recorder is not None:
+            recorder.write(run)
+        about.named = [] if about.is_fine else self._named_in(run)
+        self._page(about, run)
+        self._done(about, run, "")
+        if run.interrupted:
+            raise KeyboardInterrupt
+        if error:
+            self.device.fail(error)
+        if about.is_fine or self.device.policy.on_finding != "raise" or (error and run.asserted):  # an assertion is told as a card tells it
+            return run
+        if not error:
+            about.error = LAUNCH_FAILED
+            self.device.fail(LAUNCH_FAILED)
+        if self.device.host.shares_memory:
+            raise FindingsError(run)
+        return run
+
+    def _look_up(self, arguments: tuple[bytes, ...]) -> None:
+        """Ask for what lies where a word of the arguments points: a pointer, a member of a structure, the first word of a tensor map."""
+        if self.device.ask_host is not None:
+            for raw in arguments:
+                for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8]):
+                    self.device.asked_for(word)
+
+    def _recorder(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> Recorder | None:
+        if self.device.policy.record is None:
+            return None
+        from smemsim.virtual.record import Recorder
+
+        return Recorder(self.device, f, config, arguments, number)
+
+    def _ctas(self, config: dict[str, Any]) -> list[int] | None:
+        """The CTAs of the policy that this grid has; its first one, and a word about it, where it has none of them."""
+        if self.device.policy.ctas is None:
+            return None
+        count = math.prod(config["grid"])
+        found = [n for n in self.device.policy.ctas if n < count]
+        if not found and not self._told_of_ctas:
+            self._told_of_ctas = True
+            self.device.tell(
+                f"--ctas {self.device.policy.ctas[0]}: a grid of {count} CTA{'s' * (count != 1)} has none of these; CTA 0 of such grids is run"
+            )
+        return found or [0]
+
+    def _seconds_left(self) -> float | None:
+        """Of the program's time on the device; None where it has no limit."""
+        total = self.device.policy.total_seconds
+        if total is None or self._began is None:
+            return total
+        return max(0.0, total - (time.monotonic() - self._began))
+
+    def _seconds_of_a_launch(self) -> float | None:
+        """How long a launch may run that begins now."""
+        limits = [seconds for seconds in (self.device.policy.limit_seconds, self._seconds_left()) if seconds is not None]
+        return max(min(limits), 0.001) if limits else None
+
+    def _is_out(self, about: Launched) -> bool:
+        """Is the limit on launches or on the program's seconds reached? Then nothing runs any more, and calls time out."""
+        policy = self.device.policy
+        if policy.limit_launches is not None and len(self.device.launches) >= policy.limit_launches:
+            reason = f"the limit of {policy.limit_launches} launches is reached (--limit-launches)"
+        elif policy.total_seconds is not None and not self._seconds_left():
+            reason = f"the limit of {policy.total_seconds:g} s is reached (--total-seconds)"
+        else:
+            return False
+        if not self._is_over:
+            self._is_over = reason
+            self.device.tell(f"{reason}: {about.name} and all that follows is not run, and the program is told that the launch timed out")
+        self._refuse(about)
+        self.device.fail(TIMEOUT)
+        return True
+
+    def _asked(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int) -> Launched:
+        """A launch as it was asked for, whatever it is."""
+        shapes = (_some(grid), _some(block), _some(cluster) if cluster is not None else (1, 1, 1))
+        return Launched(len(self.device.launches) + 1, f.readable, f.name, *shapes, shared_bytes, ptx=f.digest)
+
+    def _refuse(self, about: Launched) -> None:
+        """Count a launch that is not run because the program's use of the device is over."""
+        about.refused, about.error, about.told = self._is_over, TIMEOUT, f"{about.number} {about.name}: not run: {self._is_over}"
+        self.device.launches.append(about)
+        self.device.ended(about)
+
+    def _hooked(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...]) -> bool:
+        for pattern, function in self.device.hooks:
+            if pattern.search(f.name) or pattern.search(f.readable):
+                try:
+                    return function(HookedLaunch(f.readable, config["grid"], config["block"], arguments, self.device.view)) is not False
+                except Exception as e:
+                    raise hook_failed(f"the hook {function.__name__}", e) from None
+        return False
+
+    def _done(self, about: Launched, run: Run | None, instead: str) -> Run | None:
+        """Tell of a launch on stderr, as the policy has it."""
+        shape = f"{math.prod(about.grid)} CTA{'s' * (math.prod(about.grid) != 1)}"
+        about.told = f"{about.number} {run.summary(strict=self.device.policy.strict) if run is not None else f'{about.name}: {shape} in {about.seconds:.1f} s, {instead}'}"
+        is_told = run is not None and not about.is_fine and self.device.policy.on_finding != "collect"
+        if not self.device.policy.quiet or is_told:
+            left = self._seconds_left()
+            self.device.tell(about.told if left is None else f"{about.told}; {left:.0f} s left of {self.device.policy.total_seconds:g}")
+        if run is not None and is_told:
+            self.device.tell("\n".join((run.details(), *about.named)))
+        elif run is not None and about.is_fine:
+            new = {str(f): f for f in run.broken if str(f) not in self._remarked}
+            self._remarked.update(new)
+            for text, f in new.items():
+                self.device.tell("\n".join((text, *(f"      {line}" for line in f.excerpt()))))
+        return run
+
+    def _named_in(self, run: Run) -> list[str]:
+        """A line for each allocation that findings name: its size, and who asked for it."""
+        found = [self.device.memory.at(address) for f in run.findings for address in f.arrays]
+        return [a.told() for a in dict.fromkeys(found) if a is not None and a.name]
+
+    def _page(self, about: Launched, run: Run) -> None:
+        """A page for a launch, where a report is asked for: for every one with findings, and for the first ones of each kernel."""
+        if self.device.policy.report is None:
+            return
+        self._pages[about.kernel] = seen = self._pages.get(about.kernel, 0) + 1
+        if about.is_fine and not run.remarks and seen > LAST_PAGES:
+            return
+        from smemsim.virtual import record
+
+        about.page = record.write_page(self.device.policy.report, f"{self.device.label}{about.number:04}", run, about.named)
+
+
+def _some(shape: Any) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)

@@ -1,0 +1,69 @@
+"""How many CTAs and clusters a card holds at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smemsim.spec.cards import REGISTER_UNIT, SHARED_UNIT, WARP_UNIT
+from smemsim.spec.launches import LAUNCH_LIMITS, PORTABLE_CLUSTER
+from smemsim.spec.ptx import WARP_SIZE
+from smemsim.virtual.errors import INVALID_CLUSTER, CudaError
+
+if TYPE_CHECKING:
+    from smemsim.spec.cards import Card
+    from smemsim.virtual.code import Function
+
+__all__ = ["Occupancy"]
+
+
+class Occupancy:
+    """The answers of a card that has so many multiprocessors."""
+
+    def __init__(self, card: Card, multiprocessors: int) -> None:
+        self.card, self.multiprocessors = card, multiprocessors
+
+    def blocks_per_multiprocessor(self, function: Function, threads: int, shared_bytes: int) -> int:
+        """CTAs that a multiprocessor holds at once. Registers count where a directive says how many there are at most.
+
+        >>> from smemsim.virtual import Policy, VirtualDevice
+        >>> device = VirtualDevice("sm_90a", policy=Policy(quiet=True))
+        >>> kernel = device.load(".version 8.0 .target sm_90a .address_size 64 .visible .entry k() { ret; }").function("k")
+        >>> [device.occupancy.blocks_per_multiprocessor(kernel, *x) for x in ((32, 0), (128, 0), (1024, 0), (128, 40000), (96, 100))]
+        [32, 16, 2, 5, 21]
+        """
+        named = self.card.named
+        if not 0 < threads <= LAUNCH_LIMITS.threads:  # measured (H200): .reqntid and .maxntid do not count
+            return 0
+        warps = -(-threads // WARP_SIZE)
+        shared = -(-(function.static_shared + shared_bytes + named("reserved_shared_memory_per_block")) // SHARED_UNIT) * SHARED_UNIT
+        if shared - named("reserved_shared_memory_per_block") > named("max_shared_memory_per_block_optin"):
+            return 0
+        fits = [
+            named("max_blocks_per_multiprocessor"),
+            named("max_threads_per_multiprocessor") // WARP_SIZE // warps,
+            named("max_shared_memory_per_multiprocessor") // shared,
+        ]
+        if "maxnreg" in function.directives:
+            of_warp = -(-WARP_SIZE * function.registers // REGISTER_UNIT) * REGISTER_UNIT
+            fits.append(named("max_registers_per_multiprocessor") // of_warp // WARP_UNIT * WARP_UNIT // warps)
+        return max(0, min(fits))
+
+    def shared_available(self, function: Function, blocks: int, threads: int) -> int:
+        """The most dynamic shared memory with which a multiprocessor holds so many CTAs, and that the function may have (cuda.core's tests expect that)."""
+        reserved = self.card.named("reserved_shared_memory_per_block")
+        most = (
+            self.card.named("max_shared_memory_per_multiprocessor") // max(blocks, 1) // SHARED_UNIT * SHARED_UNIT
+            - reserved
+            - function.static_shared
+        )
+        return max(0, min(most, function.dynamic_limit))
+
+    def clusters_at_once(self, function: Function, threads: int, shared_bytes: int, cluster: int) -> int:
+        """Clusters of so many CTAs that the card holds at once: each lies within one GPC."""
+        each = self.blocks_per_multiprocessor(function, threads, shared_bytes)
+        if cluster > (LAUNCH_LIMITS.cluster if function.allows_large_clusters else PORTABLE_CLUSTER):
+            if function.allows_large_clusters:
+                return 0
+            raise CudaError(INVALID_CLUSTER, f"clusters of {cluster} CTAs need cudaFuncAttributeNonPortableClusterSizeAllowed")
+        found = self.card.clusters_at_once(max(cluster, 1), each)
+        return found * self.multiprocessors // self.card.named("multiprocessor_count")
