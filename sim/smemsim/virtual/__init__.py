@@ -10,6 +10,7 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
     {
         "build": ("entry_points", "libraries"),
         "device": (
+            "Condition",
             "CudaError",
             "Event",
             "Function",

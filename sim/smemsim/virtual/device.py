@@ -47,8 +47,8 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.spec.traps import TIMEOUT
 from smemsim.virtual import fatbin
-from smemsim.virtual.errors import CudaError
-from smemsim.virtual.graphs import Graph, GraphExec, Node, UserObject, reached
+from smemsim.virtual.errors import NOT_SUPPORTED, CudaError
+from smemsim.virtual.graphs import Condition, Graph, GraphExec, Node, UserObject, reached
 from smemsim.virtual.managed import Advice
 from smemsim.virtual.mapping import Mappings, NotMapped, Physical
 from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from smemsim.virtual.record import Recorder
 
 __all__ = [
+    "NOT_SUPPORTED",
+    "Condition",
     "CudaError",
     "Event",
     "Function",
@@ -81,7 +83,7 @@ __all__ = [
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONFIGURATION, INVALID_IMAGE, NO_BINARY, INVALID_PTX = 1, 2, 9, 200, 209, 218
 INVALID_HANDLE, NOT_FOUND, OUT_OF_RESOURCES, ALREADY_REGISTERED, NOT_REGISTERED = 400, 500, 701, 712, 713
-LAUNCH_FAILED, COOPERATIVE_TOO_LARGE, NOT_SUPPORTED, INVALID_CLUSTER = 719, 720, 801, 912
+LAUNCH_FAILED, COOPERATIVE_TOO_LARGE, INVALID_CLUSTER = 719, 720, 912
 CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_UNMATCHED, CAPTURE_UNJOINED, CAPTURED_EVENT = 900, 901, 903, 904, 907
 EVENT_DISABLE_TIMING = 2
 PORTABLE_CLUSTER = 8  # CTAs of a cluster, where the kernel does not allow more (CUDA programming guide, thread block clusters)
@@ -316,6 +318,7 @@ class VirtualDevice:
         self.pools = {kind: Pool(kind) for kind in ("device", "managed", "pinned")}  # those that are there from the start
         self.pool = self.pools["device"]  # what cudaMallocAsync takes memory of
         self.graph_pool = Pool("device")  # counts what nodes of graphs have taken
+        self.conditions: dict[int, Condition] = {}  # by their handles
         self._unwritten: set[int] = set()  # numbers of allocations of which it was told that unwritten bytes go to the host
         self.pool_of: dict[int, Pool] = {}  # by addresses of allocations
         self.advice = Advice()
@@ -486,7 +489,7 @@ class VirtualDevice:
             self.host.settle()
             self.free(address)
         else:
-            self.submit(stream, Node("free", lambda: None, {"address": address}))
+            self.submit(stream, Node("free", lambda: None, {"given": (address,)}))
 
     def bind(self, array: Any, *, name: str = "") -> int:
         """Make memory of this process the device's, without a copy: a contiguous numpy array, or what has a writable buffer. Its own address."""
@@ -618,7 +621,7 @@ class VirtualDevice:
 
     def call_host(self, function: int, data: int, stream: Stream | None = None) -> None:
         """cudaLaunchHostFunc."""
-        self.submit(stream, Node("host", lambda: self.host.call(function, data), {"function": function, "data": data}))
+        self.submit(stream, Node("host", lambda: self.host.call(function, data), {"given": (function, data)}))
 
     # Graphs
 
@@ -684,8 +687,7 @@ class VirtualDevice:
                 for n in range(height):
                     self._move(to + n * to_pitch, source + n * source_pitch, width)
 
-        info = {"to": to, "source": source, "width": width, "height": height, "to_pitch": to_pitch, "source_pitch": source_pitch}
-        self.submit(stream, Node("memcpy", run, info))
+        self.submit(stream, Node("memcpy", run, {"given": (to, to_pitch, source, source_pitch, width, height)}))
 
     def fill(self, to: int, value: int, count: int, width: int = 1, stream: Stream | None = None) -> None:
         """Set `count` elements of `width` bytes (1, 2 or 4) to a value."""
@@ -706,9 +708,7 @@ class VirtualDevice:
             for n in range(height):
                 self.view(to + n * pitch, count * width).view(f"u{width}")[:] = int.from_bytes(word, "little")
 
-        self.submit(
-            stream, Node("memset", run, {"to": to, "value": value, "width": width, "count": count, "height": height, "pitch": pitch})
-        )
+        self.submit(stream, Node("memset", run, {"given": (to, pitch, value, width, count, height)}))
 
     def _check_place(self, address: int, size: int, on_device: bool, what: str) -> None:
         found = self._asked_for(address) if on_device else self.memory.at(address)
@@ -1021,9 +1021,7 @@ class VirtualDevice:
         self._mirror(to_device=False)
         if run.out_of_time:
             self.machine.forget_garbage()
-        for text, is_error in ((run.output, False), (run.asserted, True)):
-            if text:
-                self.host.write(text, is_error=is_error)
+        self._tell_host(run)
         about.error, about.is_fine, about.run = error, self.policy.is_fine(run), run.as_dict()
         if recorder is not None:
             recorder.write(run)
@@ -1042,6 +1040,19 @@ class VirtualDevice:
         if self.host.shares_memory:
             raise FindingsError(run)
         return run
+
+    def _tell_host(self, run: Run) -> None:
+        """What the kernel has printed, and what it has set conditional handles to (cudaGraphSetConditional)."""
+        for text, is_error in ((run.output, False), (run.asserted, True)):
+            if text:
+                self.host.write(text, is_error=is_error)
+        for handle, value in run.launch.conditions.items():
+            if handle not in self.conditions:
+                self.tell(
+                    f"cudaGraphSetConditional: {handle:#x} is no conditional handle (cudaGraphConditionalHandleCreate); nothing is set"
+                )
+            else:
+                self.conditions[handle].value = value
 
     def _look_up(self, arguments: tuple[bytes, ...]) -> None:
         """Ask for what lies where a word of the arguments points: a pointer, a member of a structure, the first word of a tensor map."""

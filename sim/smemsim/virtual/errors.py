@@ -5,10 +5,10 @@ from __future__ import annotations
 from smemsim.errors import SmemsimError
 from smemsim.spec.cuda_errors import CUDA_CODES
 
-__all__ = ["INVALID_VALUE", "CudaError"]
+__all__ = ["INVALID_VALUE", "NOT_SUPPORTED", "CudaError"]
 
 
-INVALID_VALUE = 1
+INVALID_VALUE, NOT_SUPPORTED = 1, 801
 
 
 class CudaError(SmemsimError):
