@@ -68,7 +68,21 @@ def gemm(tmp_path_factory):
     return built(tmp_path_factory, "gemm", "-cudart", "shared", archs=("90a", "100a"))
 
 
-SCENARIOS = ("compute", "errors", "memory", "mapped", "graph", "nodes", "threads", "printf", "assert", "fork", "beforehand", "touch")
+SCENARIOS = (
+    "compute",
+    "errors",
+    "memory",
+    "mapped",
+    "graph",
+    "conditional",
+    "nodes",
+    "threads",
+    "printf",
+    "assert",
+    "fork",
+    "beforehand",
+    "touch",
+)
 
 
 @pytest.fixture(scope="session")
@@ -92,6 +106,12 @@ def scenarios(runtime, tmp_path_factory):
 
 def test_symbols_structures_and_managed_variables_are_those_of_the_program(scenarios):
     assert scenarios[0]["compute"][:2] == (["cudaDeviceSynchronize(): cudaSuccess", "0 wrong, 1 launch", "managed 0"], 0)
+
+
+def test_kernels_say_how_often_a_graph_of_a_graph_runs_and_which_one(scenarios):
+    lines, code, _ = scenarios[0]["conditional"]
+    assert [line.rpartition(": ")[2] for line in lines] == ["cudaSuccess", "cudaSuccess", "5 12"]
+    assert code == 0
 
 
 def test_errors_come_when_and_as_cuda_gives_them(scenarios):

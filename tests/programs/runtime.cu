@@ -34,6 +34,9 @@ __global__ void unordered(int *to) {
     word[threadIdx.x] = threadIdx.x;
     to[threadIdx.x] = word[63 - threadIdx.x];  // nothing orders the two warps
 }
+__global__ void next(cudaGraphConditionalHandle loop, int *p) { cudaGraphSetConditional(loop, ++p[0] < 5); }
+__global__ void choose(cudaGraphConditionalHandle branch, int n) { cudaGraphSetConditional(branch, n); }
+__global__ void put(int *p, int n) { *p = n; }
 __global__ void busy(int *p) {
     int x = p[0];
     for (int i = 0; i < 100000000; i++) {
@@ -45,6 +48,48 @@ __global__ void busy(int *p) {
 
 #define SHOW(call) printf("%s: %s\n", #call, cudaGetErrorName(call))
 #define IS(name) (!strcmp(what, name))
+
+static cudaGraphNode_t added(cudaGraph_t graph, cudaGraphNode_t after, cudaGraphNodeParams &made) {
+    cudaGraphNode_t node = nullptr;
+#if CUDART_VERSION >= 13000
+    cudaError_t error = cudaGraphAddNode(&node, graph, &after, nullptr, after != nullptr, &made);
+#else
+    cudaError_t error = cudaGraphAddNode(&node, graph, &after, after != nullptr, &made);
+#endif
+    if (error) printf("cudaGraphAddNode: %s\n", cudaGetErrorName(error));
+    return node;
+}
+static cudaGraphNode_t launched(cudaGraph_t graph, cudaGraphNode_t after, void *kernel, void **arguments) {
+    cudaGraphNodeParams made = {cudaGraphNodeTypeKernel};
+    made.kernel.func = kernel, made.kernel.gridDim = made.kernel.blockDim = dim3(1), made.kernel.kernelParams = arguments;
+    return added(graph, after, made);
+}
+static void conditional(int *p) {  // a loop until p[0] is 5, then p[1] by what a kernel chooses
+    cudaGraph_t graph;
+    cudaGraphExec_t made;
+    cudaGraphConditionalHandle loop, branch;
+    cudaGraphCreate(&graph, 0), cudaMemset(p, 0, 8);
+    cudaGraphConditionalHandleCreate(&loop, graph, 1, cudaGraphCondAssignDefault), cudaGraphConditionalHandleCreate(&branch, graph);
+    cudaGraphNodeParams repeat = {cudaGraphNodeTypeConditional}, either = {cudaGraphNodeTypeConditional};
+    repeat.conditional.handle = loop, repeat.conditional.type = cudaGraphCondTypeWhile, repeat.conditional.size = 1;
+    either.conditional.handle = branch, either.conditional.type = cudaGraphCondTypeSwitch, either.conditional.size = 3;
+    int chosen = 2, *to = p + 1;
+    void *in_loop[] = {&loop, &p}, *in_front[] = {&branch, &chosen};
+    cudaGraphNode_t node = added(graph, nullptr, repeat);
+    launched(repeat.conditional.phGraph_out[0], nullptr, (void *)next, in_loop);
+    node = launched(graph, node, (void *)choose, in_front);
+    node = added(graph, node, either);
+    for (int n = 0; n < 3; n++) {
+        int value = 10 + n;
+        void *inside[] = {&to, &value};
+        launched(either.conditional.phGraph_out[n], nullptr, (void *)put, inside);
+    }
+    SHOW(cudaGraphInstantiate(&made, graph));
+    SHOW(cudaGraphLaunch(made, 0));
+    int got[2];
+    cudaMemcpy(got, p, 8, cudaMemcpyDeviceToHost);
+    printf("%d %d\n", got[0], got[1]);
+}
 
 static void compute() {
     const int n = 1000;
@@ -260,6 +305,7 @@ int main(int argc, char **argv) {
     if (IS("errors")) errors(p);
     if (IS("memory")) memory(p);
     if (IS("graph")) graph(p);
+    if (IS("conditional")) conditional(p);
     if (IS("mapped")) mapped(p);
     if (IS("nodes")) nodes(p);
     if (IS("threads")) threads();

@@ -1,31 +1,33 @@
 """A fixed sample of Triton's own tests, and its tutorials, on the virtual GPU: one table of what passes.
 
-    python -m tools.field.triton ~/triton                        # the sample, on both architectures: an hour
+    python -m tools.field.triton ~/triton --keep DIR             # the sample, on both architectures: hours; a next run goes on
     python -m tools.field.triton ~/triton --arch sm_90a --only language/test_core
     python -m tools.field.triton ~/triton --tutorials            # 01 to 11, as scripts
     python -m tools.field.triton ~/triton --draw > tools/field/triton_sample.txt
 
 The sample is `triton_sample.txt`: from all files in turn a function that was not drawn yet, and one set of its parameters, until there are 300. Each
-folder is a process of pytest. A test fails where it fails by itself and where a kernel of it has findings, as `pytest --smemsim-gpu` has it.
+folder is a process of pytest; outcomes are kept as they come (`suites.py`). A test fails where it fails by itself and where a kernel of it has findings, as
+`pytest --smemsim-gpu` has it.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import dataclasses
 import json
-import os
 import pathlib
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Outcome", "draw"]
+from tools.field.suites import Outcome, pytest_of, run
+
+__all__ = ["draw"]
 
 
 SAMPLE = pathlib.Path(__file__).with_name("triton_sample.txt")
@@ -40,22 +42,6 @@ LEFT_OUT = re.compile(
     r"_(compile_errors|compile_only|frontend|decorator|cdna\d|gfx\d+|format_view|opt_flags\w*)\.py$"
 )  # of files: they launch nothing
 COUNT = 300
-OURS = re.compile(r"\b[XRTHDW]\d{3}\b")  # codes of findings
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What became of a test: "passed", "failed", "skipped", "over limit" or "not run"; `why` in a line."""
-
-    test: str
-    outcome: str
-    seconds: float
-    why: str = ""
-
-    @property
-    def codes(self) -> list[str]:
-        """The codes of findings that failed it."""
-        return sorted(set(OURS.findall(self.why)))
 
 
 def draw(tests: Iterable[str], count: int = COUNT) -> list[str]:
@@ -75,60 +61,20 @@ def draw(tests: Iterable[str], count: int = COUNT) -> list[str]:
     return sorted(turns[:count])
 
 
-def _pytest(
-    checkout: pathlib.Path, arch: str, arguments: Sequence[str], seconds: float | None = None, **environment: str
-) -> tuple[str, bool]:
-    """What pytest printed, and whether it came to its end."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--smemsim-gpu", arch, *arguments]
-    with subprocess.Popen(
-        command,
-        cwd=checkout,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        try:
-            return process.communicate(timeout=seconds)[0], True
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.communicate()[0], False
-
-
 def _collected(checkout: pathlib.Path) -> list[str]:
     """The ids of all tests that can be imported."""
     found = []
     for suite in SUITES:
-        told, _ = _pytest(checkout, "sm_100a", ["--collect-only", "--continue-on-collection-errors", suite])
+        told = subprocess.run(
+            pytest_of("sm_100a", "--collect-only", "--continue-on-collection-errors", suite),
+            cwd=checkout, capture_output=True, text=True, errors="replace", check=False,
+        ).stdout  # fmt: skip
         ids = [line.strip() for line in told.splitlines() if "::" in line and line.startswith("python/")]
         found += [test for test in ids if not LEFT_OUT.search(test.partition("::")[0])]
         for line in told.splitlines():
             if line.startswith("ERROR "):
                 print(f"left out: {line.removeprefix('ERROR ')}", file=sys.stderr)
     return found
-
-
-def _run(checkout: pathlib.Path, arch: str, suite: str, tests: Sequence[str], limit: float) -> list[Outcome]:
-    """Tests of one suite."""
-    with tempfile.TemporaryDirectory() as name:
-        found = pathlib.Path(name) / "outcomes"
-        found.touch()
-        (pathlib.Path(name) / "tests").write_text("\n".join(tests), encoding="utf-8")
-        files = sorted({test.partition("::")[0] for test in tests})
-        begin = time.perf_counter()
-        here = str(pathlib.Path(__file__).parents[2])
-        told, _ = _pytest(
-            checkout, arch, ["-p", "tools.field.limit", "--tb=short", *files], 300 + 2 * limit * len(tests),
-            SMEMSIM_FIELD_SECONDS=str(limit), SMEMSIM_FIELD_FILE=str(found), SMEMSIM_FIELD_TESTS=str(pathlib.Path(name) / "tests"),
-            PYTHONPATH=os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
-        )  # fmt: skip
-        of_test = {x["test"]: Outcome(**x) for x in map(json.loads, found.read_text(encoding="utf-8").splitlines())}
-    outcomes = [of_test.get(test, Outcome(test, "not run", 0.0, "not there on this card, or pytest ended before it")) for test in tests]
-    if not of_test:
-        print(told[-2000:], file=sys.stderr)
-    print(f"{arch} {suite}: {_counts(outcomes)} in {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-    return outcomes
 
 
 def _counts(outcomes: Sequence[Outcome]) -> str:
@@ -164,11 +110,26 @@ def _tutorials(checkout: pathlib.Path, arch: str, limit: float, only: str) -> li
         try:
             done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=limit, check=False)
             last = (done.stderr.strip().splitlines() or [""])[-1]
-            outcome = Outcome(f"tutorials/{script.name}", "failed" if done.returncode else "passed", time.perf_counter() - begin, last)
+            outcome = Outcome(f"tutorials/{script.name}", "failed" if done.returncode else "passed", last, time.perf_counter() - begin)
         except subprocess.TimeoutExpired:
-            outcome = Outcome(f"tutorials/{script.name}", "over limit", time.perf_counter() - begin, f"{limit:g} s")
+            outcome = Outcome(f"tutorials/{script.name}", "over limit", f"{limit:g} s", time.perf_counter() - begin)
         outcomes.append(outcome)
         print(f"{arch} {outcome.test}: {outcome.outcome} in {outcome.seconds:.0f} s, {outcome.why}", file=sys.stderr, flush=True)
+    return outcomes
+
+
+def _outcomes(checkout: pathlib.Path, arch: str, kept: pathlib.Path, given: argparse.Namespace) -> list[Outcome]:
+    """Of tutorials or tests, on one card."""
+    if given.tutorials:
+        return _tutorials(checkout, arch, given.limit or 600, given.only)
+    tests = [test for test in SAMPLE.read_text(encoding="utf-8").splitlines() if given.only in test]
+    outcomes = []
+    for suite in SUITES:
+        if chosen := [test for test in tests if test.startswith(suite)]:
+            begin = time.perf_counter()
+            outcomes += run(checkout, arch, chosen, kept, limit=given.limit or 60, again=given.again)
+            of_suite = outcomes[-len(chosen) :]
+            print(f"{arch} {suite}: {_counts(of_suite)} in {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
     return outcomes
 
 
@@ -177,25 +138,26 @@ def main() -> int:
     parser.add_argument("checkout", type=pathlib.Path, help="a checkout of Triton, of the version that is installed")
     parser.add_argument("--arch", nargs="+", default=["sm_90a", "sm_100a"])
     parser.add_argument("--only", default="", metavar="TEXT", help="tests, or tutorials, with this in their id")
-    parser.add_argument("--limit", type=float, metavar="SECONDS", help="for a test (60), or a tutorial (600)")
+    parser.add_argument("--limit", type=float, metavar="SECONDS", help="of processor time for a test (60), of time for a tutorial (600)")
+    parser.add_argument(
+        "--keep", type=pathlib.Path, metavar="DIR", help="outcomes of tests as they come; what has one there is not run again"
+    )
+    parser.add_argument("--again", nargs="*", default=[], metavar="OUTCOME", help="... but for these: failed, 'over limit', 'not run'")
     parser.add_argument("--tutorials", action="store_true", help="the tutorials in place of the sample")
     parser.add_argument("--draw", action="store_true", help="print a sample of the checkout's tests")
     parser.add_argument("--json", type=pathlib.Path, help="write all outcomes to this file")
     given = parser.parse_args()
     checkout = given.checkout.resolve()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes of pytest end with this one
     if not (checkout / "python" / "tutorials").is_dir():
         sys.exit(f"{given.checkout}: no checkout of Triton: python/tutorials is not there")
     if given.draw:
         print("\n".join(draw(_collected(checkout))))
         return 0
-    by_arch = {}
-    for arch in given.arch:
-        if given.tutorials:
-            by_arch[arch] = _tutorials(checkout, arch, given.limit or 600, given.only)
-            continue
-        tests = [test for test in SAMPLE.read_text(encoding="utf-8").splitlines() if given.only in test]
-        of_suite = {suite: [test for test in tests if test.startswith(suite)] for suite in SUITES}
-        by_arch[arch] = [x for suite, chosen in of_suite.items() if chosen for x in _run(checkout, arch, suite, chosen, given.limit or 60)]
+    with tempfile.TemporaryDirectory() as folder:
+        kept = given.keep or pathlib.Path(folder)
+        kept.mkdir(parents=True, exist_ok=True)
+        by_arch = {arch: _outcomes(checkout, arch, kept / f"{arch}.jsonl", given) for arch in given.arch}
     if given.json:
         given.json.write_text(json.dumps({arch: [vars(x) for x in xs] for arch, xs in by_arch.items()}, indent=1), encoding="utf-8")
     print(_table(by_arch))

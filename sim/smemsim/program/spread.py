@@ -80,6 +80,7 @@ class Result:
     elsewhere: frozenset[int] = frozenset()
     judge: Judge | None = None
     asserted: tuple[str, ...] = ()
+    conditions: tuple[tuple[int, int], ...] = ()
 
 
 def work_of(launch: Launch, *, watch: bool) -> Work:
@@ -115,7 +116,7 @@ def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     return Result(
         tuple(part for part in changed if part is not None), tuple(launch.findings.values()), tuple(launch.output), frozenset(launch.evidence),
         finished, len(clusters) * launch.cluster_size, launch.out_of_time, launch.status, frozenset(launch.elsewhere),
-        launch.judge and launch.judge.finish(), tuple(launch.asserted),
+        launch.judge and launch.judge.finish(), tuple(launch.asserted), tuple(launch.conditions.items()),
     )  # fmt: skip
 
 
@@ -146,6 +147,7 @@ class Merge:
             launch.keep(found)
         launch.output += result.output
         launch.asserted += result.asserted
+        launch.conditions.update(result.conditions)
         launch.output_size += sum(map(len, result.output))
         launch.evidence |= result.evidence
         launch.elsewhere |= result.elsewhere

@@ -13,7 +13,7 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
         "device": ("VirtualDevice",),
         "errors": ("CudaError",),
         "fatbin": ("Image", "NoCode", "chosen", "images", "linked"),
-        "graphs": ("Graph", "GraphExec", "Node", "UserObject"),
+        "graphs": ("Condition", "Graph", "GraphExec", "Node", "UserObject"),
         "host": ("Host",),
         "policy": ("FindingsError", "HookedLaunch", "Policy", "card_of_environment", "hook"),
         "pools": ("Pool",),

@@ -59,7 +59,7 @@ from smemsim.virtual.errors import (
     OUT_OF_MEMORY,
     CudaError,
 )  # fmt: skip
-from smemsim.virtual.graphs import Graph, GraphExec, Node, reached
+from smemsim.virtual.graphs import Condition, Graph, GraphExec, Node, reached
 from smemsim.virtual.host import Host
 from smemsim.virtual.launching import Launcher
 from smemsim.virtual.managed import Advice
@@ -112,6 +112,7 @@ class VirtualDevice:
         self.pools = {kind: Pool(kind) for kind in ("device", "managed", "pinned")}  # those that are there from the start
         self.pool = self.pools["device"]  # what cudaMallocAsync takes memory of
         self.graph_pool = Pool("device")  # counts what nodes of graphs have taken
+        self.conditions: dict[int, Condition] = {}  # by their handles
         self._unwritten: set[int] = set()  # numbers of allocations of which it was told that unwritten bytes go to the host
         self.pool_of: dict[int, Pool] = {}  # by addresses of allocations
         self.advice = Advice()
@@ -285,7 +286,7 @@ class VirtualDevice:
             self.host.settle()
             self.free(address)
         else:
-            self.submit(stream, Node("free", lambda: None, {"address": address}))
+            self.submit(stream, Node("free", lambda: None, {"given": (address,)}))
 
     def bind(self, array: Any, *, name: str = "") -> int:
         """Make memory of this process the device's, without a copy: a contiguous numpy array, or what has a writable buffer. Its own address."""
@@ -424,7 +425,7 @@ class VirtualDevice:
 
     def call_host(self, function: int, data: int, stream: Stream | None = None) -> None:
         """cudaLaunchHostFunc."""
-        self.submit(stream, Node("host", lambda: self.host.call(function, data), {"function": function, "data": data}))
+        self.submit(stream, Node("host", lambda: self.host.call(function, data), {"given": (function, data)}))
 
     # Graphs
 
@@ -490,8 +491,7 @@ class VirtualDevice:
                 for n in range(height):
                     self._move(to + n * to_pitch, source + n * source_pitch, width)
 
-        info = {"to": to, "source": source, "width": width, "height": height, "to_pitch": to_pitch, "source_pitch": source_pitch}
-        self.submit(stream, Node("memcpy", run, info))
+        self.submit(stream, Node("memcpy", run, {"given": (to, to_pitch, source, source_pitch, width, height)}))
 
     def fill(self, to: int, value: int, count: int, width: int = 1, stream: Stream | None = None) -> None:
         """Set `count` elements of `width` bytes (1, 2 or 4) to a value."""
@@ -512,9 +512,7 @@ class VirtualDevice:
             for n in range(height):
                 self.view(to + n * pitch, count * width).view(f"u{width}")[:] = int.from_bytes(word, "little")
 
-        self.submit(
-            stream, Node("memset", run, {"to": to, "value": value, "width": width, "count": count, "height": height, "pitch": pitch})
-        )
+        self.submit(stream, Node("memset", run, {"given": (to, pitch, value, width, count, height)}))
 
     def _check_place(self, address: int, size: int, on_device: bool, what: str) -> None:
         found = self.asked_for(address) if on_device else self.memory.at(address)

@@ -21,7 +21,7 @@ from smemsim.virtual.errors import (
     OUT_OF_RESOURCES,
     CudaError,
 )
-from smemsim.virtual.graphs import Node
+from smemsim.virtual.graphs import Condition, Node
 from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, hook_failed
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Device(Protocol):
     host: Host
     occupancy: Occupancy
     launches: list[Launched]
+    conditions: dict[int, Condition]
     hooks: list[tuple[re.Pattern[str], Hook]]
     begins: Callable[[Launched], None]
     ended: Callable[[Launched], None]
@@ -228,9 +229,7 @@ class Launcher:
         self.device.mirror(to_device=False)
         if run.out_of_time:
             self.device.machine.forget_garbage()
-        for text, is_error in ((run.output, False), (run.asserted, True)):
-            if text:
-                self.device.host.write(text, is_error=is_error)
+        self._tell_host(run)
         about.error, about.is_fine, about.run = error, self.device.policy.is_fine(run), run.as_dict()
         if recorder is not None:
             recorder.write(run)
@@ -249,6 +248,19 @@ class Launcher:
         if self.device.host.shares_memory:
             raise FindingsError(run)
         return run
+
+    def _tell_host(self, run: Run) -> None:
+        """What the kernel has printed, and what it has set conditional handles to (cudaGraphSetConditional)."""
+        for text, is_error in ((run.output, False), (run.asserted, True)):
+            if text:
+                self.device.host.write(text, is_error=is_error)
+        for handle, value in run.launch.conditions.items():
+            if handle not in self.device.conditions:
+                self.device.tell(
+                    f"cudaGraphSetConditional: {handle:#x} is no conditional handle (cudaGraphConditionalHandleCreate); nothing is set"
+                )
+            else:
+                self.device.conditions[handle].value = value
 
     def _look_up(self, arguments: tuple[bytes, ...]) -> None:
         """Ask for what lies where a word of the arguments points: a pointer, a member of a structure, the first word of a tensor map."""

@@ -29,7 +29,6 @@ from smemsim.virtual.code import Function, Module
 from smemsim.virtual.device import VirtualDevice
 from smemsim.virtual.errors import (
     CAPTURE_UNSUPPORTED,
-    GRAPH_UPDATE_FAILED,
     ILLEGAL_STATE,
     INVALID_HANDLE,
     INVALID_VALUE,
@@ -40,7 +39,7 @@ from smemsim.virtual.errors import (
     UNSUPPORTED_LIMIT,
     CudaError,
 )  # fmt: skip
-from smemsim.virtual.graphs import Graph, GraphExec, Node, UserObject
+from smemsim.virtual.graphs import Condition, Graph, GraphExec, Node, UserObject
 from smemsim.virtual.host import Host
 from smemsim.virtual.mapping import Physical
 from smemsim.virtual.memory import RANGE_BYTES
@@ -60,7 +59,20 @@ GRAPH_SIZES = {0: "used", 1: "most_used", 2: "reserved", 3: "most_reserved"}  # 
 MANAGED = 2  # CUmemAllocationType
 ACCESSED_BY, CPU, NOWHERE = 3, -1, -2  # CUmem_range_attribute, and places as numbers
 DEFAULT_STREAMS = (0, 1, 2)  # the null stream, and those that cuda.h calls legacy and per-thread
-NODE_TYPES = {"kernel": 0, "memcpy": 1, "memset": 2, "host": 3, "graph": 4, "empty": 5, "wait": 6, "record": 7, "alloc": 10, "free": 11}
+NODE_TYPES = {
+    "kernel": 0,
+    "memcpy": 1,
+    "memset": 2,
+    "host": 3,
+    "graph": 4,
+    "empty": 5,
+    "wait": 6,
+    "record": 7,
+    "alloc": 10,
+    "free": 11,
+    "conditional": 13,
+}
+CONDITIONALS = ("if", "while", "switch")  # CUgraphConditionalNodeType
 SIGNED = 1 << 63
 Kept = TypeVar("Kept")
 
@@ -687,14 +699,7 @@ class Session:
             self.is_running = False
 
     def graph_update(self, executable: int, graph: int) -> None:
-        own, new = self._of(executable, GraphExec), GraphExec(self._of(graph, Graph))
-        if [node.kind for node in own.nodes] != [node.kind for node in new.nodes]:
-            new.close()
-            raise CudaError(GRAPH_UPDATE_FAILED)
-        for mine, theirs in zip(own.nodes, new.nodes, strict=True):
-            mine.become(theirs)
-        own.close()
-        own.objects = new.objects
+        self._of(executable, GraphExec).update(self._of(graph, Graph))
 
     def graph_nodes(self, graph: int, count: int) -> tuple[int, bytes]:
         return self._told_of(self._of(graph, Graph).nodes, count)
@@ -716,13 +721,13 @@ class Session:
         self._own(executable, node).become(self._kernel(function, given))
 
     def _own(self, executable: int, node: int) -> Node:
+        """The node of what was instantiated; `executable` 0: the graph's own."""
+        if not executable:
+            return self._of(node, Node)
         own = self._of(executable, GraphExec).of.get(self._of(node, Node))
         if own is None:
             raise CudaError(INVALID_VALUE, "the node is not of this graph")
         return own
-
-    def node_set_kernel(self, node: int, function: int, *given: Any) -> None:
-        self._of(node, Node).become(self._kernel(function, given))
 
     def node_kernel(self, node: int) -> tuple[Any, ...]:
         info = self._of(node, Node).info
@@ -838,16 +843,38 @@ class Session:
             raise CudaError(INVALID_VALUE, "the node is no graph")
         return self._handle_of(found)
 
+    def condition_create(self, graph: int, value: int, flags: int) -> int:
+        """A conditional handle; bit 0 of the flags: it has this value at the start of each launch of the graph."""
+        found = self._of(graph, Graph)
+        condition = Condition(found, value if flags & 1 else None)
+        found.conditions.append(condition)
+        handle = self._keep(condition)
+        self.device.conditions[handle] = condition
+        return handle
+
+    def graph_add_conditional(self, graph: int, after: bytes, condition: int, kind: int, count: int) -> tuple[int, bytes]:
+        """A conditional node, and the graphs that it runs."""
+        if kind >= len(CONDITIONALS):
+            raise CudaError(INVALID_VALUE, f"a conditional node of type {kind}")
+        name, handle = CONDITIONALS[kind], self._of(condition, Condition)
+        made = self._of(graph, Graph).add_conditional(name, handle, count, self._nodes(after))
+        return self._keep(made), b"".join(struct.pack("<Q", self._handle_of(body)) for body in made.info["bodies"])
+
+    def node_bodies(self, node: int, count: int) -> tuple[int, int, int, bytes]:
+        """Of a conditional node: its handle, its type, how many graphs it has, and the first `count` of these."""
+        info = self._of(node, Node).info
+        if "bodies" not in info:
+            raise CudaError(INVALID_VALUE, "the node is not conditional")
+        bodies = b"".join(struct.pack("<Q", self._handle_of(body)) for body in info["bodies"][:count])
+        return self._handle_of(info["condition"]), CONDITIONALS.index(info["conditional"]), len(info["bodies"]), bodies
+
     def graph_depend(self, graph: int, before: bytes, after: bytes) -> None:
         for first, second in zip(self._nodes(before), self._nodes(after), strict=True):
             self._of(graph, Graph).depend(first, second)
 
     def graph_part(self, graph: int, before: bytes, after: bytes) -> None:
-        self._of(graph, Graph)
         for first, second in zip(self._nodes(before), self._nodes(after), strict=True):
-            if first not in second.after:
-                raise CudaError(INVALID_VALUE, "there is no such edge")
-            second.after.remove(first)
+            self._of(graph, Graph).part(first, second)
 
 
 def _kind_of(kind: int, place: int) -> str:

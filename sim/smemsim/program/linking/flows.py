@@ -35,7 +35,7 @@ MAPS = 64  # places in the parameters that one register may hold the address of,
 _WRITE = {"atom", "cp", "multimem", "red", "st", "tensormap", "wmma"}  # of all but the first, the first operand is what is written
 _OF_MAPS = ("map", "maps")
 _SAME = {"cvt", "cvta", "mov", "selp", "slct"}  # what leaves an address as it is
-_SYSTEM = {"vprintf", "__assertfail"}  # functions that write to no array of the kernel
+_SYSTEM = {"vprintf", "__assertfail", "cudaGraphSetConditional"}  # functions that write to no array of the kernel
 _PASSES_ON = ARITHMETIC | {"bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "match", "mul24", "popc", "redux", "rem", "sad", "shf", "shfl", "slct", "vote"}  # fmt: skip
 
 _IDEMPOTENT = frozenset({"and", "cvt", "max", "min", "mov", "or", "selp", "slct"})  # done once more they change nothing

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Cta, Wave
 
 
-# ---- `trap`, `brkpt`, and calls of what the system provides: printf (`vprintf`) and assert (`__assertfail`)
+# ---- `trap`, `brkpt`, and calls of what the system provides: printf (`vprintf`), assert (`__assertfail`), conditions of graphs
 
 
 LONGEST = 1 << 16  # bytes of a string, and characters of what one printf writes
@@ -65,7 +65,9 @@ def build_call(i: Instruction, c: Linker) -> Step:
         return _printf(i, c, lists[0][0], lists[1])
     if name == "__assertfail" and lists:
         return _assert(i, c, lists[-1])
-    raise unmodelled(i, f"{name} is no function of this PTX, and smemsim has only vprintf and __assertfail")
+    if name == "cudaGraphSetConditional" and lists and len(lists[-1]) == 2:
+        return _set_condition(i, c, lists[-1])
+    raise unmodelled(i, f"{name} is no function of this PTX, and smemsim has only vprintf, __assertfail and cudaGraphSetConditional")
 
 
 def _parameter(i: Instruction, c: Linker, operand: Operand) -> Callable[[Wave, int], int]:
@@ -114,6 +116,22 @@ def _assert(i: Instruction, c: Linker, arguments: tuple[Operand, ...]) -> Plain:
         x.launch.find("X013", i, sentence)
         x.launch.asserted += [_asserted(x, each, file, line, function, message) for each in x.threads[:MOST_ASSERTED].tolist()]
         raise HardwareTrap(f"{sentence}", cuda_error=ASSERTION)
+
+    return run
+
+
+def _set_condition(i: Instruction, c: Linker, arguments: tuple[Operand, ...]) -> Plain:
+    """`cudaGraphSetConditional(handle, value)`: what a conditional node of the graph looks at when its turn comes (CUDA C++ programming guide, CUDA graphs)."""
+    handles, values = (_parameter(i, c, operand) for operand in arguments)
+
+    def run(x: Wave) -> None:
+        told: dict[int, set[int]] = {}
+        for thread in x.threads.tolist():
+            handle, value = _value(x, thread, handles(x, thread), 8), _value(x, thread, values(x, thread), 4)
+            told.setdefault(handle, set()).add(value)
+            x.launch.conditions[handle] = value
+        if any(len(set_to) > 1 for set_to in told.values()):
+            x.launch.evidence.add("threads set a conditional handle of a graph to different values: which one stays is not determined")
 
     return run
 

@@ -789,15 +789,15 @@ API R cuGraphAddMemcpyNode(U *node, U graph, const U *after, size_t count, const
     return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, t->pitch ? (U)t->pitch : (U)c->width, from, f->pitch ? (U)f->pitch : (U)c->width, (U)c->width,
                 (U)c->height, node);
 }
-API R cuGraphKernelNodeSetParams(U node, const kernel_node *k) {
-    char *bank = 0;
-    unsigned bytes = 0;
-    R error = bank_of(k, &bank, &bytes);
-    if (!error)
-        error = CALL("node_set_kernel", "iiiiiiiiib", node, k->function, (U)k->grid[0], (U)k->grid[1], (U)k->grid[2], (U)k->block[0], (U)k->block[1], (U)k->block[2], (U)k->shared, bank, (size_t)bytes);
-    free(bank);
-    return error;
+API R cuGraphExecMemcpyNodeSetParams(U exec, U node, const copy_3d *c, U context) {
+    (void)context;
+    const side_3d *f = &c->from, *t = &c->to;
+    U from = (f->type == 1 ? f->host : f->device) + f->x, to = (t->type == 1 ? t->host : t->device) + t->x;
+    if (c->depth > 1 || f->type == 3 || t->type == 3 || f->y || t->y) return smemsim_unknown("cuGraphExecMemcpyNodeSetParams of arrays or 3-D copies");
+    return CALL("graph_set_copy", "iiiiiiii", exec, node, to, t->pitch ? (U)t->pitch : (U)c->width, from, f->pitch ? (U)f->pitch : (U)c->width, (U)c->width, (U)c->height);
 }
+API R cuGraphMemcpyNodeSetParams(U node, const copy_3d *c) { return cuGraphExecMemcpyNodeSetParams(0, node, c, 0); }
+API R cuGraphKernelNodeSetParams(U node, const kernel_node *k) { return cuGraphExecKernelNodeSetParams(0, node, k); } /* to the device, no executable is the graph itself */
 API R cuGraphKernelNodeSetParams_v2(U node, const kernel_node_2 *k) { WANT(k); kernel_node own = with_kernel(k); return cuGraphKernelNodeSetParams(node, &own); }
 API R cuGraphKernelNodeGetParams(U node, kernel_node *k) {
     U function, v[7];
@@ -851,7 +851,9 @@ API R cuGraphExecMemsetNodeSetParams(U exec, U node, const fill_node *f, U conte
     (void)context;
     return CALL("graph_set_fill", "iiiiiiii", exec, node, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height);
 }
+API R cuGraphMemsetNodeSetParams(U node, const fill_node *f) { return cuGraphExecMemsetNodeSetParams(0, node, f, 0); }
 API R cuGraphExecHostNodeSetParams(U exec, U node, const host_node *h) { return CALL("graph_set_host", "iiii", exec, node, h->function, h->data); }
+API R cuGraphHostNodeSetParams(U node, const host_node *h) { return cuGraphExecHostNodeSetParams(0, node, h); }
 API R cuGraphAddEventRecordNode(U *node, U graph, const U *after, size_t count, U event) { return CALL("graph_add_event", "ibii|I", graph, after ? (void *)after : "", count * 8, event, (U)0, node); }
 API R cuGraphAddEventWaitNode(U *node, U graph, const U *after, size_t count, U event) { return CALL("graph_add_event", "ibii|I", graph, after ? (void *)after : "", count * 8, event, (U)1, node); }
 typedef struct { char props[88]; const void *access; size_t accesses, bytes; U address; } alloc_node; /* pool properties are 88 bytes */
@@ -900,6 +902,97 @@ API R cuGraphAddMemFreeNode(U *node, U graph, const U *after, size_t count, U ad
 API R cuGraphAddDependencies(U graph, const U *from, const U *to, size_t count) { return CALL("graph_depend", "ibb", graph, from, count * 8, to, count * 8); }
 API R cuGraphAddDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count) { (void)edges; return cuGraphAddDependencies(graph, from, to, count); }
 API R cuGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after ? (void *)after : "", count * 8, child, node); }
+API R cuGraphConditionalHandleCreate(U *handle, U graph, U context, unsigned value, unsigned flags) {
+    (void)context;
+    WANT(handle && flags <= 1);
+    return CALL("condition_create", "iii|I", graph, (U)value, (U)flags, handle);
+}
+typedef struct { U handle; int type; unsigned size; U *bodies, context; } conditional_node;
+typedef struct { /* CUgraphNodeParams */
+    int type, reserved[3];
+    union {
+        kernel_node_2 kernel;
+        struct { int flags, reserved; U context; copy_3d own; } copy;
+        fill_node fill;
+        host_node host;
+        U graph, event, address;
+        alloc_node alloc;
+        conditional_node conditional;
+        char room[232];
+    };
+} any_node;
+static R add_conditional(U *node, U graph, const U *after, size_t count, conditional_node *c) {
+    U *bodies = calloc(c->size + 1, 8); /* lives as long as the node: for ever */
+    R error = CALL("graph_add_conditional", "ibiii|IB", graph, after ? (void *)after : "", count * 8, c->handle, (U)(unsigned)c->type, (U)c->size, node, bodies, (size_t)c->size * 8);
+    if (error) free(bodies);
+    else c->bodies = bodies;
+    return error;
+}
+API R cuGraphAddNode(U *node, U graph, const U *after, size_t count, any_node *n) {
+    WANT(node && n);
+    switch (n->type) { /* CUgraphNodeType */
+    case 0: return cuGraphAddKernelNode_v2(node, graph, after, count, &n->kernel);
+    case 1: return cuGraphAddMemcpyNode(node, graph, after, count, &n->copy.own, 0);
+    case 2: return cuGraphAddMemsetNode(node, graph, after, count, &n->fill, 0);
+    case 3: return cuGraphAddHostNode(node, graph, after, count, &n->host);
+    case 4: return cuGraphAddChildGraphNode(node, graph, after, count, n->graph);
+    case 5: return cuGraphAddEmptyNode(node, graph, after, count);
+    case 6: return cuGraphAddEventWaitNode(node, graph, after, count, n->event);
+    case 7: return cuGraphAddEventRecordNode(node, graph, after, count, n->event);
+    case 10: return cuGraphAddMemAllocNode(node, graph, after, count, &n->alloc);
+    case 11: return cuGraphAddMemFreeNode(node, graph, after, count, n->address);
+    case 13: return add_conditional(node, graph, after, count, &n->conditional);
+    }
+    return smemsim_unknown("cuGraphAddNode of semaphores or batched memory operations");
+}
+API R cuGraphAddNode_v2(U *node, U graph, const U *after, const void *edges, size_t count, any_node *n) { (void)edges; return cuGraphAddNode(node, graph, after, count, n); }
+API R cuGraphExecNodeSetParams(U exec, U node, any_node *n) {
+    WANT(n);
+    switch (n->type) {
+    case 0: return cuGraphExecKernelNodeSetParams_v2(exec, node, &n->kernel);
+    case 1: return cuGraphExecMemcpyNodeSetParams(exec, node, &n->copy.own, 0);
+    case 2: return cuGraphExecMemsetNodeSetParams(exec, node, &n->fill, 0);
+    case 3: return cuGraphExecHostNodeSetParams(exec, node, &n->host);
+    }
+    return smemsim_unknown("cuGraphExecNodeSetParams of other nodes than kernels, copies, fills and host functions");
+}
+static R get_conditional(U node, conditional_node *c) {
+    U type, size;
+    R error = CALL("node_bodies", "ii|IIIB", node, (U)0, &c->handle, &type, &size, c->bodies, (size_t)0);
+    if (error) return error;
+    c->type = (int)type, c->size = (unsigned)size, c->context = smemsim_context(), c->bodies = calloc(size + 1, 8); /* lives as long as the node: for ever */
+    return CALL("node_bodies", "ii|IIIB", node, size, &c->handle, &type, &size, c->bodies, (size_t)size * 8);
+}
+static R get_copy(U node, copy_3d *c) {
+    U own[6];
+    R error = given(node, "memcpy", own, 6);
+    if (error) return error;
+    memset(c, 0, sizeof *c);
+    c->to.type = c->from.type = 4; /* unified: told by the address */
+    c->to.device = own[0], c->to.pitch = own[1], c->from.device = own[2], c->from.pitch = own[3], c->width = own[4], c->height = own[5], c->depth = 1;
+    return 0;
+}
+API R cuGraphMemcpyNodeGetParams(U node, copy_3d *c) { WANT(c); return get_copy(node, c); }
+API R cuGraphNodeGetParams(U node, any_node *n) {
+    WANT(n);
+    memset(n, 0, sizeof *n);
+    R error = cuGraphNodeGetType(node, &n->type);
+    if (error) return error;
+    switch (n->type) {
+    case 0: return cuGraphKernelNodeGetParams_v2(node, &n->kernel);
+    case 1: return get_copy(node, &n->copy.own);
+    case 2: return cuGraphMemsetNodeGetParams(node, &n->fill);
+    case 3: return cuGraphHostNodeGetParams(node, &n->host);
+    case 4: return cuGraphChildGraphNodeGetGraph(node, &n->graph);
+    case 6: return cuGraphEventWaitNodeGetEvent(node, &n->event);
+    case 7: return cuGraphEventRecordNodeGetEvent(node, &n->event);
+    case 10: return cuGraphMemAllocNodeGetParams(node, &n->alloc);
+    case 11: return cuGraphMemFreeNodeGetParams(node, &n->address);
+    case 13: return get_conditional(node, &n->conditional);
+    }
+    return 0;
+}
+API R cuGraphNodeSetParams(U node, any_node *n) { return cuGraphExecNodeSetParams(0, node, n); }
 
 /* What is asked of the library itself */
 
@@ -907,7 +1000,7 @@ API R cuGetProcAddress_v2(const char *name, void **function, int version, U flag
     (void)flags;
     static const struct { const char *name; int version; } since[] = {
         {"cuCtxCreate_v4", 12050}, {"cuCtxCreate_v3", 11040}, {"cuGetProcAddress_v2", 12000}, {"cuStreamGetCaptureInfo_v3", 12030}, {"cuStreamGetCaptureInfo_v2", 11030},
-        {"cuGraphAddDependencies_v2", 12030}, {"cuMemAdvise_v2", 12020}, {"cuMemPrefetchAsync_v2", 12020}, {"cuGraphInstantiate_v2", 11000}, {"cuStreamBeginCapture_v2", 10010},
+        {"cuGraphAddDependencies_v2", 12030}, {"cuGraphAddNode_v2", 12030}, {"cuMemAdvise_v2", 12020}, {"cuMemPrefetchAsync_v2", 12020}, {"cuGraphInstantiate_v2", 11000}, {"cuStreamBeginCapture_v2", 10010},
     };
     WANT(name && function);
     char symbol[128];

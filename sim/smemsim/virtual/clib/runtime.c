@@ -589,16 +589,7 @@ API R cudaGraphGetEdges(U graph, U *from, U *to, void *edges, size_t *count) { r
 API R cudaGraphNodeGetDependencies(U node, U *nodes, void *edges, size_t *count) { return cudaGraphNodeGetDependencies_v2(node, nodes, edges, count); }
 API R cudaGraphNodeGetDependentNodes(U node, U *nodes, void *edges, size_t *count) { return cudaGraphNodeGetDependentNodes_v2(node, nodes, edges, count); }
 #endif
-API R cudaGraphKernelNodeSetParams(U node, const kernel_node *k) {
-    U function = 0;
-    char *bank = 0;
-    unsigned bytes = 0;
-    R error = bank_of(k, &function, &bank, &bytes);
-    if (!error)
-        error = smemsim_call("node_set_kernel", "iiiiiiiiib", node, function, (U)k->grid.x, (U)k->grid.y, (U)k->grid.z, (U)k->block.x, (U)k->block.y, (U)k->block.z, (U)k->shared, bank, (size_t)bytes);
-    free(bank);
-    return told(error);
-}
+API R cudaGraphKernelNodeSetParams(U node, const kernel_node *k) { return cudaGraphExecKernelNodeSetParams(0, node, k); } /* to the device, no executable is the graph itself */
 API R cudaGraphExecMemcpyNodeSetParams1D(U exec, U node, U to, U from, size_t bytes, int kind) {
     (void)kind;
     return CALL("graph_set_copy", "iiiiiiii", exec, node, to, (U)bytes, from, (U)bytes, (U)bytes, (U)1);
@@ -606,6 +597,42 @@ API R cudaGraphExecMemcpyNodeSetParams1D(U exec, U node, U to, U from, size_t by
 API R cudaGraphExecMemsetNodeSetParams(U exec, U node, const fill_node *f) {
     return CALL("graph_set_fill", "iiiiiiii", exec, node, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height);
 }
+API R cudaGraphMemcpyNodeSetParams1D(U node, U to, U from, size_t bytes, int kind) { return cudaGraphExecMemcpyNodeSetParams1D(0, node, to, from, bytes, kind); }
+API R cudaGraphMemsetNodeSetParams(U node, const fill_node *f) { return cudaGraphExecMemsetNodeSetParams(0, node, f); }
+API R cudaGraphHostNodeSetParams(U node, const host_node *h) { return cudaGraphExecHostNodeSetParams(0, node, h); }
+extern R cuGraphConditionalHandleCreate(U *handle, U graph, U context, unsigned value, unsigned flags);
+API R cudaGraphConditionalHandleCreate(U *handle, U graph, unsigned value, unsigned flags) { return told(bound() ? why : cuGraphConditionalHandleCreate(handle, graph, 0, value, flags)); }
+typedef struct { /* cudaGraphNodeParams */
+    int type, reserved[3];
+    union {
+        kernel_node kernel;
+        struct { int reserved[4]; copy_3d own; } copy;
+        fill_node fill;
+        host_node host;
+        char room[232];
+    };
+} any_node;
+extern R cuGraphAddNode(U *node, U graph, const U *after, size_t count, void *n);
+static R add_node(U *node, U graph, const U *after, size_t count, any_node *n) {
+    WANT(node && n);
+    if (n->type == 0) return cudaGraphAddKernelNode(node, graph, after, count, &n->kernel);
+    if (n->type == 1) return cudaGraphAddMemcpyNode(node, graph, after, count, &n->copy.own);
+    return told(bound() ? why : cuGraphAddNode(node, graph, after, count, n)); /* what is the same in the driver API */
+}
+API R cudaGraphAddNode_v2(U *node, U graph, const U *after, const void *edges, size_t count, any_node *n) { (void)edges; return add_node(node, graph, after, count, n); }
+#if MAJOR >= 13
+API R cudaGraphAddNode(U *node, U graph, const U *after, const void *edges, size_t count, any_node *n) { (void)edges; return add_node(node, graph, after, count, n); }
+#else
+API R cudaGraphAddNode(U *node, U graph, const U *after, size_t count, any_node *n) { return add_node(node, graph, after, count, n); }
+#endif
+API R cudaGraphExecNodeSetParams(U exec, U node, any_node *n) {
+    WANT(n);
+    if (n->type == 0) return cudaGraphExecKernelNodeSetParams(exec, node, &n->kernel);
+    if (n->type == 2) return cudaGraphExecMemsetNodeSetParams(exec, node, &n->fill);
+    if (n->type == 3) return cudaGraphExecHostNodeSetParams(exec, node, &n->host);
+    return told(smemsim_unknown("cudaGraphExecNodeSetParams of other nodes than kernels, fills and host functions"));
+}
+API R cudaGraphNodeSetParams(U node, any_node *n) { return cudaGraphExecNodeSetParams(0, node, n); }
 extern R cuStreamUpdateCaptureDependencies_v2(U stream, const U *after, const void *edges, size_t count, unsigned flags);
 API R cudaStreamUpdateCaptureDependencies_v2(U stream, const U *after, const void *edges, size_t count, unsigned flags) { return told(bound() ? why : cuStreamUpdateCaptureDependencies_v2(stream, after, edges, count, flags)); }
 #if MAJOR >= 13
