@@ -124,22 +124,23 @@ def float_tiles(a, a_exponent, b, b_exponent, c, c_scale, smallest, index, kept_
 
 @compiled
 def float_sums(  # type: ignore[no-untyped-def]
-    a, a_exponent, which_a, b, b_exponent, which_b, index, c, d, which_d, adds, smallest, kept_bits, zero_exponent, result
+    a, a_exponent, which_a, b, b_exponent, which_b, index, c, d, where, adds, smallest, kept_bits, zero_exponent, result
 ):
-    """`float_tiles` of accumulators that stay where they are: `c` and `d` (some, M, N) are the same bits. Tile t adds a product of A `which_a[t]` (some, M, S)
-    and B `which_b[t]` (some, K, N) to D `which_d[t]`, or writes it there where `adds[t]` is False."""
-    lanes = d.shape[2]
+    """`float_tiles` of accumulators that stay where they are: `c` and `d` (some, rows, columns) are the same bits. Tile t adds a product of A `which_a[t]`
+    (some, M, S) and B `which_b[t]` (some, K, N) to the M x N of D that begin at `where[t]` (which, row, column), or writes it there where `adds[t]` is False."""
+    lanes = b.shape[2]
     largest, start, unit, total = np.empty(lanes, np.int16), np.empty(lanes), np.empty(lanes), np.empty(lanes)
     nothing = np.zeros(lanes, np.float32)
-    for tile in range(len(which_d)):
-        of_a, of_b, of_d = which_a[tile], which_b[tile], which_d[tile]
-        for m in range(d.shape[1]):
+    for tile in range(len(where)):
+        of_a, of_b = which_a[tile], which_b[tile]
+        of_d, row, column = where[tile, 0], where[tile, 1], where[tile, 2]
+        for m in range(a.shape[1]):
             if adds[tile]:
-                _start(c[of_d, m], 1.0, smallest, zero_exponent, start, largest)
+                _start(c[of_d, row + m, column : column + lanes], 1.0, smallest, zero_exponent, start, largest)
             else:
                 _start(nothing, 1.0, smallest, zero_exponent, start, largest)
             _sum(a[of_a, m], a_exponent[of_a, m], b[of_b], b_exponent[of_b], index[m], kept_bits, start, largest, unit, total)
-            _finish(total, largest, kept_bits, result, d[of_d, m])
+            _finish(total, largest, kept_bits, result, d[of_d, row + m, column : column + lanes])
 
 
 @compiled

@@ -12,7 +12,7 @@ import numpy as np
 from smemsim.arithmetic.dot import NOTHING
 from smemsim.arithmetic.values import accumulator, numbers
 from smemsim.errors import InputError
-from smemsim.spec.assumptions import assumed
+from smemsim.spec.assumptions import assumed, in_force
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import ARITHMETIC, LARGEST_ZERO_EXPONENT, LEAST_KEPT_BITS, NAN, MmaArithmetic, arithmetic_of
@@ -147,35 +147,36 @@ def _multiply_tiles(
 
 
 class Sums(NamedTuple):
-    """Accumulators that stay where they are: tile t adds to number `which[t]` of `values` (some, M, N), float32 as raw bits, or overwrites it where `adds[t]`
-    is False."""
+    """Accumulators that stay where they are: tile t adds to the elements of `values` (some, rows, columns) that begin at `where[t]` (which, row, column), float32
+    as raw bits, or overwrites them where `adds[t]` is False."""
 
     values: np.ndarray
-    which: np.ndarray
+    where: np.ndarray
     adds: np.ndarray
 
 
 def is_added_in_place(row: MmaArithmetic, d_type: str) -> bool:
-    """Does `add_tiles` have this arithmetic?"""
-    return row.grade is Grade.MEASURED and row.kept_bits is not None and row.group == 1 and d_type == "f32"
+    """Does `add_tiles` have this arithmetic, and is it taken as it is?"""
+    is_as_it_is = row.grade is Grade.MEASURED or not in_force()
+    return is_as_it_is and row.kept_bits is not None and row.group == 1 and d_type == "f32"
 
 
 def add_tiles(
     a: np.ndarray, b: np.ndarray, which: tuple[np.ndarray, np.ndarray], sums: Sums, *, row: MmaArithmetic, types: tuple[str, str, str], options: Options
 ) -> None:  # fmt: skip
     """`multiply_tiles` of accumulators that stay where they are. Raw bits `a` (some, M, S) and `b` (some, N, K) are those of all tiles, each once; tile t has
-    number `which[0][t]` of `a` and `which[1][t]` of `b`. Of arithmetic for which `is_added_in_place`."""
+    number `which[0][t]` of `a` and `which[1][t]` of `b`. Of arithmetic for which `is_added_in_place`, and no scale of C."""
     from smemsim.arithmetic import loops
 
     terms, result, c = _terms(a, b, sums.values[:0], types, None, options), _result(row, types[2]), sums.values.view(np.float32)
 
     def some(part: slice) -> None:
         loops.float_sums(
-            terms.a, terms.a_exponent, which[0][part], terms.b, terms.b_exponent, which[1][part], terms.of, c, sums.values, sums.which[part],
+            terms.a, terms.a_exponent, which[0][part], terms.b, terms.b_exponent, which[1][part], terms.of, c, sums.values, sums.where[part],
             sums.adds[part], terms.smallest, row.kept_bits, row.zero_exponent, result,
         )  # fmt: skip
 
-    _in_parts(len(sums.which), sums.values[0].size, a.shape[2], some)
+    _in_parts(len(sums.where), a.shape[1] * b.shape[1], a.shape[2], some)
 
 
 def _in_parts(tiles: int, size: int, k: int, some: Callable[[slice], None]) -> None:

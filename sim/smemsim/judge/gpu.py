@@ -26,7 +26,6 @@ from smemsim.finding import Finding
 from smemsim.judge.operand_reads import Reads
 from smemsim.judge.progress import Progress
 from smemsim.judge.run import Run
-from smemsim.judge.schedules import Appeared, Schedules, apart, schedules_of
 from smemsim.machine.region import Region
 from smemsim.program.device import Device, relinked
 from smemsim.program.execute import in_front, requests
@@ -187,6 +186,8 @@ class Gpu(Device):
 
     def _with_many_schedules(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
         """The run in the usual order, with what other schedules do: each begins with the same memory, and the usual one's results are left."""
+        from smemsim.judge.schedules import Appeared, Schedules, apart, schedules_of
+
         regions = self.memory.filled()
         ask("copies of global memory, to see what schedules change", 3 * sum(len(region.data) for region in regions))
         before = {region.begin: region.data.copy() for region in regions}

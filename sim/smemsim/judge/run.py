@@ -8,7 +8,7 @@ import functools
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smemsim.errors import InputError, SmemsimError
 from smemsim.finding import Finding, InLaunch, Path, Touched, shortened, told
@@ -20,20 +20,21 @@ from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.operand_reads import Issued, Product, Reads, mismatches, of_maps, own_ranks, swapped, turned, unreached, unread
 from smemsim.judge.outputs import Output
 from smemsim.judge.report import Report, cause_of, fitting, target_of
-from smemsim.judge.schedules import Schedules
-from smemsim.judge.tile import TilePicture
-from smemsim.picture.model import Above, Entry, Excerpt, Page
-from smemsim.picture.page import page_html
 from smemsim.program.arrays import DeviceArray, as_numpy
 from smemsim.program.events import Mma
 from smemsim.program.launch import Launch
-from smemsim.program.profile import Profile
 from smemsim.ptx.demangle import demangled, shorter_name
 from smemsim.ptx.module import Instruction, Location
 from smemsim.spec.architectures import architecture
 from smemsim.spec.barriers import MBARRIER_SIZE
 from smemsim.spec.findings import CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
 from smemsim.spec.formats import element_format
+
+if TYPE_CHECKING:
+    from smemsim.judge.schedules import Schedules
+    from smemsim.judge.tile import TilePicture
+    from smemsim.picture.model import Entry, Page
+    from smemsim.program.profile import Profile
 
 __all__ = ["Judged", "Run", "Sources", "findings_of", "judged_of"]
 
@@ -538,6 +539,8 @@ class Run:
     def page(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> Page:
         """The page as a value: the findings with the PTX around their lines, beside the tiles of the matrix instructions. `outputs` are lines to stand
         above them, and whether each is as it should be; `named` lines about memory that the findings name, `back` (link, words) of a page above."""
+        from smemsim.picture.model import Above  # what a page takes, a run does not
+
         report = self.report or Report((), arch=self.launch.arch, title=f"{shorter_name(self.launch.program.name)}, as it ran")
         written, ptx = self._checked[0], self.ptx.splitlines()
         names = written.step_names(self.name) if written is not None else {}
@@ -560,6 +563,8 @@ class Run:
 
     def html(self, outputs: Sequence[tuple[str, bool]] = (), *, named: Sequence[str] = (), back: tuple[str, str] = ("", "")) -> str:
         """A self-contained page: the findings with the PTX around their lines, and every operand's tile. The rest as for `page`."""
+        from smemsim.picture.page import page_html
+
         return page_html(self.page(outputs, named=named, back=back))
 
     def _repr_html_(self) -> str:
@@ -587,6 +592,8 @@ def _named(tile: TilePicture, names: Mapping[int, str]) -> TilePicture:
 
 def _entry(f: Finding, ptx: list[str], tiles: Sequence[TilePicture] = ()) -> Entry:
     """A finding on a page: lines of the PTX around its own, the line of its source, and where its picture is."""
+    from smemsim.picture.model import Entry, Excerpt
+
     excerpt = None
     if f.line:
         numbers = range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import flag, shown, whole, wholes
-from smemsim.arithmetic.multiply import Factors, Options, multiply_tiles, row_of
+from smemsim.arithmetic.multiply import Factors, Options, Sums, add_tiles, is_added_in_place, multiply_tiles, row_of
 from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Finding
 from smemsim.layout.fragments import sparse_k
@@ -208,6 +208,12 @@ class Prepared:
         """Is D, all of it, what it reads and writes of tensor memory?"""
         is_plain = self.scales is None and self.metadata is None and self.written is None and isinstance(self.a, SharedOperand)
         return is_plain and bool(self.of.enable_input_d)
+
+    @functools.cached_property
+    def adds_in_place(self) -> bool:
+        """Does it multiply what lies in shared memory, and put sums as they are where they belong? Whether it does so in place the arithmetic decides."""
+        is_plain = self.scales is None and self.metadata is None and self.written is None and self.zero_columns is None
+        return is_plain and not self.options.scale_c and isinstance(self.a, SharedOperand) and _blocks_of_d(self.d) is not None
 
     @functools.cached_property
     def layout_grade(self) -> Grade:
@@ -445,6 +451,8 @@ def execute(issues: Sequence[Issue]) -> list[bool]:
     ([False], 16.0)
     """
     bits: dict[tuple[int, str], tuple[np.ndarray, bool]] = {}
+    if _are_added_in_place(issues):
+        return _add(issues, bits)
     read = [_read(issue, functools.partial(_bits_among, bits, issues, n)) for n, issue in enumerate(issues)]
     products = _multiply([(issue.mma, values) for issue, (values, _) in zip(issues, read, strict=True)])
     for issue, d in zip(issues, products, strict=True):
@@ -452,11 +460,67 @@ def execute(issues: Sequence[Issue]) -> list[bool]:
     return [missing for _, missing in read]
 
 
+def _check_allocated(issue: Issue) -> None:
+    for cta, _, first, end in boxes_of_d(issue.mma.d):
+        issue.tensor[cta].check_columns(first, end)
+
+
+def _are_added_in_place(issues: Sequence[Issue]) -> bool:
+    """Are these instructions of one form that add to accumulators in one room, which lie there in blocks as in the matrix?"""
+    mma, room = issues[0].mma, issues[0].tensor[0].room
+    if not mma.adds_in_place or not is_added_in_place(row_of(mma.i.kind, mma.i.a_type, mma.i.b_type, mma.i.d_type), mma.i.d_type):
+        return False
+    form = mma.i, mma.options, mma.d.cta_group
+    return all(
+        issue.mma is mma or (issue.mma.adds_in_place and (issue.mma.i, issue.mma.options, issue.mma.d.cta_group) == form)
+        for issue in issues
+    ) and all(memory.room is room for issue in issues for memory in issue.tensor)
+
+
+def _add(issues: Sequence[Issue], found: dict[tuple[int, str], tuple[np.ndarray, bool]]) -> list[bool]:
+    """`execute` of such instructions; `found` is kept as by `_bits_among`."""
+    for issue in issues:
+        _check_allocated(issue)
+    all_blocks = [_blocks_of_d(issue.mma.d) for issue in issues]
+    (b, is_unwritten), (a, missing) = (_operands(issues, found, side) for side in "BA")
+    for blocks in dict.fromkeys(all_blocks):
+        if blocks is not None:
+            mine = [n for n, its in enumerate(all_blocks) if its is blocks]
+            _add_blocks(
+                [issues[n] for n in mine], blocks, a if len(mine) == len(issues) else a[mine], b if len(mine) == len(issues) else b[mine]
+            )
+    return list((is_unwritten | missing).tolist())
+
+
+def _operands(issues: Sequence[Issue], found: dict[tuple[int, str], tuple[np.ndarray, bool]], side: str) -> tuple[np.ndarray, np.ndarray]:
+    """Raw bits (instructions, rows, stored K) of an operand in shared memory, and of which instructions nobody wrote some of them."""
+    first = issues[0].mma
+    if len(issues[0].shared) == 1 and all(issue.mma is first for issue in issues):
+        return first.shared_operands["BA".index(side)].bits_of([issue.shared[0] for issue in issues])
+    read = [_bits_among(found, issues, n, side, issue.mma.shared_operands["BA".index(side)]) for n, issue in enumerate(issues)]
+    return np.stack([bits for bits, _ in read]), np.array([missing for _, missing in read])
+
+
+def _add_blocks(issues: Sequence[Issue], blocks: Blocks, a: np.ndarray, b: np.ndarray) -> None:
+    """Add the products of instructions whose D lies in the same blocks of their tensor memories; raw bits of A and B (instructions, rows, K)."""
+    mma, count = issues[0].mma, len(issues)
+    i, across, down = mma.i, mma.i.m // blocks.rows, mma.i.n // blocks.columns
+    each = np.arange(count)[:, None, None]
+    which_a = np.broadcast_to(each * across + np.arange(across)[:, None], (count, across, down)).reshape(-1)
+    which_b = np.broadcast_to(each * down + np.arange(down), (count, across, down)).reshape(-1)
+    rooms, where = np.array([[memory.at for memory in issue.tensor] for issue in issues]), np.empty((count, across * down, 3), np.int64)
+    where[:] = blocks.places
+    where[..., 0] = rooms[:, blocks.places[:, 0]]
+    adds = np.repeat(np.array([bool(issue.mma.of.enable_input_d) for issue in issues]), across * down)
+    sums = Sums(issues[0].tensor[0].room, where.reshape(-1, 3), adds)
+    types, operands = (i.a_type, i.b_type, i.d_type), (a.reshape(-1, blocks.rows, a.shape[2]), b.reshape(-1, blocks.columns, b.shape[2]))
+    add_tiles(*operands, (which_a, which_b), sums, row=row_of(i.kind, *types), types=types, options=mma.options)
+
+
 def _read(issue: Issue, bits_of: Callable[[str, SharedOperand], tuple[np.ndarray, bool]]) -> tuple[Values, bool]:
     """Everything that is read, and whether nobody wrote some of it in shared memory."""
     mma, tensor = issue.mma, issue.tensor
-    for cta, _, first, end in boxes_of_d(mma.d):
-        tensor[cta].check_allocated(0, np.arange(first, end))
+    _check_allocated(issue)
     b, is_unwritten = bits_of("B", mma.b)
     if isinstance(mma.a, SharedOperand):
         bits, missing = bits_of("A", mma.a)
@@ -555,6 +619,42 @@ def _block_of_d(layout: AccumulatorLayout) -> tuple[slice, slice] | None:
     rows, n = lane.shape
     is_block = all((at == lane[0, 0] + np.arange(rows)[:, None]).all() and (by == column[0, 0] + np.arange(n)).all() for at, by in cells)
     return (slice(int(lane[0, 0]), int(lane[0, 0]) + rows), slice(int(column[0, 0]), int(column[0, 0]) + n)) if is_block else None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Blocks:
+    """D in blocks of `rows` x `columns` elements, which lie in tensor memory as in the matrix; `places` (blocks, 3) say where each begins: CTA, lane, column."""
+
+    rows: int
+    columns: int
+    places: np.ndarray
+
+
+@remembered(64)
+def _blocks_of_d(layout: AccumulatorLayout) -> Blocks | None:
+    """The largest blocks of D that lie together; None where they would be small."""
+    for down in (1, 2, 4):
+        for across in (1, 2, 4):
+            rows, columns = layout.m // layout.cta_group // across, layout.n // down
+            if rows * across * layout.cta_group == layout.m and columns * down == layout.n:
+                found = _in_blocks(layout, rows, columns)
+                if found is not None:
+                    return Blocks(rows, columns, found)
+    return None
+
+
+def _in_blocks(layout: AccumulatorLayout, rows: int, columns: int) -> np.ndarray | None:
+    """Where D's blocks of that size begin, row after row of them; None where one is torn."""
+    places = []
+    for cta, (lane, column) in enumerate(cells_of_d(layout)):
+        for m in range(0, len(lane), rows):
+            for n in range(0, layout.n, columns):
+                block = slice(m, m + rows), slice(n, n + columns)
+                at, by = int(lane[m, n]), int(column[m, n])
+                if (lane[block] != at + np.arange(rows)[:, None]).any() or (column[block] != by + np.arange(columns)).any():
+                    return None
+                places.append((cta, at, by))
+    return np.array(places, np.int64)
 
 
 def _write(issue: Issue, d: np.ndarray) -> None:

@@ -353,7 +353,7 @@ class Wave:
         x, y, z = (int(along[index]) for along in self.ctaids)
         tensor = None
         if len(self.tensor):
-            tensor = TensorMemory(self.launch.arch, cells=self.tensor[index], allocated=self.tensor_allocated[index], owners=False)
+            tensor = TensorMemory(self.launch.arch, room=self.tensor, at=index, allocated=self.tensor_allocated[index], owners=False)
         cluster, rank = divmod(index, self.launch.cluster_size)
         return Cta(int(self.numbers[index]), index, (x, y, z), cluster, rank, index * self.stride, self._window_of, tensor)
 

@@ -464,8 +464,8 @@ class TensorMemory(Columns):
 
     With `strict` (the default) touching columns that are not allocated is an InputError; otherwise it is noted in `problems` and done.
     Cells that nobody wrote read as 0 here and have no owner; hardware has whatever was there. Nothing here has been measured; the rules of
-    allocation are documented (PTX ISA 9.1 §9.7.16.7.1), which columns one gets is inferred: the first that fit. `cells` and `allocated` (bool, 512)
-    are where these are to lie, for memories side by side; `owners` False keeps no account of who wrote what.
+    allocation are documented (PTX ISA 9.1 §9.7.16.7.1), which columns one gets is inferred: the first that fit. Memories side by side have their cells
+    in one `room` (memories, 128, 512), this one `at` its number, and `allocated` (bool, 512); `owners` False keeps no account of who wrote what.
     """
 
     def __init__(
@@ -473,7 +473,8 @@ class TensorMemory(Columns):
         arch: str = "sm_100a",
         *,
         strict: bool = True,
-        cells: np.ndarray | None = None,
+        room: np.ndarray | None = None,
+        at: int = 0,
         allocated: np.ndarray | None = None,
         owners: bool = True,
     ) -> None:
@@ -482,7 +483,8 @@ class TensorMemory(Columns):
         if self.arch not in TENSOR_MEMORY_ARCHITECTURES:
             raise InputError(f"arch = {self.arch}: only {' and '.join(TENSOR_MEMORY_ARCHITECTURES)} have tensor memory")
         self.strict = flag("strict", strict)
-        self.cells = np.zeros((LANES, COLUMNS), np.uint32) if cells is None else cells
+        self.room, self.at = np.zeros((1, LANES, COLUMNS), np.uint32) if room is None else room, at
+        self.cells: np.ndarray = self.room[at]
         self.writers: list[Any] = []
         self.problems: list[str] = []
         self._owned = owners
@@ -535,6 +537,11 @@ class TensorMemory(Columns):
         """InputError, with `strict`, where some of the cells are not allocated: before an instruction writes the first of several memories."""
         if self.strict:
             self._cells("written", lane, column)
+
+    def check_columns(self, first: int, end: int) -> None:
+        """`check_allocated` of all lanes of columns `first` to `end` - 1."""
+        if not self._allocated[first:end].all():
+            self.check_allocated(0, np.arange(first, end))
 
     def owner(self, lane: int, column: int, byte: int = 0) -> Owner | None:
         """Who wrote a byte of a cell; None: nobody."""
@@ -730,9 +737,9 @@ def memories_of(name: str, given: Any, kind: type, cta_group: Any) -> tuple[Any,
 
 def check_together(tensor: tuple[TensorMemory, ...], shared: tuple[SharedMemory, ...], cta_group: int) -> None:
     """InputError unless all memories are of one architecture and their instructions of one cta_group."""
-    archs = sorted({*(memory.arch for memory in tensor), *(memory.arch for memory in shared)})
+    archs = {*[memory.arch for memory in tensor], *[memory.arch for memory in shared]}
     if len(archs) > 1:
-        raise InputError(f"the memories are those of {', '.join(archs)}: an instruction has one architecture")
+        raise InputError(f"the memories are those of {', '.join(sorted(archs))}: an instruction has one architecture")
     for memory in tensor:
         memory.check_group(cta_group)
 

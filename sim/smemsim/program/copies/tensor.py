@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from smemsim.program.late import Hidden
 from smemsim.program.memory.spaces import shared_operand
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.program.wave import WARP
 from smemsim.ptx.module import Address, Instruction, Operand, Vector
 from smemsim.spec.reductions import ReductionOp
 from smemsim.spec.shared_memory import CHUNK
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from smemsim.machine.memory import SharedMemory
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
+    from smemsim.program.runs import Runs
+    from smemsim.program.watch.clocks import Operation
     from smemsim.program.wave import Cta, Wave
 
 # ---- `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor` and the prefetches: tensor transfers, executed when they are issued (PTX ISA
@@ -176,27 +180,57 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         issued = list(each_store(x, [at, source, *coordinates]))
         if operation in _COUNTED:
             _check_alone(x, i, [one[:2] for one in issued], f".{operation} is done")
+        before: _Stored | None = None
         for (cta, thread), (address, src, *values), is_again in issued:
             tm, where, shared = map_at(x, i, address, thread), tuple(values), cta.shared
-            check_ranks(x, i, src)
-            place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
-            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), (tm, address, where)):  # noqa: B023 (called at once)
-                make: Any = (
-                    functools.partial(shared.tma_reduce, operation, tm, where, **place)
-                    if operation
-                    else functools.partial(shared.tma_store, tm, where, **place)
-                )
-                transfer = leaves(x, make, functools.partial(_span, shared, tm, where, place), thread)
-            if x.watch is not None:
-                op = x.watch.begin(x, i, thread, kind)
-                x.watch.op_reads(op, cta, touched_runs(transfer, shared.begin))
-                if operation or not is_again:
-                    x.watch.op_writes_global(op, *_in_global(transfer))
-                x.watch.joins(op, thread, "bulk")
-            record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, place["smem_address"], operation))
+            does = thread // WARP, cta.index, address, src, where
+            if before is not None and before.does == does and not operation and x.late is None:
+                before.is_read_again(x, cta, thread)
+            else:
+                check_ranks(x, i, src)
+                place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
+                with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), (tm, address, where)):  # noqa: B023 (called at once)
+                    make: Any = (
+                        functools.partial(shared.tma_reduce, operation, tm, where, **place)
+                        if operation
+                        else functools.partial(shared.tma_store, tm, where, **place)
+                    )
+                    transfer = leaves(x, make, functools.partial(_span, shared, tm, where, place), thread)
+                before = _Stored(does, place["smem_address"])
+                if x.watch is not None:
+                    before.op, before.read = x.watch.begin(x, i, thread, kind), touched_runs(transfer, shared.begin)
+                    x.watch.op_reads(before.op, cta, before.read)
+                    if operation or not is_again:
+                        x.watch.op_writes_global(before.op, *_in_global(transfer))
+                    x.watch.joins(before.op, thread, "bulk")
+            record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, before.smem_address, operation))
         x.changes += 1
 
     return run
+
+
+@dataclasses.dataclass(eq=False)
+class _Stored:
+    """A store that lanes of one warp issue together, one after the other: what it does, the operation that the watch knows it by, the words that it reads.
+
+    CUTLASS has whole warps issue them. Each lane's leaves what the first one's has put there; only what the lanes read may be ordered for one and not for another.
+    """
+
+    does: tuple[Any, ...]
+    smem_address: int
+    op: Operation | None = None
+    read: Runs | None = None
+    is_ordered: bool | None = None  # for whichever lane
+
+    def is_read_again(self, x: Wave, cta: Cta, thread: int) -> None:
+        """Another lane issues it."""
+        if self.op is None or self.read is None:
+            return
+        if self.is_ordered is None:
+            self.is_ordered = x.watch.reads_for_all_lanes(self.op, cta, self.read)
+        if not self.is_ordered:
+            self.op.lane = thread % WARP
+            x.watch.op_reads(self.op, cta, self.read)
 
 
 def _span(shared: SharedMemory, tm: TensorMap, where: tuple[int, ...], place: dict[str, Any]) -> tuple[int, int]:

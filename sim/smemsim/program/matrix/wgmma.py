@@ -180,7 +180,9 @@ class _Mma:
         if self.d_slots and self.of.adds_in_place:
             which, adds = np.array(firsts, np.int64) // WARPGROUP, np.array(scale)
             values = accumulators(x).of(self.d_slots, self.of.n, which, adds)
-            self.of.add(operands, Sums(values, which, adds))
+            where = np.zeros((len(which), 3), np.int64)
+            where[:, 0] = which
+            self.of.add(operands, Sums(values, where, adds))
         else:
             self._write(x, self._product(operands, self._registers(x, self.read_d), scale))
 

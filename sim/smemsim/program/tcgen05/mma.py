@@ -10,6 +10,7 @@ import numpy as np
 
 from smemsim.arithmetic.multiply import row_of
 from smemsim.errors import HardwareTrap, InputError
+from smemsim.finding import Finding
 from smemsim.machine.memory import SharedMemory
 from smemsim.machine.tcgen05 import Issue, Prepared, Tcgen05Mma, descriptor_of, execute, prepared, scale_address
 from smemsim.machine.tmem.address import TmemAddress
@@ -24,11 +25,12 @@ from smemsim.program.runs import read_runs
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
 from smemsim.program.watch.doubts import WORD, Product
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
-from smemsim.spec.assumptions import remembered
+from smemsim.spec.assumptions import in_force, remembered
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity
 from smemsim.spec.tcgen05 import ASHIFT_M
 from smemsim.spec.tensor_memory import COLUMNS, LANES
+from smemsim.words.instr import InstrDescriptor
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 _SCALE_VECTORS = ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32")
 _USES = ("fill", "use", "lastuse", "discard")
+MOST_WORDS = 1024  # of an instruction that are remembered
 
 
 @implements("tcgen05.mma")
@@ -86,6 +89,7 @@ class _Mma:
             more["scale_input_d"] = lambda x: np.int64(shift.value)
         operands.end()
         self.more = more
+        self._made: dict[Any, Prepared] = {}  # by the words of the operands, and what is assumed
 
     def run(self, x: Wave) -> None:
         """Multiply, for every thread that is here: those of different CTAs together."""
@@ -160,15 +164,22 @@ class _Mma:
 
     def _issued(self, x: Wave, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
         members = group_of(x, self.i, x.ctas[int(x.cta_of[thread])], self.group)
+        tensor, shared = tuple([tensor_of(member) for member in members]), tuple([member.shared for member in members])
+        key = (*values.values(), *lanes, in_force())
+        made = self._made.get(key)
+        if made is None:
+            if len(self._made) >= MOST_WORDS:
+                self._made.clear()
+            made = self._made[key] = self._prepared(values, lanes, tensor[0].arch)
+        return _Issued(thread, members, Issue(made, tensor, shared))
+
+    def _prepared(self, values: dict[str, Any], lanes: tuple[int, ...], arch: str) -> Prepared:
+        """What these words mean."""
         words = {name: value for name, value in values.items() if name != "idesc"}
         if self.in_tensor:
             words["a"] = TmemAddress.decode(words["a"], "a")
-        tensor, shared = tuple(tensor_of(member) for member in members), tuple(member.shared for member in members)
-        mma = Tcgen05Mma(
-            descriptor_of(values["idesc"], self.kind), tensor[0].arch, cta_group=self.group, ws=self.ws, scale_vec=self.scale_vec,
-            disable_output_lane=lanes, **words,
-        )  # fmt: skip
-        return _Issued(thread, members, Issue(prepared(mma), tensor, shared))
+        given: dict[str, Any] = {"cta_group": self.group, "ws": self.ws, "scale_vec": self.scale_vec, "disable_output_lane": lanes}
+        return prepared(Tcgen05Mma(descriptor_of(values["idesc"], self.kind), arch, **given, **words))
 
     def _note(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> None:
         """Tell the watch, the record and the evidence."""
@@ -178,12 +189,11 @@ class _Mma:
                 "R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written",
                 "check the descriptor, and that the load that fills the stage was issued",
             )  # fmt: skip
-        if any(i.table.constants(i.word)):
-            for problem in i.problems():
-                if problem.code == "D305":
-                    message = f"{self.i.name}, instruction descriptor {i.word:#010x}: {problem.message}"
-                    launch.find(problem.code, self.i, message, problem.repair, because=problem.because)
-        self._note_scale_ids(x, operation.issue.mma.of)
+        for problem in _wrong_bits(i):
+            message = f"{self.i.name}, instruction descriptor {i.word:#010x}: {problem.message}"
+            launch.find(problem.code, self.i, message, problem.repair, because=problem.because)
+        if i.row.block_scaled:
+            self._note_scale_ids(x, operation.issue.mma.of)
         launch.evidence |= evidence_of(operation.issue)
         if x.watch is not None:
             self._tell(x, operation)
@@ -222,13 +232,25 @@ class _Mma:
             x.watch.tensor.added(op, members, mma.d)
 
     def _event(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> Mma:
-        of = operation.issue.mma.of
-        i, a, b, d = of.i, cast("int | TmemAddress", of.a), cast("int", of.b), cast("int", of.d)
-        return Mma(
-            x.ctas[int(x.cta_of[operation.thread])].number, int(x.tid[operation.thread]), self.i, self.kind, i.m, i.n, i.k,
-            None if isinstance(a, TmemAddress) else a, b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major,
-            bool(of.enable_input_d), (i.negate_a, i.negate_b), self.is_sparse, is_unwritten, i.word, self.group, d,
-        )  # fmt: skip
+        cta, thread = x.ctas[int(x.cta_of[operation.thread])].number, int(x.tid[operation.thread])
+        return Mma(cta, thread, self.i, *_recorded(operation.issue.mma, self.kind, is_unwritten=is_unwritten))
+
+
+@remembered(1024)
+def _recorded(mma: Prepared, kind: str, *, is_unwritten: bool) -> tuple[Any, ...]:
+    """What is recorded of an instruction, in the order of `Mma`, from its kind on."""
+    of = mma.of
+    i, a, b, d = of.i, cast("int | TmemAddress", of.a), cast("int", of.b), cast("int", of.d)
+    return (
+        kind, i.m, i.n, i.k, None if isinstance(a, TmemAddress) else a, b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major, bool(of.enable_input_d),
+        (i.negate_a, i.negate_b), bool(i.sparsity), is_unwritten, i.word, of.cta_group, d,
+    )  # fmt: skip
+
+
+@remembered(64)
+def _wrong_bits(i: InstrDescriptor) -> tuple[Finding, ...]:
+    """What is to be remarked of reserved bits that are set."""
+    return tuple(problem for problem in i.problems() if problem.code == "D305") if any(i.table.constants(i.word)) else ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

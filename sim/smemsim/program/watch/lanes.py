@@ -16,11 +16,11 @@ from smemsim.program.wave import ALL, EXITED, WARP
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["LANE_BITS", "MANY", "PART_BITS", "SEVERAL", "Lanes", "are_whole_warps"]
+__all__ = ["LANE_BITS", "MANY", "NO_LANE", "PART_BITS", "SEVERAL", "Lanes", "are_whole_warps"]
 
 
 LANE_BITS, PART_BITS = 6, 20  # of a mark: the warp's time, the meetings of a part of it since, the lane
-SEVERAL, MANY = 62, 63  # in place of a lane: several of them; lanes of which nothing is to be said
+NO_LANE, SEVERAL, MANY = 61, 62, 63  # in place of a lane: one apart from all others; several of them; lanes of which nothing is to be said
 _PARTS = (1 << PART_BITS) - 1
 
 

@@ -74,9 +74,13 @@ class Lifetimes:
 
     def touch(self, i: Instruction, ctas: Any, warps: np.ndarray) -> None:
         """Warps touch CTAs (their index, one for all or one each)."""
-        if self.is_needed:
+        if self.is_needed and not self._is_own(ctas, warps):
             at = self._others(i, ctas, warps)
             self.when[at], self.line[at] = self.order.clock[at[1]], i.line
+
+    def _is_own(self, ctas: Any, warps: np.ndarray) -> bool:
+        """Are these warps (in ascending order) of the one CTA that they touch?"""
+        return type(ctas) is int and len(warps) > 0 and warps[0] // self.per_cta == ctas == warps[-1] // self.per_cta
 
     def _others(self, i: Instruction, ctas: Any, warps: np.ndarray, *, is_there: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """The CTAs that warps touch, and those warps, where it is not their own; X008 where it is not there yet, or (`is_there`) no longer."""

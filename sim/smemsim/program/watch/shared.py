@@ -21,7 +21,7 @@ from smemsim.program.watch import loops
 from smemsim.program.watch.bytes import Parts
 from smemsim.program.watch.clocks import GENERIC, GROUP, NOBODY, OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.epochs import Epochs
-from smemsim.program.watch.lanes import LANE_BITS, MANY, SEVERAL, Lanes
+from smemsim.program.watch.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
 from smemsim.program.watch.telling import BARRIER, WORD, Telling
 from smemsim.program.wave import ALL, WARP
 from smemsim.ptx.module import Instruction
@@ -379,8 +379,9 @@ class SharedShadow:
 
     # ---- asynchronous operations
 
-    def is_read_by(self, op: Operation, at: Runs, *, stops_at_operations: bool) -> bool:
-        """An operation reads words. False, and nothing is noted, where a closer look is needed (`read_by_operation`)."""
+    def is_read_by(self, op: Operation, at: Runs, *, stops_at_operations: bool, by_any: bool = False) -> bool:
+        """An operation reads words, issued by its lane or (`by_any`) by each of its warp. False, and nothing is noted, where a closer look is needed
+        (`read_by_operation`)."""
         self.epochs.forget()
         is_generic, row = op.kind in GENERIC, self._reader(op)
         return bool(
@@ -389,7 +390,7 @@ class SharedShadow:
                 at.count,
                 int(op.warps[0]),
                 len(op.warps),
-                self._mark_of(op),
+                self._mark_of(op, NO_LANE if by_any else op.lane),
                 op.number,
                 row,
                 is_generic,
@@ -444,9 +445,9 @@ class SharedShadow:
         self.read_by[self._reader(op), at] = op.number
         return who
 
-    def _mark_of(self, op: Operation) -> int:
-        """The mark of the lane that issues an operation; -1 of one that whole warps issue together."""
-        return int(self.lanes.now[op.warps[0]]) << LANE_BITS | op.lane if len(op.warps) == 1 else -1
+    def _mark_of(self, op: Operation, lane: int) -> int:
+        """The mark of a lane that issues an operation; -1 of one that whole warps issue together."""
+        return int(self.lanes.now[op.warps[0]]) << LANE_BITS | lane if len(op.warps) == 1 else -1
 
     def _reader(self, op: Operation) -> int:
         """The row of `read_by` in which an operation stands."""
@@ -535,7 +536,7 @@ class SharedShadow:
         """An operation writes words. False, and nothing is noted, where a closer look is needed (`written_by_operation`)."""
         self.epochs.forget()
         is_generic, line = op.kind in GENERIC, op.instruction.line
-        first, mark = int(op.warps[0]), self._mark_of(op)
+        first, mark = int(op.warps[0]), self._mark_of(op, op.lane)
         done = loops.operation_writes(at.begins, at.count, first, mark, op.number, is_generic, line, self.tables, self._known)
         if done and self.parts.kept:
             self.parts.written_whole(at.words)

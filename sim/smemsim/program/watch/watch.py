@@ -271,6 +271,13 @@ class Watch:
         elif self.unwritten.shared is not None:
             self.unwritten.doubts.tell(op.instruction, self.unwritten.shared.marks[at])
 
+    def reads_for_all_lanes(self, op: Operation, cta: Cta, offsets: np.ndarray | Runs) -> bool:
+        """An operation that a lane has issued, and `op_reads` was told of, reads the same for each lane of its warp. False, where each has to be told."""
+        stops = self._is_elsewhere and op.kind not in ("wgmma", "tcgen05.mma")
+        return not self._follows(op) and self.shared.is_read_by(
+            op, self.shared.of_cta(cta, offsets), stops_at_operations=stops, by_any=True
+        )
+
     def _follows(self, op: Operation) -> bool:
         """Is there a doubt that what an operation reads could have?"""
         return self.unwritten.shared is not None or bool(op.products and self.unwritten.overwrites.probes_of(op.instruction))
