@@ -1,7 +1,6 @@
 """`check` beyond single descriptor fields: what wrote the bytes, when, what a wrong operand looks like, and what is right by luck."""
 
 import copy
-import itertools
 
 import numpy as np
 import pytest
@@ -290,17 +289,19 @@ def test_a_buffer_that_has_no_room_behind_another_is_told_so():
 
 @examples(100)
 @given(st.dictionaries(st.text("abcdef", min_size=1), st.tuples(st.integers(0x40, 0x60), st.integers(1, 12)), max_size=6))
-def test_overlaps_are_told_once_for_each_pair_with_the_bytes_that_both_have(places):
+def test_each_buffer_is_told_once_with_the_one_in_front_with_which_it_shares_most(places):
     has = {name: set(range(16 * at, 16 * (at + size))) for name, (at, size) in places.items()}
-    pairs = {frozenset(pair): has[pair[0]] & has[pair[1]] for pair in itertools.combinations(has, 2) if has[pair[0]] != has[pair[1]]}
-    wanted = {pair: (min(both), max(both), len(both)) for pair, both in pairs.items() if both}
+    order = sorted(has, key=lambda name: min(has[name]))
+    shares = {name: [has[name] & has[other] for other in order[:n] if has[other] != has[name]] for n, name in enumerate(order)}
+    wanted = {name: max(map(len, with_others)) for name, with_others in shares.items() if any(with_others)}
     told = overlaps({name: {"address": 16 * at, "bytes": 16 * size} for name, (at, size) in places.items()})
+    assert {one.path.name: one.numbers["bytes"] for one in told} == wanted
     assert len(told) == len(wanted)
-    assert {
-        frozenset((one.path.name, one.numbers["other"])): tuple(one.numbers[x] for x in ("first", "last", "bytes")) for one in told
-    } == wanted
     for one in told:
-        assert one.fix[2] >= max(has[one.numbers["other"]]) + 1
+        both = has[one.path.name] & has[one.numbers["other"]]
+        assert (one.numbers["first"], one.numbers["last"], one.numbers["bytes"]) == (min(both), max(both), len(both))
+        in_front = [has[name] for name in order[: order.index(one.path.name)] if has[name] != has[one.path.name]]
+        assert one.fix[2] > max(max(other) for other in in_front if other & has[one.path.name])
 
 
 @pytest.mark.parametrize("layout", ["Sw<3,4,3> o ((8,8),64):((64,512),1)", "S<3,3,3> o 0 o (64,64):(64,1)"])

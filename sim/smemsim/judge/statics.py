@@ -31,16 +31,15 @@ PERIOD = max(mode.period for mode in MODES.values())  # no buffer needs a larger
 
 
 def buffer_notes(machine: Machine, scenario: ScenarioTables) -> Iterator[Finding]:
-    """Every two buffers of known size that share some of their bytes; two that are the same memory are so on purpose."""
+    """Each buffer of known size that shares some of its bytes with one in front of it: the one that reaches furthest. The same memory is so on purpose."""
     ends = {b.name: b.address + b.bytes for b in machine.buffers.values() if b.bytes is not None and b.bytes > 0}
-    known = sorted((b for b in machine.buffers.values() if b.name in ends), key=lambda b: b.address)
-    for number, first in enumerate(known):
-        for other in range(number + 1, len(known)):
-            second = known[other]
-            if second.address >= ends[first.name]:
-                break  # as all that follow it do
-            if (second.address, second.bytes) != (first.address, first.bytes):
-                yield _shared(machine, scenario, first, second, ends)
+    reach: list[SharedBuffer] = []  # of those in front the two that end last, of different bytes
+    for buffer in sorted((b for b in machine.buffers.values() if b.name in ends), key=lambda b: b.address):
+        others = [b for b in reach if (b.address, b.bytes) != (buffer.address, buffer.bytes)]
+        if others and ends[others[0].name] > buffer.address:
+            yield _shared(machine, scenario, others[0], buffer, ends)
+        if len(others) == len(reach):
+            reach = sorted((*reach, buffer), key=lambda b: -ends[b.name])[:2]
 
 
 def _shared(machine: Machine, scenario: ScenarioTables, first: SharedBuffer, second: SharedBuffer, ends: Mapping[str, int]) -> Finding:
