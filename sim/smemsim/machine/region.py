@@ -101,6 +101,10 @@ class GlobalMemory:
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if np.asarray(array).nbytes else np.zeros(0, np.uint8)
         return self._add(Region.of(self._room(address, len(raw)), raw, name))
 
+    def place_parameters(self, bank: np.ndarray) -> int:
+        """Put a launch's parameters somewhere, until `free`. Returns the address."""
+        return self.place(bank)
+
     def bind(self, array: Any, address: int | None = None, *, name: str = "") -> int:
         """Make memory of the host global memory, without a copy: kernels read and write the array itself, which is kept until `free`.
 

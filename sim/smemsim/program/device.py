@@ -228,7 +228,7 @@ class Device:
             raise InputError(f"cancel = {EVERY!r}: is several launches, and one is asked for")
         check_shape(config, kernel, self.arch)
         parameters = pack(kernel.program.places, config.args, self.memory)
-        at = self.memory.place(parameters)
+        at = self.memory.place_parameters(parameters)
         launch = Launch(
             kernel=kernel, config=config, options=options or RunOptions(), memory=self.memory, parameter_address=at,
             parameters=self.memory.span(at, len(parameters)),

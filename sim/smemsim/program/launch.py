@@ -67,6 +67,8 @@ def three(name: str, value: Any) -> tuple[int, int, int]:
     >>> three("grid", 4), three("block", (32, 2))
     ((4, 1, 1), (32, 2, 1))
     """
+    if type(value) is tuple and len(value) == 3 and all(type(n) is int and n > 0 for n in value):
+        return value
     given = (value,) if isinstance(value, (int, np.integer)) else value
     values = tuple(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else ()
     if not 1 <= len(values) <= 3:

@@ -56,11 +56,17 @@ class Function:
         self.cluster_set = (0, 0, 0)
         self.parameter_names: tuple[str, ...] = ()  # of the source, where the host knows them
         self.counts_elements = False  # in tensor descriptors of the source
+        self.configured: dict[Any, dict[str, Any]] = {}  # shapes of launches that were checked
+        self._linked: tuple[tuple[LinkedKernel, tuple[str, ...], bool], LinkedKernel] | None = None
 
     @property
     def linked(self) -> LinkedKernel:
         """What can run. Raises InputError and Unmodelled as `Gpu.run` does."""
-        return self.module.kernel(self.name).called(self.parameter_names, counts_elements=self.counts_elements)
+        kernel = self.module.kernel(self.name)
+        of = (kernel, self.parameter_names, self.counts_elements)
+        if self._linked is None or self._linked[0] != of:
+            self._linked = of, kernel.called(self.parameter_names, counts_elements=self.counts_elements)
+        return self._linked[1]
 
     @property
     def readable(self) -> str:

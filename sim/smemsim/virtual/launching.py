@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Launcher"]
 
 
+MOST_CONFIGURED = 256  # shapes of launches that a kernel remembers
 LAST_PAGES = 3  # launches of a kernel without findings that get a page
 
 
@@ -109,7 +110,14 @@ class Launcher:
         cooperative: bool = False, dependent: bool = False, stream: Stream | None = None,
     ) -> Node:  # fmt: skip
         """A launch that has not run, for a graph; arguments as for `launch`."""
-        config = self._configured(function, grid, block, cluster, shared_bytes, cooperative)
+        self.device.check()
+        key = (grid, block, cluster, shared_bytes, function.dynamic_limit, function.allows_large_clusters)
+        is_kept = not cooperative and _is_plain(key)  # of cooperative ones, the number of multiprocessors counts too
+        config = function.configured.get(key) if is_kept else None
+        if config is None:
+            config = self._configured(function, grid, block, cluster, shared_bytes, cooperative)
+            if is_kept and len(function.configured) < MOST_CONFIGURED:
+                function.configured[key] = config
         given: tuple[bytes, ...] = (
             tuple(arguments[p.offset : p.offset + p.size] for p in function.parameters)
             if isinstance(arguments, bytes)
@@ -369,6 +377,11 @@ class Launcher:
         from smemsim.virtual import record
 
         about.page = record.write_page(self.device.policy.report, f"{self.device.label}{about.number:04}", run, about.named)
+
+
+def _is_plain(key: tuple[Any, ...]) -> bool:
+    """Is it made of whole numbers and tuples of them?"""
+    return all(type(part) in (int, bool, type(None)) or (type(part) is tuple and all(type(n) is int for n in part)) for part in key)
 
 
 def _some(shape: Any) -> tuple[int, ...]:

@@ -20,6 +20,10 @@ from smemsim.virtual.memory import Allocation, DeviceMemory, bytes_at
 __all__ = ["Machine", "Parameter", "parameters_of"]
 
 
+PARAMETERS_BASE = 0x1000_0000_0000  # below HOST_BASE and DEVICE_BASE of memory.py
+BANK_BYTES, MOST_BANKS = 1 << 16, 1 << 28  # a kernel has at most 32,764 bytes of parameters (PTX ISA 9.1 §5.4.1)
+
+
 @dataclasses.dataclass(frozen=True)
 class Parameter:
     """A kernel's parameter: its first byte in the parameter bank, and its bytes."""
@@ -35,6 +39,7 @@ class _HostMemory(GlobalMemory):
         super().__init__()
         self.shared = shared
         self.kind = "own"  # of what is placed now
+        self._banks = 0
 
     def place(self, array: np.ndarray, address: int | None = None, *, name: str = "") -> int:
         """See `GlobalMemory.place`."""
@@ -42,6 +47,11 @@ class _HostMemory(GlobalMemory):
         allocation = self.shared.allocate(max(raw.size, 1), self.kind)
         self.shared.view(allocation.address, raw.size)[:] = raw
         return self.add(allocation)
+
+    def place_parameters(self, bank: np.ndarray) -> int:
+        """See `GlobalMemory.place_parameters`: where no allocation of the device's lies, nor memory of the host; a program never has its address."""
+        self._banks += 1
+        return GlobalMemory.place(self, bank, PARAMETERS_BASE + self._banks % MOST_BANKS * BANK_BYTES)
 
     def add(self, allocation: Allocation) -> int:
         """Make an allocation known to kernels, without a copy."""
