@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import SmemsimError, Unmodelled
