@@ -312,6 +312,8 @@ def _written(words: Any, i: InstrDescriptor, layout: AccumulatorLayout) -> np.nd
         )
     off = np.array([[is_lane_disabled(given, cta, lane) for lane in range(LANES)] for cta in range(len(cells))])
     off = assumed("lanes.disabled", off)
+    if not off.any():  # as CUTLASS writes it
+        return None
     return np.concatenate([~off[cta][lane] for cta, (lane, _) in enumerate(cells)])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.program.watch.clocks import Formal, Operation, Order
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -109,12 +110,12 @@ class CommitGroups:
 
 @dataclasses.dataclass(eq=False)
 class _Made:
-    """An mbarrier.init: the warp that executed it, its clock then, the instruction, and the warps that have seen it."""
+    """An mbarrier.init: the warp that executed it, its clock then, the instruction, and which warps have seen it."""
 
     warp: int
     when: int
     instruction: Instruction
-    seen_by: set[int]
+    seen_by: np.ndarray
 
 
 class Initialised:
@@ -128,7 +129,9 @@ class Initialised:
     def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
         """A thread executes mbarrier.init."""
         warp = thread // WARP
-        self._made[barrier] = _Made(warp, int(self.order.clock[warp]), i, {warp})
+        seen_by = np.zeros(len(self.order.clock), bool)
+        seen_by[warp] = True
+        self._made[barrier] = _Made(warp, int(self.order.clock[warp]), i, seen_by)
 
     def publish(self, warps: set[int]) -> None:
         """fence.mbarrier_init of warps: who meets them at a barrier of the cluster, relaxed or not, has seen their mbarrier.init."""
@@ -137,18 +140,18 @@ class Initialised:
     def met(self, warps: set[int]) -> None:
         """The warps of a cluster have met at its barrier."""
         for barrier in [b for b in self._published if self._made[b].warp in warps]:
-            self._made[barrier].seen_by.update(warps)
+            self._made[barrier].seen_by[list(warps)] = True
             self._published.discard(barrier)
 
     def unseen(self, barrier: Any, warps: np.ndarray) -> Iterator[tuple[int, int, Instruction, Formal]]:
         """Warps that use an mbarrier and have not seen its mbarrier.init: each with the warp that executed that, the instruction, and which of
         EXCUSES alone is in the way."""
         made = self._made.get(barrier)
-        if made is None:
+        if made is None or made.seen_by[warps].all():
             return
-        for warp in sorted(set(warps.tolist()) - made.seen_by):
+        for warp in distinct(warps[~made.seen_by[warps]]).tolist():
             if self.order.has_seen(warp, made.warp) >= made.when:
-                made.seen_by.add(warp)
+                made.seen_by[warp] = True
             else:
                 excuse = next((order.widens[-1] for order in self.order.might_be if order.has_seen(warp, made.warp) >= made.when), "")
                 yield warp, made.warp, made.instruction, excuse
