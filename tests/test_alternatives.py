@@ -374,8 +374,13 @@ def test_what_others_published_is_told_and_refutes_nothing():
     contradicted = {name for one in PUBLISHED for name in one.against}
     assert contradicted <= {str(a) for a in ALTERNATIVES.values()}
     told = json.loads(CliRunner().invoke(main, ["evidence", "--open", "sm_100a", "--json"]).output)
-    assert contradicted <= {one["alternative"] for one in told}  # still open
-    assert {one["alternative"] for one in told if one["published"]} == contradicted
+    programs, alternatives = kill_matrix()["programs"], kill_matrix()["alternatives"]
+    known = {name for name, about in programs.items() if about["witness"] and about["arch"] == "sm_100a"}
+    still_open = {
+        name for name in contradicted if not known & alternatives[name]["refuted_by"].keys()
+    }  # the others were refuted by witnesses
+    assert still_open == {one["alternative"] for one in told if one["published"]}
+    assert still_open
     assert "arithmetic.tcgen05" not in witnessed("sm_100a")
 
 

@@ -259,10 +259,20 @@ def test_barriers_do_not_wait_for_those_who_left():
         ("setp.lt.u32 %p1, %r1, 32; @%p1 bra A; bar.arrive 1, 160; bra B; A: bar.sync 1, 192; B:", "for 192 threads here, and for 160"),
         ("barrier.cluster.wait.aligned;", "without having arrived"),
         ("barrier.cluster.arrive; barrier.cluster.arrive;", "twice without"),
+        ("barrier.cluster.arrive; bar.sync 0; barrier.cluster.arrive;", "twice without"),
     ],
 )
 def test_barriers_that_are_used_as_no_barrier_can_be(body, words):
     assert words in found(body, block=N)["X010"]
+
+
+def test_who_meets_one_that_has_waited_for_the_cluster_may_arrive_again():
+    """Warps 2 and 3 arrive and do not wait; they hear of the phase's end at a barrier of their CTA, as the warps of Triton's kernels that wait for work do."""
+    body = """setp.ge.u32 %p1, %r1, 64; barrier.cluster.arrive.relaxed; @%p1 bra W; barrier.cluster.wait;
+    W: bar.sync 0; barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %r2, 1;"""
+    assert results(body, block=N).tolist() == [1] * N
+    body = body.replace("W: bar.sync 0;", "bar.sync 0; W:")
+    assert "twice without" in found(body, block=N)["X010"]
 
 
 @pytest.mark.parametrize(

@@ -226,15 +226,16 @@ def alternatives(_: Page) -> str:
         own = [str(a) for a in ALTERNATIVES.values() if a.rule == rule]
         refuted = {name: matrix["alternatives"][name]["refuted_by"].keys() for name in own}
         witnesses = [name for name in own if known & refuted[name]]
+        beside = [name for name in witnesses if all(matrix["programs"][p].get("rests_on") for p in known & refuted[name])]
         alone = [name for name in own if refuted[name] and name not in witnesses]
         told = [name for name in own if name in published and not refuted[name]]
         left = [name.partition("=")[2] for name in own if not refuted[name] and name not in published]
-        counts = (len(own), len(witnesses), len(alone), len(told), len(left))
+        counts = (len(own), len(witnesses), len(beside), len(alone), len(told), len(left))
         rows.append((f"`{rule}`", *map(str, counts), " ".join(left[:8]) + (f" and {len(left) - 8} more" if left[8:] else "")))
-    total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in range(1, 6)), "")
+    total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in range(1, 7)), "")
     return table(
         (
-            "rule", "alternatives", "refuted by witnesses", "by programs of this package alone", "contradicted by published measurements alone", "left", "which",
+            "rule", "alternatives", "refuted by witnesses", "of these by comparison with another unit alone", "by programs of this package alone", "contradicted by published measurements alone", "left", "which",
         ),
         [*rows, total],
     )  # fmt: skip

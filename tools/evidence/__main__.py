@@ -49,6 +49,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--build", type=pathlib.Path, help="a folder of programs that were built")
     parser.add_argument("--again", action="store_true", help="what was run, too")
     parser.add_argument("--wanted", type=int, default=1, help="how many programs are to refute an alternative")
+    parser.add_argument(
+        "--tries", type=int, help="on how many runs an alternative is tried that none of them refutes (1 of arithmetic, 5 of others)"
+    )
     parser.add_argument("--seconds", type=float, default=3600.0, help="begin no other program after this time")
     given = parser.parse_args(argv)
     chosen = [p for p in corpus() if fnmatch.fnmatch(p.name, given.only) and given.arch in (None, p.arch)]
@@ -79,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     runner = Runner(
         given.out.resolve(), given.build, again=given.again, kill=given.what == "kill", wanted=given.wanted, tests=given.tests,
-        alternatives=given.alternatives,
+        alternatives=given.alternatives, tries=given.tries,
     )  # fmt: skip
     return runner.run(there, given.jobs, time.monotonic() + given.seconds)
 

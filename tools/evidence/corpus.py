@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import pathlib
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from smemsim.spec.architectures import ARCHITECTURES
@@ -19,7 +19,10 @@ CHECKS = ("exit", "assert", "none")
 
 @dataclasses.dataclass(frozen=True)
 class Project:
-    """Where programs come from; `tested` says how we know that the project runs them on the hardware, `mark` is a path that its checkouts have."""
+    """Where programs come from; `tested` says how we know that the project runs them on the hardware.
+
+    `mark` is a path that its checkouts have, `unless` one that they have not: that of a fork.
+    """
 
     name: str
     commit: str
@@ -27,6 +30,7 @@ class Project:
     get: str
     mark: str
     tested: str
+    unless: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,8 @@ class Program:
     each: int = 0
     stand_ins: tuple[str, ...] = ()
     note: str = ""
+    rests_on: str = ""  # a rule beside: what the program compares with is computed by it, on the card as here
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.check not in CHECKS or self.arch not in ARCHITECTURES or bool(self.command) == bool(self.files):
@@ -75,6 +81,6 @@ def checkout_of(project: Project, folders: Iterable[pathlib.Path]) -> pathlib.Pa
     """The first of these folders, or of those in them, that is a checkout of the project."""
     for folder in folders:
         for one in (folder, *sorted(p for p in folder.iterdir() if p.is_dir())):
-            if (one / project.mark).exists():
+            if (one / project.mark).exists() and not (project.unless and (one / project.unless).exists()):
                 return one
     return None

@@ -47,6 +47,7 @@ def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, 
     A program is a witness where its project runs it on such a card, its own check passed here as the rules are, and it compares something.
     """
     checks = {p.name: (p.check, p.project.tested) for p in corpus()}
+    beside = {p.name: {"rests_on": p.rests_on} for p in corpus() if p.rests_on}
     rows = [row for row in rows if (row["arch"] == "sm_90a") == (of is CALIBRATION)]
     programs = _kept(matrix, of)
     alternatives = {name: {"refuted_by": {}} for name in of}
@@ -65,7 +66,7 @@ def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, 
         programs[name] = {
             "witness": check != "none" and bool(tested), "arch": row["arch"], "what": f"{row['project']}: {row.get('test') or row['program']}", "origin": {"project": row["project"], "commit": row["commit"]},
             "version": row["versions"]["smemsim"], "versions": row["versions"], "digest": "", "right": True, "seconds": row["seconds"], "kernels": sorted(row["kernels"]),
-            "codes": row["codes"], "tried": by_digest({*kills, *(a for names in programs.get(name, {"tried": {}})["tried"].values() for a in names)}, of),
+            "codes": row["codes"], **beside.get(row["program"], {}), "tried": by_digest({*kills, *(a for names in programs.get(name, {"tried": {}})["tried"].values() for a in names)}, of),
         }  # fmt: skip
         for a, told in kills.items():
             alternatives[a]["refuted_by"].pop(name, None)

@@ -34,7 +34,7 @@ from tools.evidence.records import of_launches
 __all__ = ["Runner", "point_digest", "point_digests", "rows_of", "run_name", "versions"]
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = ("nvidia-cutlass-dsl", "torch", "triton")
+PACKAGES = ("fbtriton", "nvidia-cutlass-dsl", "torch", "triton")
 TRIES = {"arithmetic.": 1}  # by the point: most comparisons allow for rounding, and one that does not see it once will not see it twice
 MOST_TRIES = 5
 SIGNALS = range(129, 193)  # exit codes of a shell: 128 and the signal that ended the program; 255 is what a program makes of -1
@@ -49,6 +49,8 @@ def versions() -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
+    if "fbtriton" in found:  # a module triton of its own, whatever triton lies behind it
+        found.pop("triton", None)
     return found
 
 
@@ -156,10 +158,10 @@ class Runner:
 
     def __init__(
         self, out: pathlib.Path, build: pathlib.Path | None, *, again: bool = False, kill: bool = False, wanted: int = 1, tests: str = "",
-        alternatives: str = "",
+        alternatives: str = "", tries: int | None = None,
     ) -> None:  # fmt: skip
         self.out, self.build, self.again, self.kill, self.wanted, self.tests = out, build, again, kill, wanted, tests
-        self.alternatives = alternatives
+        self.alternatives, self.tries = alternatives, tries
         self.end = float("inf")
         self.path = out / ("kills.jsonl" if kill else "results.jsonl")
         self.lock = threading.Lock()
@@ -229,7 +231,7 @@ class Runner:
             for p in matrix["alternatives"].get(name, {"refuted_by": ()})["refuted_by"]:
                 about = matrix["programs"][p]
                 left[name] -= about["witness"] and (p, name) not in again and name in about["tried"].get(point_digest(a.point), ())
-        tries = {name: TRIES.get(a.point[:11], MOST_TRIES) for name, a in alternatives.items()}
+        tries = {name: self.tries or TRIES.get(a.point[:11], MOST_TRIES) for name, a in alternatives.items()}
         for row in rows:
             if (row["arch"] == "sm_90a") == (arch == "sm_90a") and not self._is_stale(row):
                 for name, told in row.get("kills", {}).items():
@@ -239,14 +241,14 @@ class Runner:
                     tries[name] -= told not in REFUTES
         return {"left": left, "tries": tries, "seconds": 20.0, "of_program": 240.0}
 
-    def _environment(self, plan: dict[str, Any] | None, place: pathlib.Path) -> dict[str, str]:
+    def _environment(self, program: Program, plan: dict[str, Any] | None, place: pathlib.Path) -> dict[str, str]:
         # One thread: children of a process do not have its others.
         threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         path = os.pathsep.join(filter(None, (str(ROOT / "sim"), str(ROOT), os.environ.get("PYTHONPATH"))))
         if plan is None:
-            return {**os.environ, "PYTHONPATH": path}
+            return {**os.environ, **program.environment, "PYTHONPATH": path}
         (place / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-        return {**os.environ, **threads, "PYTHONPATH": path, "SMEMSIM_EVIDENCE": str(place / "plan.json")}
+        return {**os.environ, **threads, **program.environment, "PYTHONPATH": path, "SMEMSIM_EVIDENCE": str(place / "plan.json")}
 
     def _suite(self, program: Program, checkout: pathlib.Path, place: pathlib.Path) -> tuple[list[dict[str, Any]], bool]:
         """Rows of its tests, and whether those are all that was to be run: a suite is stopped when time is up, and what it has said by then is kept."""
@@ -277,7 +279,7 @@ class Runner:
             "collect",
         ]
         left = None if self.end == float("inf") else max(1.0, self.end - time.monotonic())
-        told, is_over = _run([*command, *program.files], checkout / program.folder, self._environment(plan, place), left)
+        told, is_over = _run([*command, *program.files], checkout / program.folder, self._environment(program, plan, place), left)
         found = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()] if rows.exists() else []
         if not found:
             print(told[-1500:], file=sys.stderr)
@@ -329,7 +331,7 @@ class Runner:
         note, launches = place / "exit", place / "launches.json"
         for old in (note, launches):
             old.unlink(missing_ok=True)
-        environment = self._environment(plan, place) | ({"SMEMSIM_HOOKS": str(HOOKS)} if plan else {})
+        environment = self._environment(program, plan, place) | ({"SMEMSIM_HOOKS": str(HOOKS)} if plan else {})
         shell = f"{command}; code=$?; echo $code > {shlex.quote(str(note))}; exit $code"
         told, is_over = _run(
             [sys.executable, "-m", "smemsim", "exec", "--arch", program.arch, "--quiet", *options, "--json", str(launches), "--", "sh", "-c", shell],

@@ -58,7 +58,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
         if arch is None or not by:
             found.append({
                 "alternative": str(a), "instead": a.sentence, "because": a.source, "refuted_by": by, "refuted_by_own_programs": others,
-                "met_by_runs": _met(str(a)), "alike": ALIKE.get(str(a), ""), "experiment": EXPERIMENTS[a.point],
+                "beside": _beside(by), "met_by_runs": _met(str(a)), "alike": ALIKE.get(str(a), ""), "experiment": EXPERIMENTS[a.point],
                 "published": [dataclasses.asdict(p) | {"against": str(a)} for p in PUBLISHED if str(a) in p.against],
             })  # fmt: skip
     if as_json:
@@ -85,6 +85,14 @@ def _refuters(alternative: str, arch: str | None) -> tuple[list[str], list[str]]
     return [n for n in refuted if programs[n]["witness"]], [n for n in refuted if not programs[n]["witness"]]
 
 
+def _beside(programs: list[str]) -> list[str]:
+    """Rules beside that a refutation rests on: where all of its programs compare with what another unit of the card computes."""
+    from smemsim.spec.evidence import kill_matrix
+
+    rules = [kill_matrix()["programs"][name].get("rests_on", "") for name in programs]
+    return sorted(set(rules)) if all(rules) else []
+
+
 def _met(alternative: str) -> int:
     """In how many runs of programs known right it would have changed something."""
     from smemsim.spec.evidence import kill_matrix
@@ -95,6 +103,8 @@ def _met(alternative: str) -> int:
 def _line(one: dict[str, Any], *, with_experiment: bool) -> str:
     by, own = one["refuted_by"], one["refuted_by_own_programs"]
     who = f"refuted by {', '.join(by[:3])}{f' and {len(by) - 3} more' if by[3:] else ''}" if by else "refuted by no program known right"
+    if by and one["beside"]:
+        who += f", which compare{'s' * (len(by) == 1)} with another unit of the card: as sure as {', '.join(one['beside'])} there"
     own_words = f" (but by {', '.join(own[:2])}, written for this package)" if own and not by else ""
     runs = one["met_by_runs"]
     why = one["alike"] or (

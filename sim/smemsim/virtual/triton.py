@@ -147,7 +147,7 @@ class Utils:
     # Launches
 
     def launch(
-        self, x: int, y: int, z: int, stream: int, function: int, cooperative: bool, dependent: bool, sizes: tuple[int, int, int],
+        self, x: int, y: int, z: int, stream: int, function: int, cooperative: bool, dependent: bool, sizes: tuple[int, ...],
         metadata: Any, enter: Callable[[Any], Any] | None, leave: Callable[[Any], Any] | None, scratch: Any, profile: Any,
         annotations: Sequence[Argument], signature: Sequence[str], arguments: Sequence[Any],
     ) -> None:  # fmt: skip
@@ -163,9 +163,9 @@ class Utils:
             leave(metadata)
 
     def _run(
-        self, f: Function, grid: tuple[int, int, int], sizes: tuple[int, int, int], packed: list[bytes], stream: int, cooperative: bool, dependent: bool,
+        self, f: Function, grid: tuple[int, int, int], sizes: tuple[int, ...], packed: list[bytes], stream: int, cooperative: bool, dependent: bool,
     ) -> None:  # fmt: skip
-        warps, ctas, shared = sizes
+        warps, ctas, shared = sizes[:3]  # Meta's Triton has a preferred cluster behind them, which a card need not take
         if ctas == LARGE_CLUSTER:
             f.allows_large_clusters = True
         if "torch" in sys.modules:

@@ -142,14 +142,18 @@ def _lanes(lanes: list[int]) -> str:
 
 
 class ClusterBarrier:
-    """A cluster's barrier. A thread that has arrived in the current phase has `arrived` set; `idle` ones have not arrived since they waited."""
+    """A cluster's barrier. A thread that has arrived in the current phase has `arrived` set; `idle` ones have not arrived since they waited.
+
+    `told` ones have not waited, and met one that has at a barrier of their CTA: that phase is over, and they may arrive in the next. The warps of Triton's
+    kernels that wait for work do so (TLX's test_explicit_cluster_sync_ws, which its project runs on H100 and B200).
+    """
 
     def __init__(self, x: Wave, cluster: int) -> None:
         self.cluster = cluster
         size = x.launch.cluster_size * x.stride
         self.first = cluster * size
         self.own = slice(self.first, self.first + size)
-        self.arrived, self.idle = np.zeros(size, bool), np.ones(size, bool)
+        self.arrived, self.idle, self.told = np.zeros(size, bool), np.ones(size, bool), np.zeros(size, bool)
         self.line = np.zeros(size, np.int32)  # of the instruction that each thread arrived with
         self.aligned = np.zeros(size, bool)  # did it arrive by an instruction of its whole warp?
         self.waits: list[Wait] = []
@@ -217,11 +221,12 @@ def build_cluster(i: Instruction, c: Linker) -> Step:
 def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
     check_parted(x, i, lambda key: key[0] == "barrier.cluster")
     for barrier, own in _by_cluster(x):
-        if not barrier.idle[own].all():
-            busy = own[~barrier.idle[own]]
+        over = barrier.idle[own] | barrier.told[own]
+        if not over.all():
+            busy = own[~over]
             thread = int(busy[0]) + barrier.first
             misuse(x, i, f"{thread_name(x, thread)} arrives twice without barrier.cluster.wait between", "wait before arriving again")
-        barrier.arrived[own], barrier.idle[own] = True, False
+        barrier.arrived[own], barrier.idle[own], barrier.told[own] = True, False, False
         barrier.line[own], barrier.aligned[own] = i.line, "aligned" in i.modifiers
         if x.watch is not None and relaxed:
             x.watch.release_relaxed(x, i, own + barrier.first, barrier.key)
@@ -247,6 +252,17 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
             wait = x.park(own[late] + barrier.first, following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
             wait.missing = lambda b=barrier: b.missing(x)
             barrier.waits.append(wait)
+
+
+def _tell(x: Wave, came: np.ndarray, waiting: np.ndarray) -> None:
+    """Threads came to a barrier of their CTA: those that wait there hear from the others that a phase of the cluster's barrier is over."""
+    for barrier in x.state.get("cluster barriers", ()):
+        own = waiting[(waiting >= barrier.first) & (waiting < barrier.own.stop)] - barrier.first
+        others = came[(came >= barrier.first) & (came < barrier.own.stop)] - barrier.first
+        for cta in distinct(own // x.stride).tolist():
+            if barrier.idle[others[others // x.stride == cta]].any():
+                mine = own[own // x.stride == cta]
+                barrier.told[mine] |= ~barrier.idle[mine] & ~barrier.arrived[mine]
 
 
 def _exited_from_cluster(x: Wave, threads: np.ndarray) -> None:
@@ -479,6 +495,7 @@ def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
     if x.watch is not None and complete.any():
         x.watch.meet(x, np.flatnonzero(complete), is_for_all=count is None)
     late = ~complete[x.cta_of[x.sel]]
+    _tell(x, x.threads[~late], x.threads[~late])
     return np.flatnonzero(late) if late.any() else None
 
 
@@ -496,6 +513,8 @@ def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
             x.watch.left(x, barrier.own, barrier.key)
         x.watch.complete(barrier.key)
     kept = x.sel
+    if barrier.waits:
+        _tell(x, barrier.cta.first + np.flatnonzero(barrier.arrived), np.concatenate([wait.threads for wait, _ in barrier.waits]))
     for wait, form in barrier.waits:
         if x.watch is not None:
             x.watch.acquire(x, wait.threads, barrier.key, meets=CTA)
