@@ -144,6 +144,7 @@ class _Mma:
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.sums = frozenset(slot for part in d for slot in slots_of(_naming(i, part)))
         self.slots = self.sums | {slot for part in self.a_items for slot in slots_of(_naming(i, part))}
+        self.named = bits_of_slots(self.slots)
         self._behind: dict[tuple[int, ...], tuple[SharedOperand, ...]] = {}
         self.d_slots = _apart(d, slots_of(dataclasses.replace(i, operands=i.operands[1:])))
 
@@ -244,7 +245,7 @@ class _Mma:
             if not are_read:
                 watch.op_reads(op, cta, self._runs(own, cta.shared))
             product = op.products[-1]
-            if product.found or watch.unwritten.slots:
+            if product.found or watch.unwritten.slots & self.named:
                 product.finish(product.rows_of_registers(), None, goes_on=goes_on)
             watch.sums(op, self.sums, goes_on=goes_on)
             watch.op_registers(op, self.slots, results=self.sums)
