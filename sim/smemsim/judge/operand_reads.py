@@ -432,18 +432,19 @@ class Reads:
             for delivery in event.deliveries:
                 self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
         elif isinstance(event, Mma):
-            first = x.numbered(event.cta)
-            pair = [first] if event.cta_group == 1 else [x.ctas[first.index ^ n] for n in (0, 1)]
-            self._multiplied(event, {reason for cta in pair for reason in self._multiply(x, cta, event)})
+            self._multiplied(event, {reason for cta in _group_of(x, event) for reason in self._multiply(x, cta, event)})
         elif isinstance(event, Copy):
             self.copies += 1
 
     def multiplied(self, x: Wave, events: Sequence[Mma]) -> None:
-        """What one matrix instruction does in several CTAs, each by itself: as if called with these events one after the other."""
-        ctas = [x.numbered(event.cta) for event in events]
-        lines = {side: self._lines_read(ctas, events, side) for side in ("a", "b")}
-        for n, (event, cta) in enumerate(zip(events, ctas, strict=True)):
-            self._multiplied(event, set(self._multiply(x, cta, event, {side: found[n] for side, found in lines.items()})))
+        """What one matrix instruction does in several CTAs or pairs, each by itself: as if called with these events one after the other."""
+        groups = [_group_of(x, event) for event in events]
+        found = [{side: self._lines_read(ctas, events, side) for side in ("a", "b")} for ctas in zip(*groups, strict=True)]
+        for n, (event, group) in enumerate(zip(events, groups, strict=True)):
+            told: set[str] = set()
+            for cta, lines in zip(group, found, strict=True):
+                told.update(self._multiply(x, cta, event, {side: its[n] for side, its in lines.items()}))
+            self._multiplied(event, told)
 
     def _multiplied(self, event: Mma, told: Collection[str]) -> None:
         self.ctas.add(event.cta)
@@ -749,6 +750,12 @@ class _Told:
     begin: tuple[int, int]
     share: float
     is_absolute: bool
+
+
+def _group_of(x: Wave, event: Mma) -> tuple[Cta, ...]:
+    """The CTAs whose operands an instruction multiplies: that of the thread, and its peer."""
+    first = x.numbered(event.cta)
+    return (first,) if event.cta_group == 1 else (first, x.ctas[first.index ^ 1])
 
 
 def _told_before(course: _Course, cta: Cta, places: _Places, writer: int) -> tuple[tuple[Issued], _Told] | None:

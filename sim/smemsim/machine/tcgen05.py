@@ -496,9 +496,10 @@ def _add(issues: Sequence[Issue], found: dict[tuple[int, str], tuple[np.ndarray,
 
 def _operands(issues: Sequence[Issue], found: dict[tuple[int, str], tuple[np.ndarray, bool]], side: str) -> tuple[np.ndarray, np.ndarray]:
     """Raw bits (instructions, rows, stored K) of an operand in shared memory, and of which instructions nobody wrote some of them."""
-    first = issues[0].mma
-    if len(issues[0].shared) == 1 and all(issue.mma is first for issue in issues):
-        return first.shared_operands["BA".index(side)].bits_of([issue.shared[0] for issue in issues])
+    first, memories = issues[0].mma, [memory for issue in issues for memory in issue.shared]
+    if all(issue.mma is first for issue in issues):
+        bits, missing = first.shared_operands["BA".index(side)].bits_of(memories)
+        return bits.reshape(len(issues), -1, bits.shape[2]), np.asarray(missing.reshape(len(issues), -1).any(axis=1))
     read = [_bits_among(found, issues, n, side, issue.mma.shared_operands["BA".index(side)]) for n, issue in enumerate(issues)]
     return np.stack([bits for bits, _ in read]), np.array([missing for _, missing in read])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -132,14 +133,17 @@ class _Mma:
                 for operation in operations:
                     judge(x, self._event(x, operation, is_unwritten=False))
                 raise
-        for operation, is_unwritten in zip(operations, unwritten, strict=True):
+        reads = self._begun(x, operations) if x.watch is not None else []
+        for n, (operation, is_unwritten) in enumerate(zip(operations, unwritten, strict=True)):
             self._note(x, operation, is_unwritten=is_unwritten)
+            if x.watch is not None:
+                self._tell(x, operation, *reads[n])
         self._record(x, [self._event(x, operation, is_unwritten=missing) for operation, missing in zip(operations, unwritten, strict=True)])
 
     @staticmethod
     def _record(x: Wave, events: list[Mma]) -> None:
         """Note what was executed, and have it judged: instructions of one form that CTAs execute each by itself together."""
-        if len(events) > 1 and len({event.idesc for event in events}) == 1 and events[0].cta_group == 1:
+        if len(events) > 1 and len({event.idesc for event in events}) == 1:
             x.launch.events += events
             judge_products(x, events)
             return
@@ -182,7 +186,7 @@ class _Mma:
         return prepared(Tcgen05Mma(descriptor_of(values["idesc"], self.kind), arch, **given, **words))
 
     def _note(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> None:
-        """Tell the watch, the record and the evidence."""
+        """Note what is remarked, and what the results rest on."""
         launch, i = x.launch, operation.issue.mma.i
         if is_unwritten and x.watch is None:
             launch.find(
@@ -195,8 +199,6 @@ class _Mma:
         if i.row.block_scaled:
             self._note_scale_ids(x, operation.issue.mma.of)
         launch.evidence |= evidence_of(operation.issue)
-        if x.watch is not None:
-            self._tell(x, operation)
 
     def _note_scale_ids(self, x: Wave, of: Tcgen05Mma) -> None:
         """Remark an address of scale factors that names another scale id than the instruction descriptor."""
@@ -211,15 +213,26 @@ class _Mma:
                     milder=Severity.NOTE,
                 )  # fmt: skip
 
-    def _tell(self, x: Wave, operation: _Issued) -> None:
+    def _begun(self, x: Wave, operations: Sequence[_Issued]) -> list[tuple[Operation, bool]]:
+        """The operations that the watch knows instructions by; was it told that they read what lies in shared memory, and is that in order?"""
+        begun = [x.watch.tensor.begin(x, self.i, operation.thread, "tcgen05.mma") for operation in operations]
+        for op, operation in zip(begun, operations, strict=True):
+            op.products.append(_Product(x, self.i, operation))
+        mma = operations[0].issue.mma
+        if any(operation.issue.mma is not mma for operation in operations):
+            return [(op, False) for op in begun]
+        are_told = True
+        for members in zip(*(operation.members for operation in operations), strict=True):
+            are_told = are_told and x.watch.products_read(begun, members, read_runs(mma.shared_operands, members[0].shared))
+        return [(op, are_told) for op in begun]
+
+    def _tell(self, x: Wave, operation: _Issued, op: Operation, is_told: bool) -> None:
         """Tell the watch what it read and wrote."""
-        mma, members = operation.issue.mma, operation.members
-        op = x.watch.tensor.begin(x, self.i, operation.thread, "tcgen05.mma")
-        product = _Product(x, self.i, operation)
-        op.products.append(product)
-        for member in members:
-            for operand in mma.shared_operands:
-                x.watch.op_reads(op, member, read_runs((operand,), member.shared))
+        mma, members, product = operation.issue.mma, operation.members, cast("_Product", op.products[-1])
+        if not is_told:
+            for member in members:
+                for operand in mma.shared_operands:
+                    x.watch.op_reads(op, member, read_runs((operand,), member.shared))
         if mma.only_adds and not self.shifts and not product.found and x.watch.tensor.adds_again(op, members, mma.d):
             return
         is_doubtful = x.watch.tensor.reads(op, members, mma.reads)

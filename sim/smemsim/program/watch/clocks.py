@@ -218,12 +218,17 @@ class _Released:
         """Something more is released."""
         wave, cta, scope = key
         own = self.known.setdefault(wave, {})
-        own[cta, scope] = _joined_rows(own.get((cta, scope)), known)
+        before = own.get((cta, scope))
+        joined = own[cta, scope] = _joined_rows(before, known)
         if foreign:
             _merge(self.foreign.setdefault(key, {}), foreign)
         if scope >= GPU:
-            self.near[wave] = _joined_rows(self.near.get(wave), known)
-            _merge(self.far, {wave: known[0]})
+            near, far = self.near.get(wave), self.far.get(wave)
+            self.near[wave] = joined if near is before else _joined_rows(near, known)  # most often it comes from one place
+            if far is None or (near is not None and far is near[0]):
+                self.far[wave] = self.near[wave][0]
+            else:
+                _merge(self.far, {wave: known[0]})
             _merge(self.far, foreign or {})
 
     def update(self, other: _Released) -> None:
@@ -452,6 +457,11 @@ class Order:
 
     def _tick(self, warps: np.ndarray) -> None:
         """What these warps do from now on is not yet seen by anybody who has seen what they did before."""
+        if len(warps) == 1:
+            warp = int(warps[0])
+            self.clock[warp] += 1
+            self.seen[warp, warp % self.columns] = self.clock[warp]
+            return
         self.clock[warps] += 1
         self.seen[warps, warps % self.columns] = self.clock[warps]
 

@@ -75,7 +75,10 @@ class Lifetimes:
     def touch(self, i: Instruction, ctas: Any, warps: np.ndarray) -> None:
         """Warps touch CTAs (their index, one for all or one each)."""
         if self.is_needed and not self._is_own(ctas, warps):
-            at = self._others(i, ctas, warps)
+            if type(ctas) is int and len(warps) == 1 and self._has_waited.all() and self._is_there(ctas):
+                at: Any = ctas, warps[0]
+            else:
+                at = self._others(i, ctas, warps)
             self.when[at], self.line[at] = self.order.clock[at[1]], i.line
 
     def _is_own(self, ctas: Any, warps: np.ndarray) -> bool:
@@ -127,11 +130,15 @@ class Lifetimes:
                 "barrier.cluster.arrive and barrier.cluster.wait by all CTAs behind mbarrier.init, before the first access", because="PTX ISA 9.1 §5.1.6",
             )  # fmt: skip
 
+    def _is_there(self, cta: int) -> bool:
+        """Has a CTA threads that have not exited?"""
+        return bool((self.x.key[cta * self.x.stride : (cta + 1) * self.x.stride] < EXITED).any())
+
     def _is_gone(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
         """X008 where warps touch a CTA all of whose threads have exited."""
         x = self.x
         for cta in distinct(ctas).tolist():
-            if (x.key[cta * x.stride : (cta + 1) * x.stride] >= EXITED).all():
+            if not self._is_there(cta):
                 warp = int(warps[ctas == cta][0])
                 x.launch.find(
                     "X008", i, f"{i.name} of {warp_name(x, warp)} touches CTA {x.ctas[cta].number} of its cluster, all of whose threads have exited: its "

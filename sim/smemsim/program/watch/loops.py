@@ -214,12 +214,12 @@ def operation_reads(begins, count, first, warps, mine, own, row, is_generic, sto
 
 
 @compiled
-def operations_read(begins, count, windows, firsts, warps, owns, rows, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
-    """`operation_reads` of several operations of whole warps, each of the same words of its window, which begins at an entry of `windows`. False where one
+def operations_read(begins, count, windows, firsts, warps, marks, owns, rows, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
+    """`operation_reads` of several operations, each of the same words of its window, which begins at an entry of `windows`. False where one
     has to be looked at; some of the others are noted then."""
     for n in range(len(windows)):
         if not operation_reads(
-            begins + windows[n], count, firsts[n], warps, -1, owns[n], rows[n], is_generic, stops_at_operations, tables, known
+            begins + windows[n], count, firsts[n], warps, marks[n], owns[n], rows[n], is_generic, stops_at_operations, tables, known
         ):
             return False
     return True

@@ -401,7 +401,7 @@ class SharedShadow:
         )
 
     def are_read_by(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs, *, stops_at_operations: bool) -> bool:
-        """Operations of whole warps read the same words of their CTAs' windows. False, where one has to be looked at by itself: each has to be told then."""
+        """Operations of one instruction read the same words of CTAs' windows. False, where one has to be looked at by itself: each has to be told then."""
         self.epochs.forget()
         pitch, first = self.x.pitch // WORD, ops[0]
         windows = np.array([cta.index * pitch for cta in ctas], np.int64)
@@ -414,6 +414,7 @@ class SharedShadow:
                 windows,
                 firsts,
                 len(first.warps),
+                np.array([self._mark_of(op, op.lane) for op in ops], np.int64),
                 owns,
                 rows,
                 first.kind in GENERIC,

@@ -283,11 +283,13 @@ class Watch:
         return self.unwritten.shared is not None or bool(op.products and self.unwritten.overwrites.probes_of(op.instruction))
 
     def products_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
-        """Matrix products of one instruction read the same words of their CTAs' windows, and nothing has to be said about any. False where each has to be told
+        """Matrix products of one instruction read the same words of CTAs' windows, and nothing has to be said about any. False where each has to be told
         by `op_reads`."""
-        if self.lifetimes.is_needed or self._follows(ops[0]):
+        if self._follows(ops[0]) or not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=False):
             return False
-        return self.shared.are_read_by(ops, ctas, runs, stops_at_operations=False)
+        for op, cta in zip(ops, ctas, strict=True):
+            self.lifetimes.touch(op.instruction, cta.index, op.warps)
+        return True
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray | Runs, lay_there: np.ndarray | None = None) -> None:
         """An operation writes these bytes of a CTA's window; `lay_there` marks the words that the write leaves unchanged."""
