@@ -13,20 +13,21 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError, SmemsimError
-from smemsim.judge.gpu import Gpu
-from smemsim.judge.run import Run
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, HostMap, as_numpy
-from smemsim.program.device import Device, entry_of, target_of
 from smemsim.program.launch import LaunchConfig, RunOptions, three
-from smemsim.program.linking.program import module_of
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.words.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from smemsim.judge.gpu import Gpu
+    from smemsim.judge.run import Run
+    from smemsim.program.device import Device
 
 __all__ = ["at_home", "launch_triton", "map_arguments", "parameter_names", "scalar"]
 
@@ -53,6 +54,10 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     Traceback (most recent call last):
     smemsim.errors.InputError: kernel = 'kernel.py': needs what triton.compile(...) or KERNEL.warmup(..., grid=(1,)) returns: with .asm, .metadata and .src
     """
+    from smemsim.judge.gpu import Gpu  # the doors of the virtual GPU ask for the rest of this file alone
+    from smemsim.program.device import entry_of, target_of
+    from smemsim.program.linking.program import module_of
+
     if gpu is not None and not isinstance(gpu, Gpu):
         raise InputError(f"gpu = {shown(gpu)}: needs a smemsim.Gpu")
     ptx, about, signature = _compiled(kernel)
