@@ -234,59 +234,51 @@ class Segment:
         if x.watch is not None and not self._is_clear(x, frame, code, given):
             return False
         functions[-1](*arguments)
-        for access in code.accesses:
-            if not access.is_load:
-                self._note(x, frame, access, given[0])
+        for access in code.stores:
+            self._note(x, frame, access, given[0])
         return True
 
-    def _in_tiles(
-        self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], looks: list[Any], given: tuple[int, int, int | None]
-    ) -> int:
+    def _in_tiles(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], looks: Any, given: tuple[int, int, int | None]) -> int:
         """The same a tile at a time; the first thread for which nothing has happened, or the last one of all."""
         first, last, mask = given
         if frame.tiles is None:
             unit = LANES if x.watch is None else x.stride
             frame.tiles = Tiles(functions, *frame.pointers, frame.count, x.total, unit)
-        if looks:
+        if len(looks):
             shadow = x.state[Shadow]
             frame.tiles.asks(looks, shadow.at)
-        if all(access.is_load for access in code.accesses):
+        if not code.stores:
             return frame.tiles.go(first, last, mask, LOOK | RUN)
         if frame.tiles.go(first, last, mask, LOOK) < last:  # nothing of a segment that stores is done before all of it is in order
             return first
-        for access in code.accesses:
+        for access in code.stores:
             frame.row(access.number)[3] = 0
         frame.tiles.go(first, last, mask, RUN)
-        for access in code.accesses:
-            if not access.is_load and (access.instruction.guard is None or frame.row(access.number)[3]):
+        for access in code.stores:
+            if access.instruction.guard is None or frame.row(access.number)[3]:
                 own(x, _NOWHERE, access.size)
         return last
 
-    def _looks(self, x: Wave, frame: Frame, code: Code) -> list[Any] | None:
+    def _looks(self, x: Wave, frame: Frame, code: Code) -> Any:
         """What the watch asks of each access, machine code all of it, as `Tiles.asks` takes it; None where more than that is to be looked at."""
-        looks: list[Any] = []
-        watch, shadow = x.watch, None
-        for access in code.accesses:
-            if access.space == "global":
-                region = frame.regions[access.number]
-                if region is None:  # that a thread does it is an address outside until its array is found
-                    continue
-                if (
-                    watch is not None
-                    and watch.globals is not None
-                    and not (access.is_load and watch.globals.history.is_unwritten(region.words))
-                ):
-                    return None
-                continue
-            if x.has_owners and not access.is_load:
+        watch = x.watch
+        for access in code.of_global:
+            region = frame.regions[access.number]  # None: that a thread does it is an address outside until its array is found
+            if (
+                region is not None
+                and watch is not None
+                and watch.globals is not None
+                and not (access.is_load and watch.globals.history.is_unwritten(region.words))
+            ):
                 return None
-            if watch is not None:
-                shadow = shadow or self._shadow(x)
-                look = None if shadow is None else shadow.look(access)
-                if look is None:
-                    return None
-                looks.append(look)
-        return looks
+        if not code.of_shared or (watch is None and not x.has_owners):
+            return []
+        if x.has_owners and code.stores_shared:
+            return None
+        if watch is None:
+            return []
+        shadow = self._shadow(x)
+        return None if shadow is None else shadow.looks(code)
 
     @staticmethod
     def _note(x: Wave, frame: Frame, access: Access, first: int) -> None:
