@@ -182,6 +182,7 @@ class Segment:
     def __init__(self, program: Any, piece: Run, steps: Sequence[Plain]) -> None:
         self.program, self.piece, self.steps = program, piece, steps
         self.codes: dict[bool, tuple[Code, list[Any]]] = {}
+        self._texts: dict[bool, Code] = {}
         self.failed = 0
         self.launch: weakref.ref[Any] | None = None  # whose waves have `found` the arrays
         self.found: Found | None = None
@@ -189,14 +190,19 @@ class Segment:
     def code(self, masked: bool) -> tuple[Code, list[Any]]:
         """The machine code, for all threads or for some."""
         if masked not in self.codes:
-            code = code_of(self.program, self.piece, masked=masked)
+            code = self._text(masked)
             names = (*((("prepare", _RUN),) if code.accesses else ()), ("run", _RUN))
             self.codes[masked] = code, objects.functions(code.text, *names)
         return self.codes[masked]
 
     def is_kept(self) -> bool:
         """Is its machine code on disk?"""
-        return objects.is_kept(code_of(self.program, self.piece, masked=False).text)
+        return objects.is_kept(self._text(False).text)
+
+    def _text(self, masked: bool) -> Code:
+        if masked not in self._texts:
+            self._texts[masked] = code_of(self.program, self.piece, masked=masked)
+        return self._texts[masked]
 
     def run(self, x: Wave) -> Any:
         """Run the machine code. The threads for which closures have to look, as `Wave.sel` has them: nothing has happened there. None: for nobody."""
@@ -484,8 +490,9 @@ class Tier:
         if not compiled and not whole:
             self.is_done, self.made = True, None
             return
-        kept = all(objects.is_kept(one.code.text) for one in whole) and all(segment.is_kept() for segment in compiled)
-        if kept or self.cost >= COMPILING:
+        if self.cost >= COMPILING or (
+            all(objects.is_kept(one.code.text) for one in whole) and all(segment.is_kept() for segment in compiled)
+        ):
             self.steps, self.loop, self.chain, self.is_done = steps, loop, chain, True
         else:
             self.next = COMPILING

@@ -116,6 +116,7 @@ class Tiles:
         self.plan[:7] = given
         self.plan[7:9] = self.tile, self.looks.ctypes.data
         self._at = self.plan.ctypes.data
+        self._functions = functions  # whose addresses the plan has
         self._call = _function()
 
     def asks(self, looks: np.ndarray, context: int) -> None:
