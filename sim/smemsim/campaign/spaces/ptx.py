@@ -54,7 +54,10 @@ class Program:
             f"cvt.rn.f64.f32 %g{n}, %f{n};".replace(".rn", "") for n in range(3)
         ]
         first += [f"setp.lt.s32 %p{n}, %r{n}, %r{n + 1};" for n in range(3)]
-        last = [f"st.global.{REGISTERS[letter][0]} [%to+{8 * n}], %{letter}{number};" for n, (letter, number) in enumerate(STORED)]
+        # Blocks of their own begin and end all programs, and at the end all registers are read: so these blocks are the same, and compiled once.
+        last = [f"selp.b32 %t, %t, %c, %p{n};" for n in range(3)] + [f"xor.b32 %t, %t, %k{n};" for n in range(4)]
+        last += ["add.u32 %t, %own, %next; add.u32 %t, %t, %b; add.u64 %at, %at, %place;"]
+        last += [f"st.global.{REGISTERS[letter][0]} [%to+{8 * n}], %{letter}{number};" for n, (letter, number) in enumerate(STORED)]
         return (
             ".version 8.7\n.target sm_90a\n.address_size 64\n.visible .entry random(.param .u64 in, .param .u64 out) {\n"
             f"{registers} .reg .b64 %at, %to, %place; .reg .b32 %t, %own, %next; .reg .b32 %n<9>; .reg .pred %q<9>; .reg .u32 %c, %b; .reg .b32 %k<4>;\n"
@@ -64,7 +67,8 @@ class Program:
             f"mul.wide.u32 %place, %c, {8 * len(STORED)}; add.u64 %to, %to, %place;\n"
             "mov.u32 %own, tile; mad.lo.u32 %own, %t, 8, %own; xor.b32 %next, %own, 8;\n"
             "mov.u32 %k0, -1; mov.b32 %k1, 31; mov.s32 %k2, 1; mov.u32 %k3, 16;\n"
-            "st.shared.v2.b32 [%own], {%t, %c};\n" + "\n".join(first) + "\n" + "\n".join(_flat(self.lines)) + "\n" + "\n".join(last) + "\nret;\n}\n"
+            "st.shared.v2.b32 [%own], {%t, %c};\n" + "\n".join(first)
+            + "\nbra BODY;\nBODY:\n" + "\n".join(_flat(self.lines)) + "\nbra END;\nEND:\n" + "\n".join(last) + "\nret;\n}\n"
         )  # fmt: skip
 
     def inputs(self) -> np.ndarray:

@@ -483,15 +483,16 @@ def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
         return np.arange(x.n)
     opened = [cta for cta, id_ in _open(x) if id_ == number]
     if not opened and x.n == x.total and count in (None, x.stride):
-        complete = np.ones(len(x.ctas), bool)
-    else:
-        here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
-        alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
-        complete = (here > 0) & (here == (alive if count is None else count))
-        if count is not None:  # in whole warps
-            warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
-            complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
-        complete[opened] = False
+        if x.watch is not None:
+            x.watch.meet(x, np.arange(len(x.ctas)), is_for_all=count is None)
+        return None
+    here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
+    alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
+    complete = (here > 0) & (here == (alive if count is None else count))
+    if count is not None:  # in whole warps
+        warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
+        complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
+    complete[opened] = False
     if x.watch is not None and complete.any():
         x.watch.meet(x, np.flatnonzero(complete), is_for_all=count is None)
     late = ~complete[x.cta_of[x.sel]]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
 
 __all__ = [
+    "BUFFER",
     "GENERAL",
     "HEAD",
     "NEIGHBOURS",
@@ -325,6 +326,8 @@ def emit_access(v: Vectors, access: Access, guard: Value | None) -> None:
     """The second function's text for an access."""
     n = access.number
     v.lines += [
+        f"  br label %access{n}",
+        f"access{n}:",
         f"  %q{n} = getelementptr i64, ptr %places, i64 %row{n}",
         f"  %qt{n} = getelementptr i64, ptr %q{n}, i64 %t",
         f"  %u{n} = getelementptr i8, ptr %shapes, i64 %srow{n}",
@@ -335,31 +338,62 @@ def emit_access(v: Vectors, access: Access, guard: Value | None) -> None:
     (_load if access.is_load else _store)(v, access, guard)
 
 
-def _lane_pointers(v: Vectors, n: int) -> list[str]:
-    names = []
-    for lane in range(LANES):
-        at, pointer = v.fresh(), v.fresh()
-        v.lines += [f"  {at} = getelementptr i64, ptr %qt{n}, i64 {lane}", f"  {pointer} = load ptr, ptr {at}, align 8"]
-        names.append(pointer)
-    return names
+# Where a group's places are anything, single words go by gathers and scatters (scalar code where the processor has none), all else lane by lane over a buffer:
+# written out for every lane, such accesses would be most of the text that LLVM has to compile.
+
+
+BUFFER = "  %buffer = alloca [256 x i8], align 64"  # in the entry of `run`: the bytes of a group, lane after lane
+_GATHERED = {"i32", "i64", "float", "double"}
+
+
+def _pointer_vector(v: Vectors, n: int) -> str:
+    return v.line(f"load <{LANES} x ptr>, ptr %qt{n}, align 8")
+
+
+def _lane_by_lane(v: Vectors, n: int, part: str, *, is_load: bool) -> None:
+    """The text of a loop that moves what lanes have at their pointers into the buffer, or from there."""
+    source, target = (f"%lp{n}", f"%lb{n}") if is_load else (f"%lb{n}", f"%lp{n}")
+    v.lines += [
+        f"  br label %lane{n}", f"lane{n}:", f"  %lk{n} = phi i64 [ 0, %general{n} ], [ %kn{n}, %lane{n} ]",
+        f"  %la{n} = getelementptr i64, ptr %qt{n}, i64 %lk{n}", f"  %lp{n} = load ptr, ptr %la{n}, align 8",
+        f"  %lb{n} = getelementptr {part}, ptr %buffer, i64 %lk{n}", f"  %lv{n} = load {part}, ptr {source}, align 1",
+        f"  store {part} %lv{n}, ptr {target}, align 1", f"  %kn{n} = add i64 %lk{n}, 1", f"  %km{n} = icmp ult i64 %kn{n}, {LANES}",
+    ]  # fmt: skip
 
 
 def _load(v: Vectors, access: Access, guard: Value | None) -> None:
     n, count, kind = access.number, access.count, llvm_type(access.kind)
-    results: list[list[tuple[Value, str]]] = [[] for _ in range(count)]
     v.lines.append(f"  switch i8 %kind{n}, label %general{n} [ i8 {ONE_PLACE}, label %one{n} i8 {NEIGHBOURS}, label %next{n} ]")
-    for label, make in (("one", _load_one), ("next", _load_next), ("general", _load_general)):
-        v.lines.append(f"{label}{n}:")
-        for k, value in enumerate(make(v, n, kind, count)):
-            results[k].append((value, label))
-        v.lines.append(f"  br label %after{n}")
-    v.lines.append(f"after{n}:")
+    v.lines.append(f"one{n}:")
+    arms = [("one", _load_one(v, n, kind, count))]
+    v.lines += [f"  br label %after{n}", f"general{n}:"]
+    whole = f"<{LANES * count} x {kind}>"
+    if count == 1 and kind in _GATHERED:
+        v.declared.add(f"declare {whole} @llvm.masked.gather.{_mangled(kind)}.v{LANES}p0(<{LANES} x ptr>, i32, <{LANES} x i1>, {whole})")
+        call = f"call {whole} @llvm.masked.gather.{_mangled(kind)}.v{LANES}p0(<{LANES} x ptr> {_pointer_vector(v, n)}, i32 1, {_ALL}, {whole} poison)"
+        arms.append(("general", [v.emit(kind, call)]))
+        v.lines += [f"  br label %after{n}", f"next{n}:"]
+        arms.append(("next", [v.emit(kind, f"load {whole}, ptr %first{n}, align 1")]))
+    else:
+        _lane_by_lane(v, n, kind if count == 1 else f"<{count} x {kind}>", is_load=True)
+        v.lines += [f"  br i1 %km{n}, label %lane{n}, label %next{n}", f"next{n}:"]
+        v.lines.append(f"  %from{n} = phi ptr [ %first{n}, %access{n} ], [ %buffer, %lane{n} ]")
+        found = v.line(f"load {whole}, ptr %from{n}, align 1")
+        arms.append(("next", _parts(v, found, kind, count)))
+    v.lines += [f"  br label %after{n}", f"after{n}:"]
     merged = []
-    for arms in results:
-        incoming = ", ".join(f"[ {value.name}, %{label}{n} ]" for value, label in arms)
+    for k in range(count):
+        incoming = ", ".join(f"[ {values[k].name}, %{label}{n} ]" for label, values in arms)
         merged.append(v.emit(kind, f"phi <{LANES} x {kind}> {incoming}"))
     for item, value in zip(access.data, merged, strict=True):
         v.write(item, access.kind, value, guard)
+
+
+def _mangled(kind: str) -> str:
+    return f"v{LANES}" + {"float": "f32", "double": "f64"}.get(kind, kind)
+
+
+_ALL = f"<{LANES} x i1> <{', '.join(['i1 1'] * LANES)}>"
 
 
 def _load_one(v: Vectors, n: int, kind: str, count: int) -> list[Value]:
@@ -374,78 +408,35 @@ def _load_one(v: Vectors, n: int, kind: str, count: int) -> list[Value]:
     return values
 
 
-def _load_next(v: Vectors, n: int, kind: str, count: int) -> list[Value]:
+def _parts(v: Vectors, whole: str, kind: str, count: int) -> list[Value]:
+    """Of the elements of lane 0, then those of lane 1, and so on, a vector for each element of a lane."""
     if count == 1:
-        return [v.emit(kind, f"load <{LANES} x {kind}>, ptr %first{n}, align 1")]
-    rows = []
-    for lane in range(LANES):
-        at = v.fresh()
-        v.lines.append(f"  {at} = getelementptr {kind}, ptr %first{n}, i64 {lane * count}")
-        rows.append(at)
-    return _transposed(v, rows, kind, count)
-
-
-def _load_general(v: Vectors, n: int, kind: str, count: int) -> list[Value]:
-    pointers = _lane_pointers(v, n)
-    if count > 1:
-        return _transposed(v, pointers, kind, count)
-    value = Value("poison", kind)
-    for lane, pointer in enumerate(pointers):
-        scalar = v.fresh()
-        v.lines.append(f"  {scalar} = load {kind}, ptr {pointer}, align 1")
-        value = v.emit(kind, f"insertelement <{LANES} x {kind}> {value.name}, {kind} {scalar}, i32 {lane}")
-    return [value]
-
-
-def _transposed(v: Vectors, rows: list[str], kind: str, count: int) -> list[Value]:
-    """`count` neighbouring elements at each of the lanes' pointers, as a vector for each element."""
-    parts: list[str] = []
-    for row in rows:
-        name = v.fresh()
-        v.lines.append(f"  {name} = load <{count} x {kind}>, ptr {row}, align 1")
-        parts.append(name)
-    width = count
-    while len(parts) > 1:
-        joined = []
-        mask = ", ".join(f"i32 {k}" for k in range(2 * width))
-        for a, b in zip(parts[::2], parts[1::2], strict=True):
-            name = v.fresh()
-            v.lines.append(f"  {name} = shufflevector <{width} x {kind}> {a}, <{width} x {kind}> {b}, <{2 * width} x i32> <{mask}>")
-            joined.append(name)
-        parts, width = joined, 2 * width
-    values = []
+        return [Value(whole, kind)]
+    all_of, values = f"<{LANES * count} x {kind}>", []
     for k in range(count):
         mask = ", ".join(f"i32 {lane * count + k}" for lane in range(LANES))
-        values.append(v.emit(kind, f"shufflevector <{width} x {kind}> {parts[0]}, <{width} x {kind}> poison, <{LANES} x i32> <{mask}>"))
+        values.append(v.emit(kind, f"shufflevector {all_of} {whole}, {all_of} poison, <{LANES} x i32> <{mask}>"))
     return values
 
 
 def _store(v: Vectors, access: Access, guard: Value | None) -> None:
     n, count, kind = access.number, access.count, llvm_type(access.kind)
     values = [v.read(item, access.kind) for item in access.data]
-    whole = values[0]
-    if count > 1:
-        whole = _interleaved(v, values, kind, count)
+    whole = values[0] if count == 1 else _interleaved(v, values, kind, count)
+    all_of = f"<{LANES * count} x {kind}>"
     v.lines.append(f"  switch i8 %kind{n}, label %general{n} [ i8 {NEIGHBOURS}, label %next{n} ]")
-    v.lines.append(f"next{n}:")
-    v.lines.append(f"  store <{LANES * count} x {kind}> {whole.name}, ptr %first{n}, align 1")
-    v.lines.append(f"  br label %after{n}")
-    v.lines.append(f"general{n}:")
-    for lane, pointer in enumerate(_lane_pointers(v, n)):
-        part = v.fresh()
-        if count == 1:
-            v.lines += [
-                f"  {part} = extractelement <{LANES} x {kind}> {whole.name}, i32 {lane}",
-                f"  store {kind} {part}, ptr {pointer}, align 1",
-            ]
-        else:
-            mask = ", ".join(f"i32 {lane * count + k}" for k in range(count))
-            all_of = f"<{LANES * count} x {kind}>"
-            v.lines += [
-                f"  {part} = shufflevector {all_of} {whole.name}, {all_of} poison, <{count} x i32> <{mask}>",
-                f"  store <{count} x {kind}> {part}, ptr {pointer}, align 1",
-            ]
-    v.lines.append(f"  br label %after{n}")
+    v.lines += [f"next{n}:", f"  store {all_of} {whole.name}, ptr %first{n}, align 1", f"  br label %after{n}", f"general{n}:"]
+    if count == 1 and kind in _GATHERED:
+        name = f"@llvm.masked.scatter.{_mangled(kind)}.v{LANES}p0"
+        v.declared.add(f"declare void {name}({all_of}, <{LANES} x ptr>, i32, <{LANES} x i1>)")
+        v.lines += [
+            f"  call void {name}({all_of} {whole.name}, <{LANES} x ptr> {_pointer_vector(v, n)}, i32 1, {_ALL})",
+            f"  br label %after{n}",
+        ]
+    else:
+        v.lines.append(f"  store {all_of} {whole.name}, ptr %buffer, align 1")
+        _lane_by_lane(v, n, kind if count == 1 else f"<{count} x {kind}>", is_load=False)
+        v.lines.append(f"  br i1 %km{n}, label %lane{n}, label %after{n}")
     v.lines.append(f"after{n}:")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 from typing import Any
 
 from smemsim import store
@@ -49,20 +50,35 @@ def is_kept(text: str) -> bool:
     return store.has(_key(text))
 
 
-_alive: list[Any] = []  # libraries that functions are in
+RECENT = 64  # texts whose functions a process keeps, whoever has them: programs share blocks
+_recent: dict[str, list[Any]] = {}
 
 
 def functions(text: str, *signatures: tuple[str, Any]) -> list[Any]:
-    """The functions of a module by name, each made by its ctypes prototype: from disk, or compiled now."""
+    """The functions of a module by name, each made by its ctypes prototype: from disk, or compiled now. They hold the memory that their code is in."""
+    key = _key(text)
+    made = _recent.pop(key, None)
+    if made is None:
+        made = _from_disk(key, signatures) or _compiled(key, text, signatures)
+    _recent[key] = made
+    if len(_recent) > RECENT:
+        del _recent[next(iter(_recent))]
+    return made
+
+
+def _from_disk(key: str, signatures: tuple[tuple[str, Any], ...]) -> list[Any] | None:
+    image = store.read(key)
+    if image is None:
+        return None
+    try:
+        return _linked(image, signatures)
+    except RuntimeError:  # a damaged file
+        return None
+
+
+def _compiled(key: str, text: str, signatures: tuple[tuple[str, Any], ...]) -> list[Any]:
     import llvmlite.binding as llvm
 
-    key = _key(text)
-    image = store.read(key)
-    if image is not None:
-        try:
-            return _linked(image, signatures)
-        except RuntimeError:  # a damaged file
-            pass
     module = llvm.parse_assembly(text)
     module.triple = _target().triple
     module.data_layout = str(_target().target_data)
@@ -71,12 +87,17 @@ def functions(text: str, *signatures: tuple[str, Any]) -> list[Any]:
     return _linked(image, signatures)
 
 
+_numbers = itertools.count()
+
+
 def _linked(image: bytes, signatures: tuple[tuple[str, Any], ...]) -> list[Any]:
     import llvmlite.binding as llvm
 
     builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
     for name, _ in signatures:
         builder = builder.export_symbol(name)
-    library = builder.link(_linker(), f"smemsim{len(_alive)}")
-    _alive.append(library)
-    return [prototype(library[name]) for name, prototype in signatures]
+    library = builder.link(_linker(), f"smemsim{next(_numbers)}")
+    made = [prototype(library[name]) for name, prototype in signatures]
+    for function in made:
+        function.library = library
+    return made

@@ -19,6 +19,7 @@ from smemsim.program.compiled.constants import in_numbers
 from smemsim.program.compiled.forms import form_of
 from smemsim.program.compiled.joins import NO_JOINS, Joins
 from smemsim.program.compiled.memory import (
+    BUFFER,
     HEAD,
     ROW,
     Access,
@@ -57,7 +58,7 @@ class Run:
     joins: Joins = NO_JOINS
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Code:
     """The text of a module with functions `prepare` (where there are accesses) and `run`, and the registers that they are given pointers to."""
 
@@ -70,6 +71,26 @@ class Code:
     def slot_array(self) -> np.ndarray:
         """`slots`, to index with."""
         return np.array(self.slots, np.int64)
+
+    @functools.cached_property
+    def of_global(self) -> tuple[Access, ...]:
+        """The accesses of global memory."""
+        return tuple(access for access in self.accesses if access.space == "global")
+
+    @functools.cached_property
+    def of_shared(self) -> tuple[Access, ...]:
+        """The accesses of shared memory."""
+        return tuple(access for access in self.accesses if access.space == "shared")
+
+    @functools.cached_property
+    def stores(self) -> tuple[Access, ...]:
+        """The stores."""
+        return tuple(access for access in self.accesses if not access.is_load)
+
+    @functools.cached_property
+    def stores_shared(self) -> bool:
+        """Is one of them to shared memory?"""
+        return any(not access.is_load for access in self.of_shared)
 
 
 # ---- what goes together
@@ -264,17 +285,17 @@ def _slice(piece: Run) -> list[Instruction]:
 _HEAD = "ptr %regs, ptr %mask, i64 %first, i64 %last, ptr %places, ptr %shapes, i64 %total, ptr %memory"
 
 
-def _registers_text(slots: dict[int, int]) -> Iterator[str]:
-    for n in slots.values():
-        yield f"  %rp{n} = getelementptr ptr, ptr %regs, i64 {n}"
-        yield f"  %r{n} = load ptr, ptr %rp{n}, align 8"
-
-
 def _pointers(v: Vectors, slots: dict[int, int]) -> Iterator[str]:
-    """Pointers to the group's part of each register; the numbers in the text are those of `v.used`."""
+    """Pointers to the group's part of each register; the numbers in the text are those of `v.used`.
+
+    They are made where they are used, as all that is the same for all groups is: kept over the loop, so many numbers would live on the stack, and cost more to
+    compile than all else.
+    """
     for slot, own in v.used.items():
         kind = v.stored_type(slot)
-        yield f"  %at{own} = getelementptr {'i8' if kind == 'i1' else kind}, ptr %r{slots[slot]}, i64 %t"
+        yield f"  %rp{own} = getelementptr ptr, ptr %regs, i64 {slots[slot]}"
+        yield f"  %r{own} = load ptr, ptr %rp{own}, align 8"
+        yield f"  %at{own} = getelementptr {'i8' if kind == 'i1' else kind}, ptr %r{own}, i64 %t"
 
 
 def _active_text(masked: bool) -> Iterator[str]:
@@ -305,14 +326,11 @@ def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access],
     lines = [
         f"define i64 @prepare({_HEAD}) {{",
         "entry:",
-        *_registers_text(slots),
-        *_rows_text(accesses),
-        *_memory_text(accesses),
         "  br label %loop",
         "loop:",
     ]
     lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", "  %bad0 = phi i64 [ 0, %entry ], [ %bad.next, %skip ]"]
-    lines += [*_active_text(masked), *_pointers(v, slots)]
+    lines += [*_active_text(masked), *_rows_text(accesses), *_memory_text(accesses), *_pointers(v, slots)]
     if any(access.space == "shared" for access in accesses):
         lines += _window_text()
     lines += [*v.lines, "  br label %looked", "looked:", "  br label %skip", "skip:"]
@@ -364,8 +382,9 @@ def _window_text() -> list[str]:
 def _run_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access], kept: Sequence[int], *, masked: bool) -> str:
     """`run`: the instructions, for groups from %first to %last."""
     stores = _stores_text(v, kept, masked=masked)
-    lines = [f"define void @run({_HEAD}) {{", "entry:", *_registers_text(slots), *_rows_text(accesses), "  br label %loop", "loop:"]
-    lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_pointers(v, slots)]
+    room = [BUFFER] if accesses else []
+    lines = [f"define void @run({_HEAD}) {{", "entry:", *room, "  br label %loop", "loop:"]
+    lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_rows_text(accesses), *_pointers(v, slots)]
     lines += [*v.lines, *stores, "  br label %skip", "skip:", f"  %t.next = add i64 %t, {LANES}", "  %more = icmp slt i64 %t.next, %last"]
     lines += ["  br i1 %more, label %loop, label %done", "done:", "  ret void", "}"]
     return "\n".join(lines)
@@ -456,7 +475,7 @@ def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
     goes_on = inside.binary("and", p, active)
     numbers = {slot: n for n, slot in enumerate(outside.used)}
     lines = [
-        "define i64 @run(ptr %regs, ptr %mask, i64 %first, i64 %last, i64 %most) {", "entry:", *_registers_text(numbers), "  br label %loop", "loop:",
+        "define i64 @run(ptr %regs, ptr %mask, i64 %first, i64 %last, i64 %most) {", "entry:", "  br label %loop", "loop:",
         "  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", "  %longest = phi i64 [ 0, %entry ], [ %longest.next, %skip ]",
         *_active_text(True), *_pointers(outside, numbers), *outside.lines, "  br label %turn", "turn:",
         "  %trip = phi i64 [ 0, %work ], [ %trip.next, %turn ]",

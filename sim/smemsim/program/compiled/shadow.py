@@ -19,6 +19,7 @@ from smemsim.program.watch.epochs import MANY_THREADS
 from smemsim.program.watch.lanes import LANE_BITS, MANY, SEVERAL
 
 if TYPE_CHECKING:
+    from smemsim.program.compiled.segments import Code
     from smemsim.program.watch.watch import Watch
     from smemsim.program.wave import Wave
 
@@ -27,7 +28,7 @@ __all__ = ["Shadow"]
 
 # What a function gets in one table of 64-bit numbers, by place: pointers and numbers that stay what they are for a wave.
 _POINTERS = (
-    "written", "read", "epoch", "cta_of", "clock", "now", "read_when", "read_line", "read_mark", "who", "when", "line", "strong", "mark", "claim",
+    "written", "read", "epoch", "cta_of", "clock", "now", "read_when", "read_line", "read_mark", "who", "when", "line", "strong", "mark", "claim", "columns",
 )  # fmt: skip
 _NUMBERS = ("host", "nowhere", "stride", "readers")
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 4, ctypes.c_void_p)
@@ -129,10 +130,10 @@ class _Body:
         text.line(f"store <{count} x i32> {joined}, ptr {pointer}, align 1")
         self.store("read_line", text.splat("i32", count, "%line32"))
         self._mark_read()
+        at = text.at("i32", "read_when", text.add(f"add i64 {text.add(f'mul i64 {self.word}, %readers')}, %column"))
         for n in range(count):
-            word = text.add(f"add i64 {self.word}, {n}")
-            at = text.add(f"add i64 {text.add(f'mul i64 {word}, %readers')}, %column")
-            text.line(f"store i32 %clock32, ptr {text.at('i32', 'read_when', at)}, align 1")
+            at = text.add(f"getelementptr i32, ptr {at}, i64 %readers") if n else at
+            text.line(f"store i32 %clock32, ptr {at}, align 1")
 
     def _larger(self, a: str, b: str) -> str:
         more = self.text.add(f"icmp ugt <{self.count} x i32> {a}, {b}")
@@ -146,12 +147,11 @@ class _Body:
             self.store("read_mark", several, "i64")
             return
         pointer, marks = self.load("read_mark", "i64")
+        # Of another lane in the same time, which the low bits of the difference say: 1 to the largest lane, less than that when one is taken off.
         differ = text.add(f"xor <{count} x i64> {marks}, {self.mines}")
-        shift = text.splat("i64", count, str(LANE_BITS))
-        same = text.add(f"icmp eq <{count} x i64> {differ}, zeroinitializer")
-        later = text.add(f"icmp ne <{count} x i64> {text.add(f'lshr <{count} x i64> {differ}, {shift}')}, zeroinitializer")
-        alone = text.add(f"or <{count} x i1> {same}, {later}")
-        kept = text.add(f"select <{count} x i1> {alone}, <{count} x i64> {self.mines}, <{count} x i64> {several}")
+        less = text.add(f"add <{count} x i64> {differ}, {text.splat('i64', count, '-1')}")
+        other = text.add(f"icmp ult <{count} x i64> {less}, {text.splat('i64', count, str(_LANE_PART))}")
+        kept = text.add(f"select <{count} x i1> {other}, <{count} x i64> {several}, <{count} x i64> {self.mines}")
         text.line(f"store <{count} x i64> {kept}, ptr {pointer}, align 1")
 
     def check_write(self) -> None:
@@ -209,7 +209,7 @@ def _group(text: _Text) -> None:
         "%clock32 = load i32, ptr %kp, align 4", "%np = getelementptr i64, ptr %now, i64 %warp", "%now64 = load i64, ptr %np, align 8",
         f"%time = shl i64 %now64, {LANE_BITS}", "%lane0 = and i64 %t, 31", "%mine = or i64 %time, %lane0", f"%several = or i64 %time, {SEVERAL}",
         f"%nobody = or i64 %time, {MANY}", "%warp2 = shl i64 %warp, 1", "%claimed = or i64 %token, %warp2",
-        "%column = urem i64 %warp, %readers", f"%many = or i32 %limit, {MANY_THREADS}", "%pp = getelementptr i64, ptr %places, i64 %t",
+        "%op = getelementptr i64, ptr %columns, i64 %warp", "%column = load i64, ptr %op, align 8", f"%many = or i32 %limit, {MANY_THREADS}", "%pp = getelementptr i64, ptr %places, i64 %t",
         "%place0 = load i64, ptr %pp, align 8",
     ):  # fmt: skip
         text.line(line)
@@ -293,15 +293,18 @@ class Shadow:
         tables, order, lanes = watch.shared.tables, watch.order, watch.lanes
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
         self.claim = np.zeros(len(tables.who), np.uint64)
+        readers = tables.read_when.shape[1]
+        columns = x.alike("columns of warps", lambda: np.arange(len(order.clock), dtype=np.int64) % readers)
         arrays = (
             self.epochs.written, self.epochs.read, self.epochs.epoch, cta_of, order.clock, lanes.now, tables.read_when, tables.read_line,
-            tables.read_mark, tables.who, tables.when, tables.line, tables.strong, tables.mark, self.claim,
+            tables.read_mark, tables.who, tables.when, tables.line, tables.strong, tables.mark, self.claim, columns,
         )  # fmt: skip
-        numbers = x.shared.ctypes.data, nowhere, x.stride, tables.read_when.shape[1]
+        numbers = x.shared.ctypes.data, nowhere, x.stride, readers
         self.arrays = arrays
         self.context = np.array([*(array.ctypes.data for array in arrays), *numbers], np.int64)
         self._context = self.context.ctypes.data
         self.functions = _functions()
+        self._rows: dict[Code, tuple[np.ndarray, list[int]] | None] = {}
 
     @property
     def at(self) -> int:
@@ -315,6 +318,30 @@ class Shadow:
             return None
         self.token += not access.is_load
         return function, access.number, access.instruction.line, self.token
+
+    def looks(self, code: Code) -> np.ndarray | None:
+        """`look` of all accesses of shared memory: of each the function's address, its number, its line and its token. None: one has none."""
+        if not self.shared.has_epochs():
+            return None
+        if code not in self._rows:
+            self._rows[code] = self._made(code)
+        rows = self._rows[code]
+        if rows is not None:
+            found, is_store = rows
+            for n in is_store:
+                self.token += 1
+                found[n, 3] = self.token
+            return found
+        return None
+
+    def _made(self, code: Code) -> tuple[np.ndarray, list[int]] | None:
+        rows = []
+        for access in code.of_shared:
+            function = self.functions.get((access.is_load, access.size // 4))
+            if function is None or access.size < 4:
+                return None
+            rows.append((ctypes.cast(function, ctypes.c_void_p).value or 0, access.number, access.instruction.line, 0))
+        return np.array(rows, np.int64), [n for n, access in enumerate(code.of_shared) if not access.is_load]
 
     def passes(self, access: Access, places: int, shapes: int, mask: int | None, first: int, last: int) -> bool:
         """Does the epoch order all of an access? Then it is noted."""

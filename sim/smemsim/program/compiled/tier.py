@@ -182,6 +182,7 @@ class Segment:
     def __init__(self, program: Any, piece: Run, steps: Sequence[Plain]) -> None:
         self.program, self.piece, self.steps = program, piece, steps
         self.codes: dict[bool, tuple[Code, list[Any]]] = {}
+        self._texts: dict[bool, Code] = {}
         self.failed = 0
         self.launch: weakref.ref[Any] | None = None  # whose waves have `found` the arrays
         self.found: Found | None = None
@@ -189,14 +190,19 @@ class Segment:
     def code(self, masked: bool) -> tuple[Code, list[Any]]:
         """The machine code, for all threads or for some."""
         if masked not in self.codes:
-            code = code_of(self.program, self.piece, masked=masked)
+            code = self._text(masked)
             names = (*((("prepare", _RUN),) if code.accesses else ()), ("run", _RUN))
             self.codes[masked] = code, objects.functions(code.text, *names)
         return self.codes[masked]
 
     def is_kept(self) -> bool:
         """Is its machine code on disk?"""
-        return objects.is_kept(code_of(self.program, self.piece, masked=False).text)
+        return objects.is_kept(self._text(False).text)
+
+    def _text(self, masked: bool) -> Code:
+        if masked not in self._texts:
+            self._texts[masked] = code_of(self.program, self.piece, masked=masked)
+        return self._texts[masked]
 
     def run(self, x: Wave) -> Any:
         """Run the machine code. The threads for which closures have to look, as `Wave.sel` has them: nothing has happened there. None: for nobody."""
@@ -234,59 +240,51 @@ class Segment:
         if x.watch is not None and not self._is_clear(x, frame, code, given):
             return False
         functions[-1](*arguments)
-        for access in code.accesses:
-            if not access.is_load:
-                self._note(x, frame, access, given[0])
+        for access in code.stores:
+            self._note(x, frame, access, given[0])
         return True
 
-    def _in_tiles(
-        self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], looks: list[Any], given: tuple[int, int, int | None]
-    ) -> int:
+    def _in_tiles(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], looks: Any, given: tuple[int, int, int | None]) -> int:
         """The same a tile at a time; the first thread for which nothing has happened, or the last one of all."""
         first, last, mask = given
         if frame.tiles is None:
             unit = LANES if x.watch is None else x.stride
             frame.tiles = Tiles(functions, *frame.pointers, frame.count, x.total, unit)
-        if looks:
+        if len(looks):
             shadow = x.state[Shadow]
             frame.tiles.asks(looks, shadow.at)
-        if all(access.is_load for access in code.accesses):
+        if not code.stores:
             return frame.tiles.go(first, last, mask, LOOK | RUN)
         if frame.tiles.go(first, last, mask, LOOK) < last:  # nothing of a segment that stores is done before all of it is in order
             return first
-        for access in code.accesses:
+        for access in code.stores:
             frame.row(access.number)[3] = 0
         frame.tiles.go(first, last, mask, RUN)
-        for access in code.accesses:
-            if not access.is_load and (access.instruction.guard is None or frame.row(access.number)[3]):
+        for access in code.stores:
+            if access.instruction.guard is None or frame.row(access.number)[3]:
                 own(x, _NOWHERE, access.size)
         return last
 
-    def _looks(self, x: Wave, frame: Frame, code: Code) -> list[Any] | None:
+    def _looks(self, x: Wave, frame: Frame, code: Code) -> Any:
         """What the watch asks of each access, machine code all of it, as `Tiles.asks` takes it; None where more than that is to be looked at."""
-        looks: list[Any] = []
-        watch, shadow = x.watch, None
-        for access in code.accesses:
-            if access.space == "global":
-                region = frame.regions[access.number]
-                if region is None:  # that a thread does it is an address outside until its array is found
-                    continue
-                if (
-                    watch is not None
-                    and watch.globals is not None
-                    and not (access.is_load and watch.globals.history.is_unwritten(region.words))
-                ):
-                    return None
-                continue
-            if x.has_owners and not access.is_load:
+        watch = x.watch
+        for access in code.of_global:
+            region = frame.regions[access.number]  # None: that a thread does it is an address outside until its array is found
+            if (
+                region is not None
+                and watch is not None
+                and watch.globals is not None
+                and not (access.is_load and watch.globals.history.is_unwritten(region.words))
+            ):
                 return None
-            if watch is not None:
-                shadow = shadow or self._shadow(x)
-                look = None if shadow is None else shadow.look(access)
-                if look is None:
-                    return None
-                looks.append(look)
-        return looks
+        if not code.of_shared or (watch is None and not x.has_owners):
+            return []
+        if x.has_owners and code.stores_shared:
+            return None
+        if watch is None:
+            return []
+        shadow = self._shadow(x)
+        return None if shadow is None else shadow.looks(code)
 
     @staticmethod
     def _note(x: Wave, frame: Frame, access: Access, first: int) -> None:
@@ -492,8 +490,9 @@ class Tier:
         if not compiled and not whole:
             self.is_done, self.made = True, None
             return
-        kept = all(objects.is_kept(one.code.text) for one in whole) and all(segment.is_kept() for segment in compiled)
-        if kept or self.cost >= COMPILING:
+        if self.cost >= COMPILING or (
+            all(objects.is_kept(one.code.text) for one in whole) and all(segment.is_kept() for segment in compiled)
+        ):
             self.steps, self.loop, self.chain, self.is_done = steps, loop, chain, True
         else:
             self.next = COMPILING

@@ -110,19 +110,19 @@ class Tiles:
         self.tile = min(total, unit * max(1, _BYTES // (8 * count * unit)))
         self._places = np.empty((count, self.tile), np.int64)
         self._shapes = np.empty((count, self.tile // LANES), np.uint8)
-        self.looks = np.zeros((count, 4), np.int64)
+        self.looks = np.zeros((0, 4), np.int64)
         self.plan = np.zeros(len(_ENTRIES), np.int64)
         given = (_address(functions[0]), _address(functions[-1]), registers, 0, self._places.ctypes.data, self._shapes.ctypes.data, memory)
         self.plan[:7] = given
         self.plan[7:9] = self.tile, self.looks.ctypes.data
         self._at = self.plan.ctypes.data
+        self._functions = functions  # whose addresses the plan has
         self._call = _function()
 
-    def asks(self, looks: Sequence[tuple[Any, int, int, int]], context: int) -> None:
-        """Ask these functions of the watch: each with the number of its access, its line and its token."""
-        for n, (function, *rest) in enumerate(looks):
-            self.looks[n] = _address(function), *rest
-        self.plan[9:11] = len(looks), context
+    def asks(self, looks: np.ndarray, context: int) -> None:
+        """Ask these functions of the watch: of each its address, the number of its access, its line and its token."""
+        self.plan[8:11] = looks.ctypes.data, len(looks), context
+        self.looks = looks
 
     def go(self, first: int, last: int, mask: int | None, mode: int) -> int:
         """Do what `mode` says for threads from `first` on. The first thread of the tile that it stopped at; `last` where all is done."""

@@ -47,7 +47,7 @@ from smemsim.program.watch.shared import SharedShadow
 from smemsim.program.watch.synchronisation import CommitGroups, Initialised
 from smemsim.program.watch.telling import WORD, Telling
 from smemsim.program.watch.tensor import TensorShadow
-from smemsim.program.wave import EXITED, WARP
+from smemsim.program.wave import ALL, EXITED, WARP
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
@@ -506,6 +506,13 @@ class Watch:
         """
         self.lanes.meet(x.threads[np.isin(x.cta_of[x.sel], ctas)] if len(ctas) < len(x.ctas) else None)
         per_cta = x.stride // WARP
+        if x.sel is ALL and len(ctas) == len(x.ctas):
+            everybody = x.alike("warps of CTAs", lambda: np.arange(x.total // WARP).reshape(-1, per_cta))
+            present = x.alike("everybody is here", lambda: (np.ones(everybody.shape, bool), np.zeros(everybody.shape, bool)))
+            self.order.fence(everybody.reshape(-1), acquires=True, releases=False, scope=CTA)
+            self.order.meet(everybody, *present)
+            self.shared.epochs.ends(ctas)
+            return
         here = np.zeros(x.total // WARP, bool)
         here[x.threads >> 5] = True
         warps = ctas[:, None] * per_cta + np.arange(per_cta)
