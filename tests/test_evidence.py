@@ -253,6 +253,15 @@ def test_tests_of_a_suite_that_are_known_are_left_out_unless_the_sources_changed
     assert Runner(tmp_path, None, kill=True)._done(p) == {"known"}
 
 
+def test_a_suite_of_which_nothing_can_be_read_was_not_run(tmp_path, monkeypatch, capsys):
+    """Its packages are missing: that is told, and a second call tries again."""
+    p = next(p for p in corpus() if p.files)
+    monkeypatch.setattr(Runner, "_suite", lambda *_: ([], True))
+    assert Runner(tmp_path, None)._one(p, tmp_path)
+    assert p.project.get in capsys.readouterr().err
+    assert not (tmp_path / "results.jsonl").exists()
+
+
 def test_what_ran_while_its_sources_were_changed_does_not_count(tmp_path):
     """Digests are those of before and after the run."""
     p = next(p for p in corpus() if p.arch == "sm_100a" and p.command)

@@ -266,6 +266,13 @@ def test_barriers_that_are_used_as_no_barrier_can_be(body, words):
     assert words in found(body, block=N)["X010"]
 
 
+def test_a_barrier_of_one_warp_is_complete_with_each_of_them():
+    """TLX's test_named_barrier_wait_1warp_async_deadlock_single_proc, which its project runs on H100 and B200: four warps at a barrier of 32 threads."""
+    assert results("bar.sync 14, 32; mov.u32 %r2, 1;", block=N).tolist() == [1] * N
+    body = "setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 14, 32; barrier.cta.red.popc.aligned.u32 %r2, 3, 32, %p1;"
+    assert results(body, block=N).tolist() == [32] * 32 + [0] * 96
+
+
 def test_who_meets_one_that_has_waited_for_the_cluster_may_arrive_again():
     """Warps 2 and 3 arrive and do not wait; they hear of the phase's end at a barrier of their CTA, as the warps of Triton's kernels that wait for work do."""
     body = """setp.ge.u32 %p1, %r1, 64; barrier.cluster.arrive.relaxed; @%p1 bra W; barrier.cluster.wait;

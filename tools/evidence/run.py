@@ -193,10 +193,14 @@ class Runner:
                 rows, is_whole = self._suite(program, checkout, place)
             else:
                 rows = [self._script(program, checkout, place)]
+        if program.files and not rows and not self._done(program):
+            self._say(program, f"none of its tests was run{' (--tests)' * bool(self.tests)}", f"it needs: {program.project.get}")
+            return True
         self._keep(program, checkout, rows, before, is_whole)
         failed = [row for row in rows if row["outcome"] not in ("passed", "skipped")]
         counts = ", ".join(f"{n} {x}" for x, n in collections.Counter(row["outcome"] for row in rows).items())
-        self._say(program, counts or "no tests", *(f"{row.get('test', '')} {row.get('why', '')}" for row in failed[:3]))
+        missing = f"it needs: {program.project.get}" * any("ModuleNotFoundError" in row.get("why", "") for row in failed)
+        self._say(program, counts or "no tests", *(f"{row.get('test', '')} {row.get('why', '')}" for row in failed[:3]), missing)
         return bool(failed)
 
     def _say(self, program: Program, *words: str) -> None:

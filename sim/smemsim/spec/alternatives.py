@@ -651,7 +651,6 @@ ALIKE: dict[str, str] = {
     **{f"tcgen05.idesc_bits={name}": _ZERO_BITS for name in ("bit_6_is_d_type", "bit_23_is_n", "bit_29_is_m")},
     **{f"descriptor.reserved_bits={name}": _ZERO_BITS for name in ("start_of_16_bits", "lbo_of_16_bits")},
     "tcgen05.scale_address=address_first": "the PTX ISA has the lane in these bits, which ends below 128: a program leaves them 0, or, as CUTLASS, has the descriptor's own number there",
-    "descriptor.reserved_bits=constant_needed": "the PTX ISA wants 0b001 there, which a program that keeps to it has",
     "tcgen05.warp_window=ored": "a lane that is 0, or that of the warp's own window, gives the same in both readings; the PTX ISA allows no other",
 }
 

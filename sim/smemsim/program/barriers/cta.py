@@ -438,19 +438,28 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
             if not form.waits:
                 _arrive_at(x, i, cta, id_, threads[mine], expected)
                 continue
-            barrier = _barrier(x, cta, id_, expected)
-            barrier.arrive(x, i, threads[mine], expected, waits=True)
-            if holds is not None:
-                barrier.holds += int(holds[mine].sum())
-                barrier.voted += int(mine.sum())
-            if x.watch is not None:
-                x.watch.release(x, threads[mine], barrier.key)
-            wait = x.park(threads[mine], following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
-            wait.missing = lambda b=barrier: b.cta.first + b.missing(x)
-            barrier.waits.append((wait, form))
-            _settle(x, barrier, i)
+            for part in _as_they_come(threads, np.flatnonzero(mine), expected):
+                barrier = _barrier(x, cta, id_, expected)
+                barrier.arrive(x, i, threads[part], expected, waits=True)
+                if holds is not None:
+                    barrier.holds += int(holds[part].sum())
+                    barrier.voted += len(part)
+                if x.watch is not None:
+                    x.watch.release(x, threads[part], barrier.key)
+                wait = x.park(threads[part], following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
+                wait.missing = lambda b=barrier: b.cta.first + b.missing(x)
+                barrier.waits.append((wait, form))
+                _settle(x, barrier, i)
 
     return run
+
+
+def _as_they_come(threads: np.ndarray, some: np.ndarray, count: int | None) -> list[np.ndarray]:
+    """The threads that come to a barrier at once, by their numbers: a barrier of one warp is complete with each of them, whichever comes first."""
+    if count != WARP:
+        return [some]
+    cuts = np.flatnonzero(np.diff(threads[some] // WARP)) + 1
+    return np.split(some, cuts)
 
 
 def _barrier(x: Wave, cta: Cta, number: int, count: int | None) -> NamedBarrier:
