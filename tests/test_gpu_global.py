@@ -153,6 +153,36 @@ def test_what_a_bulk_load_has_brought_may_be_overwritten(meanwhile, codes):
     assert set(found(TILES_IN_PLACE.format(meanwhile), np.zeros(4 * 8 * 64, np.uint32), block=64, grid=4)) == codes
 
 
+# Every lane of a warp issues the same tensor store, as those of CUTLASS do. {} is what lanes write before that, and what they do behind it.
+STORED_BY_ALL = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry k(.param .align 64 .b8 map[128]) {{ .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<3>; .shared .align 128 .b8 sm[128];
+mov.u32 %r1, %tid.x; mov.u32 %r2, sm; mad.lo.u32 %r4, %r1, 4, %r2; mov.u32 %r3, 0; mov.b64 %d1, map; setp.ne.u32 %p1, %r1, 0;
+{} cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%d1, {{%r3}}], [%r2]; cp.async.bulk.commit_group; {} ret; }}"""
+OWN_WORDS = "st.shared.u32 [%r4], %r1; fence.proxy.async.shared::cta;"
+FIRST_WRITES = "@%p1 bra A; st.shared.v4.u32 [%r2], {0, 1, 2, 3}; A: fence.proxy.async.shared::cta;"
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "codes"),
+    [
+        (f"{OWN_WORDS} bar.warp.sync -1;", "cp.async.bulk.wait_group 0; st.shared.u32 [%r4], %r1;", set()),
+        (f"{OWN_WORDS} bar.warp.sync -1;", "st.shared.u32 [%r4], %r1;", {"X005"}),
+        (OWN_WORDS, "cp.async.bulk.wait_group 0;", {"X008"}),
+        (f"{FIRST_WRITES} bar.warp.sync -1;", "cp.async.bulk.wait_group 0;", set()),
+        (FIRST_WRITES, "cp.async.bulk.wait_group 0;", {"X008"}),
+    ],
+)
+def test_a_tensor_store_that_every_lane_issues(before, behind, codes):
+    """It leaves the same bytes each time. What only the first lane has written is there for that one alone, until the lanes meet."""
+    gpu = Gpu("sm_90a")
+    tile = gpu.array(np.full(4 if before.startswith(FIRST_WRITES) else 32, 9, np.uint32))
+    count = len(tile.numpy())
+    to = TensorMap.tiled(data_type="u32", global_address=tile.address, global_dim=[count], global_strides=[], box_dim=[count], arch="sm_90a")
+    run = gpu.launch(STORED_BY_ALL.format(before, behind), block=32, args=[to], progress=False)
+    assert {f.code for f in (*run.findings, *run.remarks)} - {"T219"} == codes
+    assert tile.numpy().tolist() == list(range(count))
+
+
 # A structure by value: 192 at byte 8, two arrays at 16 and 24, a map of the first at 192. CTA 1 stores a tile there, which CTA 0 reads.
 BY_VALUE = """.version 8.0 .target sm_90a .address_size 64
 .visible .entry k(.param .align 64 .b8 p[320]) {{ .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<3>; .shared .align 128 .b8 sm[128];
