@@ -177,7 +177,9 @@ def test_a_tensor_store_that_every_lane_issues(before, behind, codes):
     gpu = Gpu("sm_90a")
     tile = gpu.array(np.full(4 if before.startswith(FIRST_WRITES) else 32, 9, np.uint32))
     count = len(tile.numpy())
-    to = TensorMap.tiled(data_type="u32", global_address=tile.address, global_dim=[count], global_strides=[], box_dim=[count], arch="sm_90a")
+    to = TensorMap.tiled(
+        data_type="u32", global_address=tile.address, global_dim=[count], global_strides=[], box_dim=[count], arch="sm_90a"
+    )
     run = gpu.launch(STORED_BY_ALL.format(before, behind), block=32, args=[to], progress=False)
     assert {f.code for f in (*run.findings, *run.remarks)} - {"T219"} == codes
     assert tile.numpy().tolist() == list(range(count))

@@ -35,12 +35,15 @@ def listed(first: int, count: int) -> str:
 # ---- one model: many instructions at once come to what each of them does alone
 
 
-def filled(seed: int, ctas: int, *, owners: bool) -> tuple[tuple[SharedMemory, ...], tuple[TensorMemory, ...]]:
-    """Memories full of random bits; scale factors that repeat in every 32 lanes from column 448 on, legal metadata from 480 on."""
+def filled(
+    seed: int, ctas: int, *, owners: bool, room: np.ndarray | None = None, first: int = 0
+) -> tuple[tuple[SharedMemory, ...], tuple[TensorMemory, ...]]:
+    """Memories full of random bits, in a room of their own or from number `first` of one on; scale factors that repeat in every 32 lanes from column 448 on, legal metadata from 480 on."""
     rng, found = np.random.default_rng(seed), []
     scales = np.tile(rng.integers(110, 140, (32, 32, 4)).astype(np.uint8).view(np.uint32)[..., 0], (4, 1))
-    for _ in range(ctas):
-        shared, tensor = SharedMemory("sm_100a"), TensorMemory("sm_100a", owners=owners)
+    for n in range(ctas):
+        shared = SharedMemory("sm_100a")
+        tensor = TensorMemory("sm_100a", owners=owners, room=room, at=0 if room is None else first + n)
         shared.write(shared.begin, rng.integers(0, 256, shared.end - shared.begin).astype(np.uint8))
         tensor.alloc(512, cta_group=ctas)
         cells = rng.integers(0, 1 << 32, (128, 512), np.uint64).astype(np.uint32)
@@ -73,7 +76,7 @@ def instructions(draw):
     if sparse:
         operands["metadata"] = 480
     if row.scale_input_d and not ws:
-        operands["scale_input_d"] = draw(st.integers(0, 15))
+        operands["scale_input_d"] = draw(st.integers(0, 15)) * draw(st.booleans())
     if ws and draw(st.booleans()):
         operands["zero_column_mask"] = draw(st.integers(0, 15)) << 32 | 1 << 39 | 0x0302 << 40 | draw(st.integers(0, 255))
     scale_vec = {"mxf8f6f4": "1X", "mxf4": "2X", "mxf4nvf4": draw(st.sampled_from(["2X", "4X"]))}.get(kind)
@@ -91,7 +94,8 @@ def test_many_at_once_are_each_alone(drawn):
         return
     places = (0, 128)
     alone = [filled(seed + d, group, owners=True) for d in places]
-    together = [filled(seed + d, group, owners=False) for d in places]
+    room = np.zeros((2 * group, 128, 512), np.uint32)  # as the CTAs of a wave have one
+    together = [filled(seed + d, group, owners=False, room=room, first=n * group) for n, d in enumerate(places)]
     before = [np.stack([t.cells.copy() for t in tensor]) for _, tensor in alone]
     words = operands | form | {"cta_group": group}
 
@@ -125,6 +129,34 @@ def test_many_at_once_are_each_alone(drawn):
             written[cta, lanes, first:end] = True
         assert not ((found != old) & ~written).any()
         assert {cta for cta, *_ in what.writes} <= set(range(group))
+
+
+@pytest.mark.parametrize(
+    ("kind", "a_type", "b_type", "group", "ws", "m", "n"),
+    [
+        ("f16", "bf16", "bf16", 1, False, 64, 64),
+        ("f16", "f16", "f16", 1, False, 128, 128),
+        ("f16", "bf16", "bf16", 2, False, 128, 64),
+        ("tf32", "tf32", "tf32", 2, False, 256, 128),
+        ("f16", "f16", "f16", 1, True, 32, 64),
+        ("f8f6f4", "e4m3", "e5m2", 1, True, 64, 128),
+    ],
+)
+def test_sums_in_one_room_are_each_alone(kind, a_type, b_type, group, ws, m, n):
+    """Where the CTAs of a wave have their tensor memory, dense products of shared memory are added without leaving it: to D, or in its place."""
+    i = InstrDescriptor(kind=kind, m=m, n=n, a_type=a_type, b_type=b_type, d_type="f32")
+    room, words = np.zeros((3 * group, 128, 512), np.uint32), {"a": 0x4008 << 32 | 16 << 16 | 64, "b": 0x4008 << 32 | 8 << 16 | 1024}
+    forms = [{"cta_group": group, "ws": ws, "enable_input_d": adds} for adds in (True, False, True)]
+    issues = []
+    for number, form in enumerate(forms):
+        shared, tensor = filled(number, group, owners=False, room=room, first=number * group)
+        issues.append(Issue(prepare(Tcgen05Mma(i, "sm_100a", 128 * (number > 1), **words, **form)), tensor, shared))
+    assert execute(issues) == [False] * len(issues)
+    for number, form in enumerate(forms):
+        shared, tensor = (found if group == 2 else found[0] for found in filled(number, group, owners=True))
+        tcgen05_mma(tensor, 128 * (number > 1), words["a"], words["b"], i.word, kind=kind, shared=shared, **form)
+        expected = np.stack([memory.cells for memory in (tensor if group == 2 else (tensor,))])
+        np.testing.assert_array_equal(room[number * group : (number + 1) * group], expected)
 
 
 # ---- registers and tensor memory
