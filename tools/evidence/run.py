@@ -194,7 +194,8 @@ class Runner:
             else:
                 rows = [self._script(program, checkout, place)]
         if program.files and not rows and not self._done(program):
-            self._say(program, f"none of its tests was run{' (--tests)' * bool(self.tests)}", f"it needs: {program.project.get}")
+            why = f"it needs: {program.project.get}" if is_whole or self.tests else "time was up before one had ended"
+            self._say(program, f"none of its tests was run{' (--tests)' * bool(self.tests)}", why)
             return True
         self._keep(program, checkout, rows, before, is_whole)
         failed = [row for row in rows if row["outcome"] not in ("passed", "skipped")]
