@@ -1,5 +1,6 @@
 """The samples of other people's tests that `tools.field` runs."""
 
+from tools.field.suites import run
 from tools.field.triton import SAMPLE, SUITES, draw
 
 IDS = [f"{file}.py::{function}[{n}]" for file in "abc" for function in ("f", "g", "h") for n in range(4)]
@@ -19,3 +20,19 @@ def test_the_sample_of_triton_is_300_tests_of_the_suites():
     assert len(set(tests)) == 300
     assert tests == sorted(tests)
     assert all(test.startswith(SUITES) for test in tests)
+
+
+def test_outcomes_are_kept_as_they_come_and_what_has_one_is_not_run_again(tmp_path):
+    (tmp_path / "test_others.py").write_text(
+        "import os\ndef test_first(): open('first', 'a').write('.')\ndef test_kills(): os._exit(3)\ndef test_last(): assert 1 == 2\n"
+    )
+    tests = [f"test_others.py::test_{name}" for name in ("first", "kills", "last", "absent")]
+    kept = tmp_path / "sm_90a.jsonl"
+    found = {x.test.rpartition("_")[2]: x for x in run(tmp_path, "sm_90a", tests, kept)}
+    assert {name: x.outcome for name, x in found.items()} == {"first": "passed", "kills": "failed", "last": "failed", "absent": "not run"}
+    assert "the process ended" in found["kills"].why
+    assert "assert 1 == 2" in found["last"].why
+    before = kept.read_text()
+    assert [x.outcome for x in run(tmp_path, "sm_90a", tests[:3], kept)] == ["passed", "failed", "failed"]
+    assert kept.read_text() == before
+    assert (tmp_path / "first").read_text() == "."

@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Generator
 from typing import Any
@@ -28,8 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     with open(os.environ["SMEMSIM_FIELD_TESTS"], encoding="utf-8") as tests:
         chosen = set(tests.read().splitlines())
     items[:] = [item for item in items if item.nodeid in chosen]
-    with contextlib.suppress(ImportError):  # PyTorch imports it late, and what an alarm interrupts cannot be imported again
-        importlib.import_module("torch._dynamo")
+    if "torch" in sys.modules:  # PyTorch imports this late, and what an alarm interrupts cannot be imported again
+        with contextlib.suppress(ImportError):
+            importlib.import_module("torch._dynamo")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -12,7 +12,6 @@ import os
 import pathlib
 import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,7 +23,7 @@ from smemsim.judge.gpu import Gpu
 from smemsim.program.compiled.tier import TIERS
 from smemsim.program.launch import RunOptions
 from tools.speeds.peers import simulators
-from tools.speeds.race import Differs, LeftOut, Race, Row, Timer, same
+from tools.speeds.race import Differs, LeftOut, Race, Row, processor, same
 
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "golden" / "sm_90a" / "launches" / "kernels"
 LAUNCHES, COMPILED = KERNELS.parents[2] / "compiled" / "launches_sm_100a" / "launches.tar.xz", "triton_tma_large"
@@ -66,18 +65,6 @@ WORK = {
     "dropout by Philox": (ELEMENTS, "elements"), "a bitonic sort of pairs in shared memory": (PAIRS, "pairs"), "mandelbrot": (256 * 512, "points"),
     "SGEMM on CUDA cores, 512 x 512 x 512": (512**3, "MAC"),
 }  # fmt: skip
-
-
-def processor(call: Callable[[], object]) -> Timer:
-    """The timer of a call, of processor time."""
-
-    def seconds(count: int) -> float:
-        begin = time.process_time()
-        for _ in range(count):
-            call()
-        return time.process_time() - begin
-
-    return seconds
 
 
 @contextlib.contextmanager
