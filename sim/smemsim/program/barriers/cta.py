@@ -494,8 +494,7 @@ def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
     if not opened and x.n == x.total and count in (None, x.stride):
         if x.watch is not None:
             x.watch.meet(x, np.arange(len(x.ctas)), is_for_all=count is None)
-        if "cluster barriers" in x.state:
-            _tell(x, x.threads, x.threads)
+        _tell(x, x.threads, x.threads)
         return None
     here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
     alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
