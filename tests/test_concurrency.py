@@ -295,6 +295,9 @@ BYTES = "cvt.u16.u32 %h1, %r1; mov.b16 %h2, 77; mad.lo.u32 %r10, %r3, 2, %r5; ad
 BY_WARP = "@%p2 st.shared.u32 [%r8], {}; @!%p2 st.shared.u32 [%r8], {};"
 SHOW = f"bar.sync 0; ld.shared.u32 %r9, [%r8]; {RESULT}"
 
+NEXT_LANE = f"@!%p2 bra OUT; xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5; {{first}} {{second}} {RESULT} OUT:"
+SHUFFLED = f"setp.gt.u32 %p8, %r3, {{some}}; @%p8 bra OUT; shfl.sync.idx.b32 %r9, %r1, {{lane}}, 31, {{mask}}; {RESULT} OUT:"
+
 # fmt: off
 KERNELS = (
     Kernel("bulk load, try_wait in a loop",            loaded(waits())),
@@ -497,6 +500,16 @@ KERNELS = (
     Kernel("lanes, sides of a branch meet",            lanes(SIDES.format("-1", "-1"), 16)),
     Kernel("lanes, each side alone",                   lanes(SIDES.format("0xFFFF0000", "0xFFFF"), 16), "X008"),
     Kernel("lanes, each side within itself",           lanes(SIDES.format("0xFFFF0000", "0xFFFF"))),
+    Kernel("lanes, an atomic behind a store",          NEXT_LANE.format(first="st.shared.u32 [%r6], 0; bar.warp.sync -1;", second="atom.shared.add.u32 %r9, [%r10], 1;")),
+    Kernel("lanes, an atomic behind a store, unmet",   NEXT_LANE.format(first="st.shared.u32 [%r6], 0;", second="atom.shared.add.u32 %r9, [%r10], 1;"), "X008"),
+    Kernel("lanes, volatile, bar.warp.sync",           NEXT_LANE.format(first="st.volatile.shared.u32 [%r6], %r1; bar.warp.sync -1;", second="ld.volatile.shared.u32 %r9, [%r10];")),
+    Kernel("lanes, volatile alone (order.warp_synchronous)", NEXT_LANE.format(first="st.volatile.shared.u32 [%r6], %r1;", second="ld.volatile.shared.u32 %r9, [%r10];"), "X008"),
+    Kernel("lanes, a volatile flag that one polls",    "@%p1 st.shared.u32 [sm+256], 0; bar.warp.sync -1; @%p1 st.volatile.shared.u32 [sm+256], 1; setp.eq.u32 %p8, %r3, 1; @!%p8 bra OUT; "
+                                                       f"L: ld.volatile.shared.u32 %r9, [sm+256]; setp.eq.u32 %p9, %r9, 0; @%p9 bra L; {RESULT} OUT:", block=32),
+    Kernel("shuffle, all lanes there (order.shuffles)", SHUFFLED.format(some="31", lane="20", mask="-1")),
+    Kernel("shuffle, of a lane that took another way",  SHUFFLED.format(some="16", lane="20", mask="-1"), "X011"),
+    Kernel("shuffle, of a lane that the mask leaves out", SHUFFLED.format(some="16", lane="20", mask="0x1FFFF"), "X011"),
+    Kernel("shuffle, what is undefined is not used",   SHUFFLED.format(some="16", lane="20", mask="-1").replace("st.global", "@%p1 st.global").replace("20, 31", "0, 31")),
     Kernel("lanes, overwritten behind bar.warp.sync",  f"{lanes('bar.warp.sync -1;')} bar.warp.sync -1; st.shared.u32 [%r6], %r9;"),
     Kernel("lanes, overwritten too early",             f"{lanes('bar.warp.sync -1;')} st.shared.u32 [%r6], %r9;", "X008"),
     Kernel("lanes, by an mbarrier",                    f"{init(32)} bar.sync 0; @!%p2 bra OUT; {lanes('mbarrier.arrive.shared::cta.b64 _, [bar]; ' + waits())} OUT:"),

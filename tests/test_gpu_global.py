@@ -50,6 +50,27 @@ def test_a_message_between_ctas_needs_a_release_and_an_acquire_that_reach_each_o
     assert set(message(publish, wait)) == codes
 
 
+# Each thread adds its CTA's number to its word in a workspace, that of the multiprocessor that it runs on.
+BY_SM = """mov.u32 %r8, %smid; mov.u32 %r9, %ctaid.x; mad.lo.u32 %r8, %r8, 32, %r1; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %d20, %d1;
+ld.global.u32 %r2, [%d1]; add.u32 %r2, %r2, %r9; st.global.u32 [%d1], %r2;"""
+
+
+@pytest.mark.parametrize("schedule", [None, 3])
+def test_ctas_of_one_multiprocessor_follow_each_other_where_one_alone_fits(schedule):
+    """order.same_multiprocessor: a remark where another CTA comes behind this one, a race where two CTAs fit for certain."""
+    for shared_bytes, codes in ((200 << 10, []), (0, ["X008"])):
+        gpu = Gpu()
+        work = gpu.array(np.zeros((2, 32), np.uint32))
+        ptx = kernel(1, BY_SM).replace(".visible .entry", ".extern .shared .align 16 .b8 dynamic[];\n.visible .entry")
+        run = gpu.launch(
+            ptx, grid=7, block=32, args=[work], shared_bytes=shared_bytes, multiprocessors=2, schedule=schedule, progress=False
+        )
+        assert sorted({f.code for f in run.findings}) == codes
+        if not codes:
+            assert {f.code for f in run.remarks} == {"X008"}
+            assert int(work.numpy()[:, 0].sum()) == 21
+
+
 def test_ctas_of_different_waves_are_ordered_by_what_they_acquire_alone():
     """More CTAs than run together here: a card would run them at once."""
     assert message(RELEASE.format("gpu"), ACQUIRE.format("gpu"), grid=140) == {}

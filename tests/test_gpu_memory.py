@@ -509,6 +509,11 @@ def test_the_scratch_memory_of_tiles_of_several_warps_is_there_for_those_that_as
     )
     assert run.findings == []
     np.testing.assert_array_equal(out.numpy(), np.repeat([[7], [107]], 64, axis=1))
+    barriers = SCRATCH.replace("ld.shared.b32 %r5", "atom.shared.or.b32 %r5").replace(
+        "+{at}]", "+{at}], 1"
+    )  # which hold zeros when a CTA begins
+    text = ptx_kernels.kernel(barriers.format(at=16), ".b64 out", shared=16, arch="sm_100a")
+    assert gpu.launch(text, "k", grid=2, block=64, args=[out], progress=False).findings == []
     for text in (SCRATCH.format(at=0x120), SCRATCH.format(at=40).replace("mov.u32 %r1, %reserved_smem_offset_1", "mov.u32 %r1, 0")):
         with pytest.raises(Unmodelled, match="what the system keeps"):
             gpu.launch(ptx_kernels.kernel(text, ".b64 out", shared=16, arch="sm_100a"), "k", block=64, args=[out], progress=False)

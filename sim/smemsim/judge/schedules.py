@@ -113,9 +113,12 @@ class Schedules:
             because += "; floats are added atomically, and sums in another order round differently" + (
                 "" if only_sums else ", as may what is computed of them"
             )
+        placed = self.launch.program.names_multiprocessors
+        if placed:
+            because += "; where a CTA runs (%smid) differs too, and with it what is left in a workspace of each multiprocessor"
         message = f"what is left in memory depends on the schedule: {'; '.join(map(str, self.differing))}"
         repair = "order the accesses that race, or add in a fixed order" if summed else "order the accesses that race"
-        found.append(at_instruction("X030", writer, message, repair, because=because, milder=Severity.LUCK if summed else None))
+        found.append(at_instruction("X030", writer, message, repair, because=because, milder=Severity.LUCK if summed or placed else None))
         return found
 
     def text(self) -> str:

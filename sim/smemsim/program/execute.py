@@ -11,6 +11,7 @@ from smemsim.errors import HardwareTrap
 from smemsim.program.hangs import count_bytes, report_hang
 from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
+from smemsim.program.multiprocessors import Multiprocessors, fitting
 from smemsim.program.running import OutOfTime, Stuck, run_wave
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Turns
@@ -19,7 +20,6 @@ from smemsim.program.watch.history import History
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import WARP, Wave
 from smemsim.ptx.module import Instruction
-from smemsim.spec.launches import RESIDENCY
 from smemsim.spec.traps import TIMEOUT
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ def at_once(launch: Launch, *, watch: bool = True) -> int:
 
 def resident(launch: Launch) -> int:
     """Clusters that are on the card at once."""
-    warps = -(-launch.threads // WARP) * WARP
-    fits = min(RESIDENCY.threads // warps, RESIDENCY.ctas, RESIDENCY.shared_bytes // (launch.window_bytes + RESIDENCY.reserved_bytes))
-    return max(1, launch.multiprocessors * max(1, fits) // launch.cluster_size)
+    fits = fitting(launch) if launch.places is None else launch.places.fits
+    return max(1, launch.multiprocessors * fits // launch.cluster_size)
 
 
 def in_front(launch: Launch) -> History | None:
@@ -93,6 +92,7 @@ def execute(
     as long as all of them fit on the card at once. Whether requests for others' work were granted is told in `launch.evidence`, the CUDA error
     of a trap or a hang in `launch.status`.
     """
+    launch.places = Multiprocessors(launch) if launch.program.names_multiprocessors else None
     launch.queue = queue = _queue(launch, clusters)
     try:
         with np.errstate(all="ignore"):
@@ -111,6 +111,8 @@ class _Waves:
     def __init__(self, launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int], None]) -> None:
         self.launch, self.queue, self.watch, self.done = launch, queue, watch, done
         self.most, self.together = resident(launch), at_once(launch, watch=watch)
+        if launch.places is not None:
+            self.together = min(self.together, self.most)
         if takes_over(launch) and launch.config.cancel != "resident":
             self.together = 1  # so that there are others to take over
         if launch.schedule is not None:
@@ -188,6 +190,8 @@ class _Waves:
         if wave.watch is not None:
             wave.watch.ended()
         launch.waves.remove(wave)
+        if launch.places is not None:
+            launch.places.end(wave.numbers.tolist())
         self.stuck.pop(wave, None)
         if launch.schedule is None and launch.program.uses.isdisjoint(MATRICES):
             wave.leave()
@@ -199,6 +203,8 @@ class _Waves:
 def _begun(launch: Launch, clusters: Sequence[int], *, watch: bool, history: History | None) -> Wave:
     """A wave of these clusters, which begins now."""
     wave = Wave(launch, clusters)
+    if launch.places is not None:
+        launch.places.begin(wave.numbers.tolist())
     if watch and (launch.window_bytes or history is not None):
         wave.watch = Watch(wave, history)
     if launch.schedule is not None:

@@ -389,6 +389,7 @@ class Launch:
         default_factory=lambda: ({}, {}, {}, {})
     )  # at addresses of global memory, as each `Order` of a wave has it
     history: Any = None  # what its waves have done to global memory, where that is watched
+    places: Any = None  # where its CTAs run (`Multiprocessors`), where the program asks
     judge: Judge | None = None
     out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it

@@ -41,13 +41,6 @@ def _of_cta(x: Wave, values: list[int] | np.ndarray) -> np.ndarray:
     return np.repeat(np.asarray(values).astype(np.uint64), x.stride)
 
 
-def _multiprocessor(x: Wave, number: np.ndarray) -> np.ndarray:
-    """Where CTAs run: which one is nobody's to say, and schedules differ."""
-    first = 0 if x.launch.schedule is None else x.launch.schedule.first_multiprocessor
-    where: np.ndarray = (first + number) % x.launch.multiprocessors
-    return where
-
-
 def _tid(x: Wave, n: int) -> np.ndarray:
     bx, by, _ = x.launch.block
     tid: np.ndarray = x.tid.astype(np.uint64)
@@ -78,7 +71,7 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "lanemask_le":         lambda x: (np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1),
     "lanemask_gt":         lambda x: ((np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
     "lanemask_ge":         lambda x: ((np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
-    "smid":                lambda x: _of_cta(x, _multiprocessor(x, x.numbers)),
+    "smid":                lambda x: _of_cta(x, x.launch.places.of(x.numbers.tolist())),
     "nsmid":               lambda x: _of_cta(x, [x.launch.multiprocessors] * len(x.ctas)),
     "gridid":              lambda x: _of_cta(x, [1] * len(x.ctas)),
     "dynamic_smem_size":   lambda x: _of_cta(x, [x.launch.shared_bytes] * len(x.ctas)),

@@ -10,6 +10,7 @@ __all__ = [
     "LOCAL_WINDOW",
     "PORTABLE_CLUSTER",
     "REGISTERS",
+    "RESERVED_BARRIERS",
     "RESERVED_OFFSETS",
     "RESIDENCY",
     "SHARED_WINDOW",
@@ -60,6 +61,8 @@ SHARED_WINDOW, LOCAL_WINDOW = 0x1E00_0000_0000, 0x1D00_0000_0000
 
 # %reserved_smem_offset_* of a kernel, in bytes of the shared window: seen on an H200 with driver 580.159.04, no trace of it is kept.
 # From "1" to "end" lies what cooperative groups use for tiles of several warps (inferred: 32 bytes, and 8 for each of 32 warps in its headers).
+# Their first 32 bytes, barriers, hold zeros when a CTA begins: from sm_80 on the headers of CUDA 13.0 do not initialise them (init_barriers, inferred).
+RESERVED_BARRIERS = 32
 RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
 
 RESIDENCY = Residency(2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")

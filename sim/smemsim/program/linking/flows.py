@@ -15,7 +15,7 @@ from smemsim.program.linking.inline import mentions, slots_in, slots_of
 from smemsim.program.linking.program import Program
 from smemsim.ptx.module import Address, Immediate, Instruction, Label, Operand, Register, Symbol, Vector
 
-__all__ = ["Root", "accumulations", "same_place", "stores_of", "updates", "written"]
+__all__ = ["Root", "accumulations", "is_polled", "same_place", "stores_of", "updates", "written"]
 
 
 class Root(NamedTuple):
@@ -284,6 +284,11 @@ def _is_polled(program: Program, load: Instruction, values: set[int]) -> bool:
     return any(
         i.guard is not None and i.guard.slot in tests and (to <= at or any(n <= end < to for end in ends)) for n, to, i in branches
     )  # fmt: skip
+
+
+def is_polled(program: Program, load: Instruction) -> bool:
+    """Is a load in a loop that goes on, or ends, by what arithmetic makes of the value?"""
+    return _is_polled(program, load, _uses_of(program).made_of(load, _PASSES_ON))
 
 
 _SHARED = frozenset(("shared", "shared::cta", "shared::cluster"))

@@ -209,6 +209,11 @@ class Program:
         return any(operand == Special("reserved_smem_offset_1") for i in self.inlined.body for operand in i.operands)
 
     @functools.cached_property
+    def names_multiprocessors(self) -> bool:
+        """Does a CTA ask where it runs?"""
+        return any(operand == Special("smid") for i in self.inlined.body for operand in i.operands)
+
+    @functools.cached_property
     def needs_others(self) -> bool:
         """May a CTA wait for, or add to, what another one writes to global memory?"""
         return any(_meets_others(i) for i in self.inlined.body)

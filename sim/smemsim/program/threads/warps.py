@@ -105,7 +105,7 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
     write, write_pred = results(c, i.operands[0], "b32")
     source, b, bounds = i.operands[1], c.read(i.operands[2], "u32"), c.read(i.operands[3], "u32")
     slot = source.slot if isinstance(source, Register) and source.type in ("b32", "u32", "s32", "f32") else None
-    read = c.read(source, "b32")
+    read, mask = c.read(source, "b32"), c.read(i.operands[4], "u32")
 
     def lanes(x: Wave, sel: Any, by: Any, bound: Any) -> tuple[np.ndarray, np.ndarray]:
         lane = x.lane[sel]
@@ -125,13 +125,27 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
         values = everybody[places]
         if x.n != x.total:  # a lane that takes no part gives 0 (trace launches; undefined in the PTX ISA)
             values = np.where(spread(x, np.ones(x.n, bool))[places], values, values.dtype.type(0))
-        if x.watch is not None and x.watch.unwritten.slots:
-            x.watch.unwritten.shuffled(i, x.threads, places)
+        if x.watch is not None:
+            undefined = _undefined(x, mask(x), places)
+            if undefined is not None or x.watch.unwritten.slots:
+                x.watch.unwritten.shuffled(i, x.threads, places, undefined)
         write(x, values)
         if write_pred is not None:
             write_pred(x, inside)
 
     return gathering(i, c, i.operands[4], shuffle)
+
+
+def _undefined(x: Wave, mask: Any, places: np.ndarray) -> np.ndarray | None:
+    """Which of the running threads read, at `places`, a thread that takes no part or that their member mask does not name; None: none of them."""
+    named = np.asarray(mask)
+    everybody = bool((named == FULL_MASK).all())
+    if x.n == x.total and everybody:
+        return None
+    undefined: np.ndarray = ~spread(x, np.ones(x.n, bool))[places]
+    if not everybody:
+        undefined |= named >> (places & (WARP - 1)).astype(np.uint32) & np.uint32(1) == 0
+    return undefined if undefined.any() else None
 
 
 # (lane, b, lowest lane of the segment, bound, segment mask) -> (source lane, is it inside); PTX ISA 9.1 §9.7.9.6.

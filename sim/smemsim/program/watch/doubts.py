@@ -25,6 +25,7 @@ from smemsim.program.watch.bytes import WHOLE, Parts
 from smemsim.program.watch.clocks import Operation, Tell
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Vector
+from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
     from smemsim.program.memory.spaces import Piece
@@ -289,13 +290,30 @@ class Unwritten:
         read, self.matrix_is_unwritten = self.matrix_is_unwritten, False
         return read or bool(self.slots) or self.shared is not None
 
-    def shuffled(self, i: Instruction, threads: np.ndarray, sources: np.ndarray) -> None:
-        """Threads (n,) get the value that `sources` (n,) have."""
+    def shuffled(self, i: Instruction, threads: np.ndarray, sources: np.ndarray, undefined: np.ndarray | None = None) -> None:
+        """Threads (n,) get the value that `sources` (n,) have; `undefined`: who get none (rule order.shuffles), which is told where it is used."""
         result, value = i.operands[:2]
         marks = self._of(value, np.arange(self.total))
+        if undefined is not None:
+            n = int(np.argmax(undefined))
+            tell = functools.partial(self._took_no_part, i, int(threads[n]), int(sources[n]))
+            mark = np.int32(self.doubts.of(("shuffle", i.line), tell))
+            own = np.zeros(len(threads), np.int32) if marks is None else marks[sources]
+            given: Any = np.where(undefined, mark, own)[None]
+        else:
+            given = 0 if marks is None else marks[sources][None]
         first, *others = (result.first, result.second) if isinstance(result, Pair) else (result,)
-        self.put_registers([first], threads, 0 if marks is None else marks[sources][None])
+        self.put_registers([first], threads, given)
         self.put_registers(others, threads, 0)
+
+    def _took_no_part(self, i: Instruction, thread: int, source: int, user: Instruction | None) -> None:
+        """X011: a value is used that a lane has got by a shuffle from one that gave none."""
+        lane, of = thread % WARP, source % WARP
+        self.x.launch.find(
+            "X011", i, f"{i.name}: lane {lane} of warp {thread // WARP} reads lane {of}, which takes no part or is not in its member mask: what it gets is undefined"
+            f"{uses(user)}", "let every lane that others read come to the instruction, and name it in the mask; or use the value where its lane took part alone",
+            because="PTX ISA 9.1 §9.7.9.6 (shfl.sync)", milder=Severity.WRONG,
+        )  # fmt: skip
 
     def of_warps(self, marks: list[np.ndarray], threads: np.ndarray) -> np.ndarray:
         """The marks that each thread gets which may get any of these from any other of its warp."""

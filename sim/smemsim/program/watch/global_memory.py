@@ -36,6 +36,7 @@ __all__ = ["GlobalShadow"]
 MOST_WARPS = (1 << 63 - loops.WHO) - 2  # of a launch
 BLANK_WORD = 4  # bytes of a register
 MONOTONE = frozenset(("and", "cas", "max", "min", "or"))  # atomics behind a look at the value: it can only have gone further since
+FOLLOWS = "follows"  # in place of a code: of CTAs of one multiprocessor
 BECAUSE = "PTX ISA 9.1 §8 (memory consistency model)"
 
 
@@ -419,6 +420,9 @@ class GlobalShadow:
 
     def _tell(self, i: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray, does: str, code: str = "") -> None:
         """A finding for each instruction with which there is a race, of its first place."""
+        if not code and (following := self._following(warps, suspects)).any():
+            self._tell(i, array, suspects[following], warps[following], does, FOLLOWS)
+            suspects, warps = suspects[~following], warps[~following]
         kinds = (suspects[:, 2] & loops.INDEX) << 1 | suspects[:, 3]
         for kind in distinct(kinds).tolist():
             rows = kinds == kind
@@ -437,6 +441,15 @@ class GlobalShadow:
                 continue
             self.history.told.add(key)
             tell(0)
+
+    def _following(self, warps: np.ndarray, suspects: np.ndarray) -> np.ndarray:
+        """Which suspicious accesses are of CTAs that one multiprocessor runs one after the other (rule order.same_multiprocessor)?"""
+        places, name = self.x.launch.places, self.history.place_of
+        if places is None:
+            return np.zeros(len(warps), bool)
+        others = ((suspects[:, 2] >> loops.WHO) - 1).tolist()
+        pairs = zip(warps.tolist(), others, strict=True)
+        return np.array([places.follow(name(self.first + warp)[0], name(other)[0]) for warp, other in pairs], bool)
 
     def _say_one(
         self, i: Instruction, other: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray, does: str, code: str, n: int, *,
@@ -478,6 +491,13 @@ class GlobalShadow:
         theirs = f"which {they} {did} at line {other.line} ({other.name})"
         operation, arrays = f"global memory, line {other.line}", (array.region.begin,)
         tell = functools.partial(self.telling.tell, cause=operation, other=other, arrays=arrays)
+        if code == FOLLOWS:
+            self.x.launch.find(
+                "X008", i, f"{i.name} of {me} {'writes' if does == 'updates' else does} {where}, {theirs}: the two CTAs run one after the other on one multiprocessor, and "
+                "have no other order (rule order.same_multiprocessor)", "a workspace of each CTA, by %ctaid, or one that it takes and gives back by an atomic",
+                because=BECAUSE, milder=Severity.NOTE, operation=operation, other=other, arrays=arrays,
+            )  # fmt: skip
+            return
         if code == "X003":
             tell(
                 "X003", i, f"{i.name} of {me} {does} {where} through the asynchronous proxy, {theirs}, without fence.proxy.async between",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.distinct import distinct
-from smemsim.program.linking.flows import updates
+from smemsim.program.linking.flows import is_polled, updates
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch import loops
@@ -25,6 +25,7 @@ from smemsim.program.watch.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
 from smemsim.program.watch.telling import BARRIER, WORD, Telling
 from smemsim.program.wave import ALL, WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.launches import RESERVED_BARRIERS
 
 if TYPE_CHECKING:
     from smemsim.program.memory.spaces import Values
@@ -58,6 +59,10 @@ class SharedShadow:
         self.who, self.when, self.line, self.strong, self.read_when, self.read_line, *_, self.read_by, self.mark, self.read_mark = (
             self.tables
         )
+        if x.scratch:  # the system hands its part over with the barriers of cooperative groups in order
+            for cta in range(len(x.ctas)):
+                begin = (cta * x.pitch + x.scratch) // WORD
+                self.who[begin : begin + RESERVED_BARRIERS // WORD] = ATOMIC
         self.epochs = Epochs(self.tables, len(x.ctas), x.pitch // WORD)
         self._narrow: tuple[np.ndarray, np.ndarray] | None = (
             None  # clocks of strong reads and writes of scope .cta, where a cluster has several CTAs
@@ -165,6 +170,7 @@ class SharedShadow:
         self._seen(i, at, warps, np.where(who >= OPERATIONS, who, of_threads), "read")
         if size < WORD:
             return
+        self._lanes_changed(i, at, warps, self._lanes_of(size), "read")
         self._is_strong(i, at, warps, changed=False)
         self._in_scope(i, at, warps, scope, writes=False)
 
@@ -233,6 +239,7 @@ class SharedShadow:
             self.who[at], self.line[at], self.strong[at] = ATOMIC, i.line, True
             return
         self._seen(i, at, warps, np.where(self.strong[at], NOBODY, self.who[at]), "overwritten")
+        self._lanes_changed(i, at, warps, self._lanes_of(size), "overwritten")
         self._threads_have_read(i, at, warps, self.read_when, self.read_line)
         self._operations_have_read(i, at, warps)
         self._is_strong(i, at, warps, changed=changed)
@@ -342,6 +349,32 @@ class SharedShadow:
                 f"{who} at line {int(self.line[at[first]])}: the lanes do not meet between the two", "bar.warp.sync (__syncwarp) between them",
                 other=int(self.line[at[first]]), within_warp=True,
             )  # fmt: skip
+
+    def _lanes_changed(self, i: Instruction, at: np.ndarray, warps: np.ndarray, lanes: np.ndarray, done: str) -> None:
+        """X008 where a lane touches by a strong operation what another one of its warp has written by a plain store, and they have not met since; or loads by a
+        volatile load what another one has stored by a volatile store, and is in no loop that waits for it (rule order.warp_synchronous)."""
+        mine = self.who[at] == warps
+        if not mine.any():
+            return
+        if done == "read" and "volatile" in i.modifiers and not self._is_polled(i):
+            stored = [n for n in distinct(self.line[at[mine]]).tolist() if self._is_volatile(n)]
+            mine &= ~self.strong[at] | np.isin(self.line[at], stored)
+        else:
+            mine &= ~self.strong[at]
+        self._lanes_met(i, at, warps, lanes, done, mine)
+
+    def _is_volatile(self, line: int) -> bool:
+        other = self.telling.lines.get(line)
+        return other is not None and other.op == "st" and "volatile" in other.modifiers
+
+    def _is_polled(self, load: Instruction) -> bool:
+        if id(load) not in self._polled:
+            self._polled[id(load)] = is_polled(self.x.launch.program, load)
+        return self._polled[id(load)]
+
+    @functools.cached_property
+    def _polled(self) -> dict[int, bool]:
+        return {}
 
     def _lanes_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, lanes: np.ndarray, values: Values | None) -> None:
         """X008 where a lane overwrites words that another one of its warp has read, and they have not met since."""
