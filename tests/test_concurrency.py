@@ -504,6 +504,8 @@ KERNELS = (
     Kernel("lanes, an atomic behind a store, unmet",   NEXT_LANE.format(first="st.shared.u32 [%r6], 0;", second="atom.shared.add.u32 %r9, [%r10], 1;"), "X008"),
     Kernel("lanes, volatile, bar.warp.sync",           NEXT_LANE.format(first="st.volatile.shared.u32 [%r6], %r1; bar.warp.sync -1;", second="ld.volatile.shared.u32 %r9, [%r10];")),
     Kernel("lanes, volatile alone (order.warp_synchronous)", NEXT_LANE.format(first="st.volatile.shared.u32 [%r6], %r1;", second="ld.volatile.shared.u32 %r9, [%r10];"), "X008"),
+    Kernel("lanes, atomics of all and a load of one",  "@%p1 st.shared.u32 [sm+256], 0; bar.sync 0; setp.lt.u32 %p8, %r3, 22; @%p8 atom.shared.add.u32 %r10, [sm+256], 1; setp.ne.u32 %p9, %r1, 5; @%p9 bra OUT; "
+                                                       f"ld.shared.u32 %r9, [sm+256]; {RESULT} OUT:", "X008", 32),
     Kernel("lanes, a volatile flag that one polls",    "@%p1 st.shared.u32 [sm+256], 0; bar.warp.sync -1; @%p1 st.volatile.shared.u32 [sm+256], 1; setp.eq.u32 %p8, %r3, 1; @!%p8 bra OUT; "
                                                        f"L: ld.volatile.shared.u32 %r9, [sm+256]; setp.eq.u32 %p9, %r9, 0; @%p9 bra L; {RESULT} OUT:", block=32),
     Kernel("shuffle, all lanes there (order.shuffles)", SHUFFLED.format(some="31", lane="20", mask="-1")),

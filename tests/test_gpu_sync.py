@@ -66,7 +66,7 @@ def test_votes_matches_and_reductions_of_members(mask, word, values):
         shr.u32 %r8, {word}, %r1; and.b32 %r8, %r8, 1; setp.eq.u32 %p2, %r8, 1; setp.eq.u32 %p1, %r3, 1; mov.u32 %r2, 9;
         @%p1 bra A; {operation.replace("MASK", str(groups[1]))} bra B; A: {operation.replace("MASK", str(mask))} B: bar.warp.sync -1;
         add.u64 %d3, %d20, %d1; st.global.b32 [%d3], %r2;"""
-        return launch(body, np.zeros(32, np.int32), table)[0]
+        return launch(body, np.zeros(32, np.int32), table, expected=("X011",) if "shfl" in operation else ())[0]
 
     def of(t):
         mine = groups[0] if mask >> t & 1 else groups[1]
@@ -190,7 +190,7 @@ def test_a_lane_that_takes_no_part_is_read_as_zero():
     body = """add.u32 %r3, %r1, 100; mov.u32 %r2, 7; setp.ge.u32 %p1, %r1, 24; @%p1 exit; setp.ge.u32 %p2, %r1, 16; @%p2 bra E;
     xor.b32 %r4, %r1, 16; shfl.sync.idx.b32 %r2, %r3, %r4, 31, 0xffff; shfl.sync.bfly.b32 %r5, %r3, 1, 31, 0xffff; add.u32 %r2, %r2, %r5;
     E:"""
-    assert results(body).tolist() == [100 + (t ^ 1) for t in range(16)] + [7] * 8 + [0] * 8
+    assert results(body, expected=("X011",)).tolist() == [100 + (t ^ 1) for t in range(16)] + [7] * 8 + [0] * 8
 
 
 # ---- barriers of a CTA

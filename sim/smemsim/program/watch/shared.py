@@ -153,9 +153,7 @@ class SharedShadow:
             self.parts.read_whole(at, readers)
             self._seen(i, at, warps, who, "read")
             self._lanes_met(i, at, warps, self._lanes_of(size), "read", who == warps)
-            marks = self.lanes.marks(warps, self._lanes_of(size))
-            before = self.read_mark[at] ^ marks
-            self.read_mark[at] = np.where((before == 0) | (before >> LANE_BITS != 0), marks, marks | SEVERAL)
+            self._mark_read(at, warps, self._lanes_of(size))
         if self.tables.has_strong:
             self._threads_have_changed(i, at, warps)
         self.read_when[at, readers] = now
@@ -254,7 +252,7 @@ class SharedShadow:
             marks = self.lanes.marks(warps, lanes)
             self.mark[at] = marks
             shared = self.mark[at] != marks
-            self.mark[at[shared]] |= SEVERAL
+            self.mark[at[shared]] = self.mark[at[shared]] & ~MANY | SEVERAL
 
     @functools.cached_property
     def _updates(self) -> dict[int, Instruction]:
@@ -362,6 +360,12 @@ class SharedShadow:
         else:
             mine &= ~self.strong[at]
         self._lanes_met(i, at, warps, lanes, done, mine)
+
+    def _mark_read(self, at: np.ndarray, warps: np.ndarray, lanes: np.ndarray) -> None:
+        """Lanes of warps read words."""
+        marks = self.lanes.marks(warps, lanes)
+        before = self.read_mark[at] ^ marks
+        self.read_mark[at] = np.where((before == 0) | (before >> LANE_BITS != 0), marks, marks & ~MANY | SEVERAL)
 
     def _is_volatile(self, line: int) -> bool:
         other = self.telling.lines.get(line)
