@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
-from smemsim.program.late import comes_behind
+from smemsim.program.late import SEEN, Bytes, comes_behind
+from smemsim.program.linking.inline import slots_of
 from smemsim.program.memory.ordering import Ordering, ordering
 from smemsim.program.memory.spaces import (
     AT_ONCE,
@@ -184,19 +185,26 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         return _parameter(i, c, what, dtype, count, write)
     find = locate(i, c, i.operands[1], what.space, what.size)
     size, order = what.size, what.order
+    may_wait = not order.acquires and "mmio" not in i.modifiers
+    brought = frozenset(slots_of(dataclasses.replace(i, operands=(target,), guard=None)))
+
+    def bring(x: Wave, pieces: list[Piece]) -> None:
+        values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
+        for piece in pieces if x.watch is not None and order.reads else ():
+            order.acquire(x, piece)
+        write(x, values)
 
     def load(x: Wave) -> None:
         pieces = find(x)
-        comes_behind(x, pieces, size)
-        values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
         x.polls += order.strong
         x.polled = (i, pieces) if order.strong else x.polled
-        if x.watch is not None:
-            for piece in pieces:
-                note_read(x, i, piece, size, strong=order.strong, scope=order.level)
-                if order.reads:
-                    order.acquire(x, piece)
-        write(x, values)
+        for piece in pieces if x.watch is not None else ():
+            note_read(x, i, piece, size, strong=order.strong, scope=order.level)
+        if x.late is not None and may_wait and len(pieces) == 1 and pieces[0].space in SEEN and len(pieces[0].at):
+            x.late.load(x, Bytes(pieces[0].memory, pieces[0].at, size), brought, functools.partial(bring, x, pieces))
+        else:
+            comes_behind(x, pieces, size)
+            bring(x, pieces)
 
     return load
 
@@ -253,6 +261,12 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
     return store
 
 
+def _kept(x: Wave, piece: Piece, size: int) -> Bytes | None:
+    """What a store writes, if it is to be seen later; None: now."""
+    where = Bytes(piece.memory, piece.at, size) if piece.space in SEEN and len(piece.at) else None
+    return where if where is not None and x.late.keeps(x, where) else None
+
+
 @implements("st")
 def build_st(i: Instruction, c: Linker) -> Step:
     """Stores. Where threads of one store meet, the one with the highest number wins; hardware leaves it open."""
@@ -280,11 +294,15 @@ def build_st(i: Instruction, c: Linker) -> Step:
         for piece in pieces:
             if order.writes and x.watch is not None:
                 order.release(x, piece)
+            if x.late is not None and x.watch is not None and not order.strong:
+                x.late.settles(x, piece, size)
+            kept = _kept(x, piece, size) if x.late is not None and not order.releases else None
             written = None if order.strong else values_of(x, piece, size, lambda p=piece: own_values(p, dtype, values))  # type: ignore[misc]
-            if x.late is not None and piece.space == "global" and not order.releases:
-                x.late.store(x, piece.memory, piece.at, size, functools.partial(scattered, piece, dtype, [np.array(v) for v in values]))
-            else:
-                scattered(piece, dtype, values)
+            before = [] if kept is None else gathered(piece, dtype, len(values))
+            scattered(piece, dtype, values)
             note_write(x, i, piece, size, strong=order.strong, written=written, scope=order.level)
+            if kept is not None:
+                scattered(piece._replace(part=None), dtype, before)
+                x.late.store(x, kept, functools.partial(scattered, piece, dtype, [np.array(v) for v in values]))
 
     return store
