@@ -37,10 +37,9 @@ __all__ = ["SEEN", "Bytes", "Hidden", "Late", "comes_behind", "lands"]
 SEEN = ("global", "shared")  # memory that others see
 STORE, LOAD = "store", "load"
 MOST_ACCESSES = 64  # that a wave's warps have under way together
-NOTHING, LOADS, FENCES, EVERYTHING = range(4)  # that a block orders: loads in front of it, these and stores among themselves, all
+NOTHING, FENCES, EVERYTHING = range(3)  # that a block orders: loads in front of it, and stores in front and behind among themselves; all
 _FREE = frozenset(("ld", "ldu", "st", "atom", "red"))  # that order nothing, unless they say so
 _RELEASES = frozenset(("release", "acq_rel", "sc", "async", "bulk"))
-_ACQUIRES = frozenset(("acquire", "mmio"))
 _PROXIES = frozenset(("proxy", "mbarrier_init"))
 _ORDERED = frozenset(
     ("fence", "membar", "bar", "barrier", "mbarrier", "cp", "wgmma", "tcgen05", "call", "trap", "griddepcontrol", "tensormap",
@@ -98,7 +97,7 @@ class Late:
         self._fences = np.zeros(x.total // WARP, np.int64)  # that each warp has executed
         self._is_one_warp = x.stride == WARP  # a CTA
         self._committed: dict[str, np.ndarray] = {}
-        self._orders: dict[int, int] = {}
+        self._orders: dict[tuple[int, int], int] = {}
         self._named: dict[tuple[int, int], frozenset[int]] = {}
         self._total = x.total
         self._meets_exits = not x.program.uses.isdisjoint(
@@ -185,7 +184,7 @@ class Late:
 
     def keeps(self, x: Wave, where: Bytes) -> bool:
         """Is a store that orders nothing to be seen later?"""
-        if self._order(x.program.blocks[x.at]) != NOTHING:  # behind it in its block
+        if self._order(x.program.blocks[x.at], x.step + 1) != NOTHING:
             self.meets(x, where)
             return False
         one = self._access(x, STORE, where, _nothing)
@@ -195,18 +194,20 @@ class Late:
         """A store of which nothing is seen yet."""
         self._make_room(x)
         self.pending.append(self._access(x, STORE, where, act))
+        x.turns.change_soon()
 
     def load(self, x: Wave, where: Bytes, slots: frozenset[int], act: Callable[[], object]) -> None:
         """A load that orders nothing. What its block goes on to name it brings now."""
         self.meets(x, where)
         block = x.program.blocks[x.at]
-        if self._order(block) != NOTHING or slots & self._names(block, x.step + 1) or not self.schedule.looks_late():
+        if self._order(block, x.step + 1) != NOTHING or slots & self._names(block, x.step + 1) or not self.schedule.looks_late():
             act()
             return
         self._make_room(x)
         one = self._access(x, LOAD, where, act)
         one.slots, one.threads = slots, one.sel
         self.pending.append(one)
+        x.turns.change_soon()
 
     def _access(self, x: Wave, kind: str, where: Bytes, act: Callable[[], object]) -> Landing:
         fenced = np.full(self._fences.shape, -1)
@@ -262,24 +263,32 @@ class Late:
             self._named[key] = frozenset(slot for i in block.instructions[first:] for slot in slots_of(i))
         return self._named[key]
 
-    def _order(self, block: Block) -> int:
-        found = self._orders.get(block.index)
-        if found is None:
-            found = self._orders[block.index] = max((self._order_of(i) for i in block.instructions), default=NOTHING)
-        return found
+    def _order(self, block: Block, first: int = 0) -> int:
+        """What the instructions of a block from `first` on order."""
+        key = block.index, first
+        if key not in self._orders:
+            self._orders[key] = max((self._order_of(i) for i in block.instructions[first:]), default=NOTHING)
+        return self._orders[key]
 
     def _order_of(self, i: Instruction) -> int:
         words = set(i.modifiers)
         if i.op in ("exit", "ret"):
             return EVERYTHING if self._meets_exits else NOTHING
         if i.op in _FREE:
-            return EVERYTHING if words & _RELEASES else LOADS if words & _ACQUIRES else NOTHING
+            return self._order_of_access(i.op, words)
         if i.op not in _ORDERED:
             return NOTHING
         is_fence = i.op in ("fence", "membar") and not words & _PROXIES
         if self._is_one_warp and (i.op == "bar" or (i.op == "barrier" and "cluster" not in words) or (is_fence and "cta" in words)):
             return NOTHING
         return FENCES if is_fence and i.op == "fence" and "sc" not in words else EVERYTHING
+
+    def _order_of_access(self, op: str, words: set[str]) -> int:
+        if "mmio" in words:
+            return EVERYTHING
+        if words.isdisjoint(_RELEASES) or (self._is_one_warp and "cta" in words):
+            return NOTHING
+        return FENCES if op == "st" and "release" in words else EVERYTHING
 
 
 def _comes_first(one: Landing, other: Landing) -> bool:

@@ -29,6 +29,8 @@ from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol,
 from smemsim.spec.operation_types import LOAD_STORE_TYPES, VECTOR_BYTES, WIDE_VECTOR_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smemsim.program.linking.program import Linker
     from smemsim.program.wave import Wave
 
@@ -162,25 +164,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     count, kind = (2, "b64") if what.kind == "b128" else (what.count, what.kind)
     dtype = dtype_of(kind)
     target = i.operands[0]
-    if what.kind == "b128":
-        wide = c.write(target, "b128")
-
-        def write(x: Wave, values: list[Any]) -> None:
-            wide(x, np.stack(values, axis=-1))
-
-    elif what.count == 1 and not isinstance(target, Vector):
-        single = c.write(target, kind)
-
-        def write(x: Wave, values: list[Any]) -> None:
-            single(x, values[0])
-
-    else:
-        writers = [c.write(item, kind) for item in items(target, count)]
-
-        def write(x: Wave, values: list[Any]) -> None:
-            for put, value in zip(writers, values, strict=True):
-                put(x, value)
-
+    write = _writer(c, target, what, count, kind)
     if (what.space or "").startswith("param") and c.space_of(i.operands[1]) == "param":
         return _parameter(i, c, what, dtype, count, write)
     find = locate(i, c, i.operands[1], what.space, what.size)
@@ -207,6 +191,30 @@ def build_ld(i: Instruction, c: Linker) -> Step:
             bring(x, pieces)
 
     return load
+
+
+def _writer(c: Linker, target: Operand, what: Access, count: int, kind: str) -> Callable[[Wave, list[Any]], None]:
+    """What gives the registers of a load their values."""
+    if what.kind == "b128":
+        wide = c.write(target, "b128")
+
+        def write(x: Wave, values: list[Any]) -> None:
+            wide(x, np.stack(values, axis=-1))
+
+    elif what.count == 1 and not isinstance(target, Vector):
+        single = c.write(target, kind)
+
+        def write(x: Wave, values: list[Any]) -> None:
+            single(x, values[0])
+
+    else:
+        writers = [c.write(item, kind) for item in items(target, count)]
+
+        def write(x: Wave, values: list[Any]) -> None:
+            for put, value in zip(writers, values, strict=True):
+                put(x, value)
+
+    return write
 
 
 def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], count: int, write: Any) -> Plain:
@@ -261,6 +269,21 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
     return store
 
 
+def _sources(i: Instruction, c: Linker, what: Access) -> tuple[np.dtype[Any], list[Read]]:
+    """What a store writes: the type of its elements, and each of them."""
+    reads: list[Read]
+    if what.kind == "b128":
+        dtype, source = dtype_of("b64"), i.operands[1]
+        if isinstance(source, Immediate):
+            raise unmodelled(i, "a .b128 number")
+        wide = c.read(source, "b128")
+        reads = [lambda x: wide(x)[:, 0], lambda x: wide(x)[:, 1]]
+    else:
+        dtype = dtype_of(what.kind)
+        reads = [c.read(item, what.kind) for item in items(i.operands[1], what.count)]
+    return dtype, reads
+
+
 def _kept(x: Wave, piece: Piece, size: int) -> Bytes | None:
     """What a store writes, if it is to be seen later; None: now."""
     where = Bytes(piece.memory, piece.at, size) if piece.space in SEEN and len(piece.at) else None
@@ -275,34 +298,34 @@ def build_st(i: Instruction, c: Linker) -> Step:
         raise InputError("an entry's parameters are read only")
     if what.space == "const":
         raise InputError(".const is read only")
-    reads: list[Read]
-    if what.kind == "b128":
-        dtype, source = dtype_of("b64"), i.operands[1]
-        if isinstance(source, Immediate):
-            raise unmodelled(i, "a .b128 number")
-        wide = c.read(source, "b128")
-        reads = [lambda x: wide(x)[:, 0], lambda x: wide(x)[:, 1]]
-    else:
-        dtype = dtype_of(what.kind)
-        reads = [c.read(item, what.kind) for item in items(i.operands[1], what.count)]
+    dtype, reads = _sources(i, c, what)
     find = locate(i, c, i.operands[0], what.space, what.size)
     size, order = what.size, what.order
+    may_wait = "mmio" not in i.modifiers
+
+    def release(x: Wave, piece: Piece) -> None:
+        if order.writes and x.watch is not None:
+            order.release(x, piece)
+
+    def land(x: Wave, piece: Piece, values: list[Any]) -> None:
+        release(x, piece)
+        scattered(piece, dtype, values)
 
     def store(x: Wave) -> None:
         pieces = find(x)
         values = [read(x) for read in reads]
         for piece in pieces:
-            if order.writes and x.watch is not None:
-                order.release(x, piece)
             if x.late is not None and x.watch is not None and not order.strong:
                 x.late.settles(x, piece, size)
-            kept = _kept(x, piece, size) if x.late is not None and not order.releases else None
+            kept = _kept(x, piece, size) if x.late is not None and may_wait else None
+            if kept is None:
+                release(x, piece)
             written = None if order.strong else values_of(x, piece, size, lambda p=piece: own_values(p, dtype, values))  # type: ignore[misc]
             before = [] if kept is None else gathered(piece, dtype, len(values))
             scattered(piece, dtype, values)
             note_write(x, i, piece, size, strong=order.strong, written=written, scope=order.level)
             if kept is not None:
                 scattered(piece._replace(part=None), dtype, before)
-                x.late.store(x, kept, functools.partial(scattered, piece, dtype, [np.array(v) for v in values]))
+                x.late.store(x, kept, functools.partial(land, x, piece, [np.array(v) for v in values]))
 
     return store
