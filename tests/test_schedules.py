@@ -9,6 +9,7 @@ from click.testing import CliRunner
 import smemsim
 from smemsim.cli import main
 
+SHOWN, NEVER = (0, 5, 7, 9, 10, 49, 56, 91, 179, 634), range(20)  # seeds that show what is allowed, and that do not show what is forbidden
 HEAD = ".version 8.0 .target sm_90a .address_size 64\n"
 
 
@@ -51,6 +52,45 @@ def test_a_race_of_relaxed_accesses_is_told_with_the_seeds_that_show_it():
 
 def test_every_interleaving_is_reached_and_no_other():
     assert {launched(RACE, seed, sanitize=False)[1] for seed in range(40)} >= {(0, 1), (1, 0), (1, 1)}
+
+
+# The second thread's accesses are the first one's with the two locations in turn, or those of a reader; both end with what they have read.
+WRITER = "st.relaxed.gpu.SPACE.u32 [%m], 1; {} st.relaxed.gpu.SPACE.u32 [%m+64], 1; mov.u32 %a, 0;"
+READER = "ld.relaxed.gpu.SPACE.u32 %a, [%m+64]; {} ld.relaxed.gpu.SPACE.u32 %b, [%m]; sub.s32 %b, 1, %b; and.b32 %a, %a, %b;"
+STORE_LOAD = "st.relaxed.gpu.SPACE.u32 [%m{}], 1; {} ld.relaxed.gpu.SPACE.u32 %a, [%m{}]; sub.s32 %a, 1, %a;"
+LOAD_STORE = "ld.relaxed.gpu.SPACE.u32 %a, [%m{}]; {} st.relaxed.gpu.SPACE.u32 [%m{}], 1;"
+ACQ_REL, SC = "fence.acq_rel.gpu;", "fence.sc.gpu;"
+WEAK = {  # what the two threads do, the outcome that turns do not show, seeds that show it if it is allowed
+    "message passing": (WRITER.format(""), READER.format(""), (0, 1), True),
+    "message passing, writer's fence missing": (WRITER.format(""), READER.format(ACQ_REL), (0, 1), True),
+    "message passing, reader's fence missing": (WRITER.format(ACQ_REL), READER.format(""), (0, 1), True),
+    "message passing, fences": (WRITER.format(ACQ_REL), READER.format(ACQ_REL), (0, 1), False),
+    "store buffering": (STORE_LOAD.format("", "", "+64"), STORE_LOAD.format("+64", "", ""), (1, 1), True),
+    "store buffering, acq_rel": (STORE_LOAD.format("", ACQ_REL, "+64"), STORE_LOAD.format("+64", ACQ_REL, ""), (1, 1), True),
+    "store buffering, sc": (STORE_LOAD.format("", SC, "+64"), STORE_LOAD.format("+64", SC, ""), (1, 1), False),
+    "load buffering": (LOAD_STORE.format("", "", "+64"), LOAD_STORE.format("+64", "", ""), (1, 1), True),
+    "load buffering, fences": (LOAD_STORE.format("", ACQ_REL, "+64"), LOAD_STORE.format("+64", ACQ_REL, ""), (1, 1), False),
+    "one location": (LOAD_STORE.format("", "", ""), LOAD_STORE.format("", "", ""), (1, 1), False),
+}  # fmt: skip
+
+
+def weak_outcome(first: str, second: str, space: str, seed: int) -> tuple[int, ...]:
+    ptx = two_warps(f"{first} st.global.u32 [%o], %a;", f"{second} st.global.u32 [%o+4], %a;").replace("SPACE", space)
+    if space == "shared":
+        zero = ".shared .align 16 .b8 s[128]; mov.u64 %m, s; mov.u32 %a, 0; st.shared.u32 [%m], %a; st.shared.u32 [%m+64], %a; bar.sync 0;"
+        ptx = ptx.replace("mov.u32 %t, %tid.x;", f"mov.u32 %t, %tid.x; {zero}")
+    gpu = smemsim.Gpu("sm_90a")
+    m, o = gpu.array(np.zeros(32, np.uint32), name="m"), gpu.array(np.zeros(2, np.uint32), name="o")
+    gpu.launch(ptx, block=64, args=[m, o], schedule=seed, progress=False, sanitize=False)
+    return tuple(o.numpy().tolist())
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize("name", WEAK)
+def test_what_the_model_allows_is_reached_and_what_it_forbids_is_not(name: str, space: str):
+    first, second, outcome, is_allowed = WEAK[name]
+    outcomes = (weak_outcome(first, second, space, seed) for seed in (SHOWN if is_allowed else NEVER))
+    assert (outcome in outcomes) == is_allowed
 
 
 def test_a_kernel_that_is_right_is_silent():

@@ -209,7 +209,7 @@ def _begun(launch: Launch, clusters: Sequence[int], *, watch: bool, history: His
         wave.watch = Watch(wave, history)
     if launch.schedule is not None:
         wave.turns = Turns.of(launch.schedule, wave)
-        wave.late = Late(launch.schedule, wave, delays=depends(launch))
+        wave.late = Late(launch.schedule, wave)
     launch.waves.append(wave)
     return wave
 

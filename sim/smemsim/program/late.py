@@ -4,8 +4,11 @@ Without a schedule everything lands when it is issued. Under one it lands then, 
 names lands before threads pass it; operations of one stream (`wgmma` of a wave, `tcgen05` of a CTA or pair, `tcgen05.ld` and `.st` of a warp) land in their
 order, others in any. What a `tcgen05.ld` brings is there before its warp names the registers, with or without a wait: ptxas waits for registers.
 
-A plain or relaxed store to global memory may be seen late too, until its warp executes what could order it: everything but arithmetic, branches, accesses
-that do not release and relaxed atomics does. The warp's own accesses to the same bytes come behind it (PTX ISA 9.1 §8.9: coherence, and program order of one location).
+A plain or relaxed store to global or shared memory may be seen late too, and a plain or relaxed load may look late, until its warp executes what could order
+it: everything but arithmetic, branches, other plain and relaxed accesses and relaxed atomics does. A load has looked before its warp names its register. The
+warp's own accesses to the same bytes come behind it (PTX ISA 9.1 §8.9: coherence, and program order of one location). Behind `fence.acq_rel` stores and
+atomics are seen behind those in front of it, and these may still be seen behind later loads (store buffering); behind `fence.sc` everything is.
+What orders in the scope of a CTA alone orders nothing where a CTA is one warp.
 """
 
 from __future__ import annotations
@@ -28,12 +31,16 @@ if TYPE_CHECKING:
     from smemsim.program.memory.spaces import Piece
     from smemsim.program.wave import Cta, Wave
 
-__all__ = ["Hidden", "Late", "comes_behind", "lands"]
+__all__ = ["SEEN", "Bytes", "Hidden", "Late", "comes_behind", "lands"]
 
 
-STORE = "store"
-MOST_STORES = 64  # that a wave's warps have under way together
+SEEN = ("global", "shared")  # memory that others see
+STORE, LOAD = "store", "load"
+MOST_ACCESSES = 64  # that a wave's warps have under way together
+NOTHING, FENCES, EVERYTHING = range(3)  # that a block orders: loads in front of it, and stores in front and behind among themselves; all
 _FREE = frozenset(("ld", "ldu", "st", "atom", "red"))  # that order nothing, unless they say so
+_RELEASES = frozenset(("release", "acq_rel", "sc", "async", "bulk"))
+_PROXIES = frozenset(("proxy", "mbarrier_init"))
 _ORDERED = frozenset(
     ("fence", "membar", "bar", "barrier", "mbarrier", "cp", "wgmma", "tcgen05", "call", "trap", "griddepcontrol", "tensormap",
      "clusterlaunchcontrol", "multimem", "stmatrix", "ldmatrix", "setmaxnreg", "prefetch", "discard", "applypriority")
@@ -55,20 +62,42 @@ class Landing:
     groups: np.ndarray | None = None
     words: np.ndarray | None = None  # of shared memory that it writes, by their place in the wave's
     slots: frozenset[int] = frozenset()  # of registers that it brings
-    memory: Any = None  # of a store: where, from the first to behind the last byte
-    first: int = 0
-    end: int = 0
+    where: Bytes | None = None  # of a store or a load
+    fenced: np.ndarray | None = None  # of these: how many fences each warp was behind, -1 for warps that take no part
+
+
+@dataclasses.dataclass(eq=False)
+class Bytes:
+    """`size` bytes at each of some places of a memory."""
+
+    memory: np.ndarray
+    at: np.ndarray
+    size: int
+
+    def __post_init__(self) -> None:
+        self.first, self.end = int(self.at.min()), int(self.at.max()) + self.size
+
+    def meets(self, other: Bytes) -> bool:
+        """Is a word of one a word of the other?"""
+        if self.memory is not other.memory or self.first >= other.end or other.first >= self.end:
+            return False
+        return bool(np.isin(self._words(), other._words()).any())
+
+    def _words(self) -> np.ndarray:
+        words: np.ndarray = (self.at[:, None] >> 2) + np.arange(max(1, self.size >> 2))
+        return words
 
 
 class Late:
-    """What is under way in a wave. `delays` says that stores to global memory may be seen late: CTAs look at what others write there."""
+    """What is under way in a wave."""
 
-    def __init__(self, schedule: Schedule, x: Wave, *, delays: bool) -> None:
+    def __init__(self, schedule: Schedule, x: Wave) -> None:
         self.schedule = schedule
         self.pending: list[Landing] = []
-        self.delays = delays and schedule.late_odds > 0
+        self._fences = np.zeros(x.total // WARP, np.int64)  # that each warp has executed
+        self._is_one_warp = x.stride == WARP  # a CTA
         self._committed: dict[str, np.ndarray] = {}
-        self._orders: dict[int, bool] = {}
+        self._orders: dict[tuple[int, int], int] = {}
         self._named: dict[tuple[int, int], frozenset[int]] = {}
         self._total = x.total
         self._meets_exits = not x.program.uses.isdisjoint(
@@ -110,6 +139,7 @@ class Late:
     def _land(self, x: Wave, one: Landing) -> None:
         """Land something, behind what is in front of it in its stream."""
         ahead = self.pending[: self.pending.index(one)]
+        self._land_all(x, [other for other in ahead if one.kind == STORE and _comes_first(other, one)])
         for other in [other for other in ahead if one.stream is not None and other.stream == one.stream] + [one]:
             self.pending.remove(other)
             kept = x.sel, x.at, x.step
@@ -150,44 +180,81 @@ class Late:
             x, [one for one in self.pending if one.kind == kind and one.threads is not None and (done[one.threads] > one.groups).any()]
         )
 
-    # ---- stores
+    # ---- stores and loads
 
-    def store(self, x: Wave, memory: np.ndarray, at: np.ndarray, size: int, act: Callable[[], object]) -> None:
-        """A store to global memory that orders nothing."""
-        self.meets(x, memory, at, size)
-        if not self.delays or not self.schedule.is_late():
+    def keeps(self, x: Wave, where: Bytes) -> bool:
+        """Is a store that orders nothing to be seen later?"""
+        if self._order(x.program.blocks[x.at], x.step + 1) != NOTHING:
+            self.meets(x, where)
+            return False
+        one = self._access(x, STORE, where, _nothing)
+        return any(_comes_first(other, one) for other in self.pending) or self.schedule.is_late()
+
+    def store(self, x: Wave, where: Bytes, act: Callable[[], object]) -> None:
+        """A store of which nothing is seen yet."""
+        self._make_room(x)
+        self.pending.append(self._access(x, STORE, where, act))
+        x.turns.change_soon()
+
+    def load(self, x: Wave, where: Bytes, slots: frozenset[int], act: Callable[[], object]) -> None:
+        """A load that orders nothing. What its block goes on to name it brings now."""
+        self.meets(x, where)
+        block = x.program.blocks[x.at]
+        if self._order(block, x.step + 1) != NOTHING or slots & self._names(block, x.step + 1) or not self.schedule.looks_late():
             act()
             return
-        stores = [one for one in self.pending if one.kind == STORE]
-        if len(stores) >= MOST_STORES:
-            self._land(x, stores[0])
-        one = Landing(
-            act, x.threads.copy(), x.at, x.step, _current(x), kind=STORE, memory=memory, first=int(at.min()), end=int(at.max()) + size
-        )
+        self._make_room(x)
+        one = self._access(x, LOAD, where, act)
+        one.slots, one.threads = slots, one.sel
         self.pending.append(one)
+        x.turns.change_soon()
 
-    def meets(self, x: Wave, memory: np.ndarray, at: np.ndarray, size: int) -> None:
-        """The running threads access bytes of global memory: what their warps have stored there is there."""
-        if self.pending and len(at):
-            first, end = int(at.min()), int(at.max()) + size
-            self._land_all(x, [one for one in self._stores(x) if one.memory is memory and one.first < end and first < one.end])
+    def _access(self, x: Wave, kind: str, where: Bytes, act: Callable[[], object]) -> Landing:
+        fenced = np.full(self._fences.shape, -1)
+        warps = distinct(x.threads // WARP)
+        fenced[warps] = self._fences[warps]
+        return Landing(act, x.threads.copy(), x.at, x.step, _current(x), kind=kind, where=where, fenced=fenced)
 
-    def _stores(self, x: Wave) -> list[Landing]:
-        """The stores under way of the warps that run."""
-        stores = [one for one in self.pending if one.kind == STORE]
-        if not stores:
+    def _make_room(self, x: Wave) -> None:
+        accesses = [one for one in self.pending if one.where is not None]
+        if len(accesses) >= MOST_ACCESSES:
+            self._land(x, accesses[0])
+
+    def meets(self, x: Wave, where: Bytes, *, is_atomic: bool = False) -> None:
+        """The running threads access bytes: what their warps have stored or were to load there is done; for an atomic what they have fenced."""
+        own = self._accesses(x)
+        if is_atomic:
+            now = self._fences[distinct(x.threads // WARP)].max() if own else 0
+            self._land_all(x, [one for one in own if one.kind == STORE and one.fenced is not None and _any_before(one.fenced, now)])
+        self._land_all(x, [one for one in own if one.where is not None and one.where.meets(where)])
+
+    def settles(self, x: Wave, piece: Piece, size: int) -> None:
+        """What anybody has stored to these bytes is there: the watch is to see whether what comes next writes the same."""
+        stores = [one for one in self.pending if one.kind == STORE and one.where is not None and one.where.memory is piece.memory]
+        if stores and len(piece.at):
+            where = Bytes(piece.memory, piece.at, size)
+            self._land_all(x, [one for one in stores if one.where is not None and one.where.meets(where)])
+
+    def _accesses(self, x: Wave) -> list[Landing]:
+        """The stores and loads under way of the warps that run."""
+        accesses = [one for one in self.pending if one.fenced is not None]
+        if not accesses:
             return []
         warps = distinct(x.threads // WARP)
-        return [one for one in stores if np.isin(one.sel // WARP, warps).any()]
+        return [one for one in accesses if one.fenced is not None and (one.fenced[warps] >= 0).any()]
 
     def begins(self, x: Wave, block: Block) -> None:
         """The running threads begin a block: what they have stored is seen before anything that could order it, and registers that it names have come."""
-        if not self.pending:
+        if self.pending:
+            brought = [one for one in self.pending if one.slots & self._names(block, 0)]
+            self._land_all(x, [one for one in brought if one.threads is not None and np.isin(one.threads, x.threads).any()])
+        orders = self._order(block)
+        if orders == NOTHING:
             return
-        if self._has_order(block):
-            self._land_all(x, self._stores(x))
-        brought = [one for one in self.pending if one.slots & self._names(block, 0)]
-        self._land_all(x, [one for one in brought if one.threads is not None and np.isin(one.threads, x.threads).any()])
+        if self.pending:
+            self._land_all(x, [one for one in self._accesses(x) if orders == EVERYTHING or one.kind == LOAD])
+        if orders == FENCES:
+            self._fences[distinct(x.threads // WARP)] += 1
 
     def _names(self, block: Block, first: int) -> frozenset[int]:
         """The registers that a block names from its instruction `first` on."""
@@ -196,17 +263,48 @@ class Late:
             self._named[key] = frozenset(slot for i in block.instructions[first:] for slot in slots_of(i))
         return self._named[key]
 
-    def _has_order(self, block: Block) -> bool:
-        found = self._orders.get(block.index)
-        if found is None:
-            found = any(
-                i.op in _ORDERED
-                or (i.op in ("exit", "ret") and self._meets_exits)
-                or (i.op in _FREE and not {"release", "acq_rel", "sc", "async"}.isdisjoint(i.modifiers))
-                for i in block.instructions
-            )
-            self._orders[block.index] = found
-        return found
+    def _order(self, block: Block, first: int = 0) -> int:
+        """What the instructions of a block from `first` on order."""
+        key = block.index, first
+        if key not in self._orders:
+            self._orders[key] = max((self._order_of(i) for i in block.instructions[first:]), default=NOTHING)
+        return self._orders[key]
+
+    def _order_of(self, i: Instruction) -> int:
+        words = set(i.modifiers)
+        if i.op in ("exit", "ret"):
+            return EVERYTHING if self._meets_exits else NOTHING
+        if i.op in _FREE:
+            return self._order_of_access(i.op, words)
+        if i.op not in _ORDERED:
+            return NOTHING
+        is_fence = i.op in ("fence", "membar") and not words & _PROXIES
+        if self._is_one_warp and (i.op == "bar" or (i.op == "barrier" and "cluster" not in words) or (is_fence and "cta" in words)):
+            return NOTHING
+        return FENCES if is_fence and i.op == "fence" and "sc" not in words else EVERYTHING
+
+    def _order_of_access(self, op: str, words: set[str]) -> int:
+        if "mmio" in words:
+            return EVERYTHING
+        if words.isdisjoint(_RELEASES) or (self._is_one_warp and "cta" in words):
+            return NOTHING
+        return FENCES if op == "st" and "release" in words else EVERYTHING
+
+
+def _comes_first(one: Landing, other: Landing) -> bool:
+    """Is a store, or a load, of a warp to land in front of its store `other`: is there a fence between them, or are some of their bytes the same?"""
+    if one.fenced is None or other.fenced is None or one.where is None or other.where is None:
+        return False
+    both = (one.fenced >= 0) & (other.fenced >= 0)
+    return bool(both.any()) and (bool((both & (one.fenced < other.fenced)).any()) or one.where.meets(other.where))
+
+
+def _nothing() -> None:
+    pass
+
+
+def _any_before(fenced: np.ndarray, now: int) -> bool:
+    return bool(((fenced >= 0) & (fenced < now)).any())
 
 
 def _current(x: Wave) -> Instruction | None:
@@ -232,11 +330,11 @@ def lands(
         x.late.add(x, act, stream=stream, kind=kind, threads=threads, words=words, slots=slots)
 
 
-def comes_behind(x: Wave, pieces: Sequence[Piece], size: int) -> None:
-    """The running threads read bytes: what their warps have stored there is there."""
-    for piece in pieces if x.late is not None else ():
-        if piece.space == "global":
-            x.late.meets(x, piece.memory, piece.at, size)
+def comes_behind(x: Wave, pieces: Sequence[Piece], size: int, *, is_atomic: bool = False) -> None:
+    """The running threads access bytes: what their warps have stored there, or were to load, is done."""
+    for piece in pieces if x.late is not None and x.late.pending else ():
+        if piece.space in SEEN and len(piece.at):
+            x.late.meets(x, Bytes(piece.memory, piece.at, size), is_atomic=is_atomic)
 
 
 class Hidden:

@@ -83,6 +83,8 @@ class Schedule:
         self.first_multiprocessor = int(self.uniform() * 1024) if self.is_drawn else 0
         self.clock_begin, self.clock_step = (int(self.uniform() * (1 << 33)), 1 + int(self.uniform() * 64)) if self.is_drawn else (1000, 32)
         self.late_odds = self.draw((0.0, 0.5, 0.9, 1.0)) if self.is_drawn else float(seed == LATEST)
+        self.look_odds = self.draw((0.0, 0.25, 0.5, 0.9)) if self.is_drawn else float(seed == LATEST)
+        self.changes_soon = self.draw((0.0, 0.25, 0.5, 1.0)) if self.is_drawn else 0.0
 
     def uniform(self) -> float:
         """A number from 0 to 1."""
@@ -127,3 +129,7 @@ class Schedule:
     def is_late(self) -> bool:
         """Does what is issued now land later?"""
         return self.chance(self.late_odds)
+
+    def looks_late(self) -> bool:
+        """Does a load that is issued now look at memory later?"""
+        return self.chance(self.look_odds)

@@ -69,6 +69,7 @@ class Turns:
     schedule: Schedule
     rank: np.ndarray
     left: int = 0  # blocks until the next change
+    soon: bool = False  # that one is of one group alone
 
     @classmethod
     def of(cls, schedule: Schedule, x: Wave) -> Turns:
@@ -95,7 +96,9 @@ class Turns:
         s = self.schedule
         if s.is_drawn:
             self.left -= 1
-            if self.left < 0:
+            if self.left < 0 and self.soon:
+                self.soon, self.left = False, 1 + int(s.uniform() * 2 * s.change)
+            elif self.left < 0:
                 self._group()
         key = x.key
         lows = key.reshape(-1, WARP).min(axis=1)
@@ -109,6 +112,11 @@ class Turns:
         if s.parts_lanes and s.chance(0.25):
             at = s.draw(distinct(key[mine & (key < YIELDED)]).tolist())
         return at, mine & (key == at)
+
+    def change_soon(self) -> None:
+        """Something is under way, and others could look at it: let them go on, maybe."""
+        if self.schedule.chance(self.schedule.changes_soon):
+            self.soon, self.left = True, min(self.left, self.schedule.draw((1, 2, 4)))
 
     def pauses(self) -> bool:
         """Do other waves go on first?"""

@@ -484,6 +484,7 @@ def _blocks(inlined: Inlined, steps: list[Step], linker: Linker, *, in_small_blo
     leaders = {0, *inlined.labels.values()}
     if in_small_blocks:
         leaders |= {n for n, i in enumerate(inlined.body) if is_seen(i)}
+        leaders |= {n + 1 for n, i in enumerate(inlined.body) if i.op == "ld" and is_seen(i)}  # what it brings may come later
     for n, step in enumerate(steps):
         if isinstance(step, Gate) or (isinstance(step, End) and step.again):
             leaders.add(n)

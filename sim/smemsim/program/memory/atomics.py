@@ -10,6 +10,7 @@ import numpy as np
 from smemsim.arithmetic.reduce import parameters
 from smemsim.distinct import distinct
 from smemsim.errors import InputError
+from smemsim.program.late import comes_behind
 from smemsim.program.memory.load_store import gathered, items, vector_length
 from smemsim.program.memory.ordering import Ordering, ordering
 from smemsim.program.memory.spaces import Piece, locate, note_update, note_write, space_modifier
@@ -142,8 +143,7 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
         old = np.empty_like(new) if writes else None
         for piece in pieces:
             part = slice(None) if piece.part is None else piece.part
-            if x.late is not None and piece.space == "global":
-                x.late.meets(x, piece.memory, piece.at, f.size)
+            comes_behind(x, (piece,), f.size, is_atomic=True)
             if x.launch.schedule is not None and f.op == "add" and f.element.lstrip("b").startswith("f"):
                 _note_sums(x, piece, f.size)
             note_update(x, i, piece, f.size)
@@ -189,6 +189,7 @@ def _wide(i: Instruction, c: Linker, f: Form, target: Operand, operands: list[Op
         values = [np.broadcast_to(read(x), (x.n, 2)) for read in reads]
         old = np.empty((x.n, 2), np.uint64)
         for piece in find(x):
+            comes_behind(x, (piece,), 16, is_atomic=True)
             note_update(x, i, piece, 16)
             words = piece.memory.view(np.uint64)
             threads = range(x.n) if piece.part is None else piece.part.tolist()

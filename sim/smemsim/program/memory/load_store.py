@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
-from smemsim.program.late import comes_behind
+from smemsim.program.late import SEEN, Bytes, comes_behind
+from smemsim.program.linking.inline import slots_of
 from smemsim.program.memory.ordering import Ordering, ordering
 from smemsim.program.memory.spaces import (
     AT_ONCE,
@@ -28,6 +29,8 @@ from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol,
 from smemsim.spec.operation_types import LOAD_STORE_TYPES, VECTOR_BYTES, WIDE_VECTOR_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smemsim.program.linking.program import Linker
     from smemsim.program.wave import Wave
 
@@ -161,6 +164,37 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     count, kind = (2, "b64") if what.kind == "b128" else (what.count, what.kind)
     dtype = dtype_of(kind)
     target = i.operands[0]
+    write = _writer(c, target, what, count, kind)
+    if (what.space or "").startswith("param") and c.space_of(i.operands[1]) == "param":
+        return _parameter(i, c, what, dtype, count, write)
+    find = locate(i, c, i.operands[1], what.space, what.size)
+    size, order = what.size, what.order
+    may_wait = not order.acquires and "mmio" not in i.modifiers
+    brought = frozenset(slots_of(dataclasses.replace(i, operands=(target,), guard=None)))
+
+    def bring(x: Wave, pieces: list[Piece]) -> None:
+        values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
+        for piece in pieces if x.watch is not None and order.reads else ():
+            order.acquire(x, piece)
+        write(x, values)
+
+    def load(x: Wave) -> None:
+        pieces = find(x)
+        x.polls += order.strong
+        x.polled = (i, pieces) if order.strong else x.polled
+        for piece in pieces if x.watch is not None else ():
+            note_read(x, i, piece, size, strong=order.strong, scope=order.level)
+        if x.late is not None and may_wait and len(pieces) == 1 and pieces[0].space in SEEN and len(pieces[0].at):
+            x.late.load(x, Bytes(pieces[0].memory, pieces[0].at, size), brought, functools.partial(bring, x, pieces))
+        else:
+            comes_behind(x, pieces, size)
+            bring(x, pieces)
+
+    return load
+
+
+def _writer(c: Linker, target: Operand, what: Access, count: int, kind: str) -> Callable[[Wave, list[Any]], None]:
+    """What gives the registers of a load their values."""
     if what.kind == "b128":
         wide = c.write(target, "b128")
 
@@ -180,25 +214,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
             for put, value in zip(writers, values, strict=True):
                 put(x, value)
 
-    if (what.space or "").startswith("param") and c.space_of(i.operands[1]) == "param":
-        return _parameter(i, c, what, dtype, count, write)
-    find = locate(i, c, i.operands[1], what.space, what.size)
-    size, order = what.size, what.order
-
-    def load(x: Wave) -> None:
-        pieces = find(x)
-        comes_behind(x, pieces, size)
-        values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
-        x.polls += order.strong
-        x.polled = (i, pieces) if order.strong else x.polled
-        if x.watch is not None:
-            for piece in pieces:
-                note_read(x, i, piece, size, strong=order.strong, scope=order.level)
-                if order.reads:
-                    order.acquire(x, piece)
-        write(x, values)
-
-    return load
+    return write
 
 
 def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], count: int, write: Any) -> Plain:
@@ -253,14 +269,8 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
     return store
 
 
-@implements("st")
-def build_st(i: Instruction, c: Linker) -> Step:
-    """Stores. Where threads of one store meet, the one with the highest number wins; hardware leaves it open."""
-    what = access(i, c)
-    if (what.space or "").startswith("param") and c.space_of(i.operands[0]) == "param":
-        raise InputError("an entry's parameters are read only")
-    if what.space == "const":
-        raise InputError(".const is read only")
+def _sources(i: Instruction, c: Linker, what: Access) -> tuple[np.dtype[Any], list[Read]]:
+    """What a store writes: the type of its elements, and each of them."""
     reads: list[Read]
     if what.kind == "b128":
         dtype, source = dtype_of("b64"), i.operands[1]
@@ -271,20 +281,51 @@ def build_st(i: Instruction, c: Linker) -> Step:
     else:
         dtype = dtype_of(what.kind)
         reads = [c.read(item, what.kind) for item in items(i.operands[1], what.count)]
+    return dtype, reads
+
+
+def _kept(x: Wave, piece: Piece, size: int) -> Bytes | None:
+    """What a store writes, if it is to be seen later; None: now."""
+    where = Bytes(piece.memory, piece.at, size) if piece.space in SEEN and len(piece.at) else None
+    return where if where is not None and x.late.keeps(x, where) else None
+
+
+@implements("st")
+def build_st(i: Instruction, c: Linker) -> Step:
+    """Stores. Where threads of one store meet, the one with the highest number wins; hardware leaves it open."""
+    what = access(i, c)
+    if (what.space or "").startswith("param") and c.space_of(i.operands[0]) == "param":
+        raise InputError("an entry's parameters are read only")
+    if what.space == "const":
+        raise InputError(".const is read only")
+    dtype, reads = _sources(i, c, what)
     find = locate(i, c, i.operands[0], what.space, what.size)
     size, order = what.size, what.order
+    may_wait = "mmio" not in i.modifiers
+
+    def release(x: Wave, piece: Piece) -> None:
+        if order.writes and x.watch is not None:
+            order.release(x, piece)
+
+    def land(x: Wave, piece: Piece, values: list[Any]) -> None:
+        release(x, piece)
+        scattered(piece, dtype, values)
 
     def store(x: Wave) -> None:
         pieces = find(x)
         values = [read(x) for read in reads]
         for piece in pieces:
-            if order.writes and x.watch is not None:
-                order.release(x, piece)
+            if x.late is not None and x.watch is not None and not order.strong:
+                x.late.settles(x, piece, size)
+            kept = _kept(x, piece, size) if x.late is not None and may_wait else None
+            if kept is None:
+                release(x, piece)
             written = None if order.strong else values_of(x, piece, size, lambda p=piece: own_values(p, dtype, values))  # type: ignore[misc]
-            if x.late is not None and piece.space == "global" and not order.releases:
-                x.late.store(x, piece.memory, piece.at, size, functools.partial(scattered, piece, dtype, [np.array(v) for v in values]))
-            else:
-                scattered(piece, dtype, values)
+            before = [] if kept is None else gathered(piece, dtype, len(values))
+            scattered(piece, dtype, values)
             note_write(x, i, piece, size, strong=order.strong, written=written, scope=order.level)
+            if kept is not None:
+                scattered(piece._replace(part=None), dtype, before)
+                x.late.store(x, kept, functools.partial(land, x, piece, [np.array(v) for v in values]))
 
     return store

@@ -1,6 +1,6 @@
 """Orders and scopes of accesses, and fences.
 
-Values are never late here: every store is seen at once. What remains is who may rely on it: a release pattern on an address is what an acquire
+Without a schedule (`late.py`) values are never late: every store is seen at once. What remains is who may rely on it: a release pattern on an address is what an acquire
 pattern on the same address synchronises with. A relaxed or volatile store is one with a fence in front of it, such a load with one behind it.
 Both must include each other in their scopes, which `watch/clocks.py` looks at.
 """
