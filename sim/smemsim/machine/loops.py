@@ -9,7 +9,18 @@ from smemsim.compiling.loop import compiled
 from smemsim.layout.loops import swizzle
 from smemsim.layout.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
 
-__all__ = ["are_owned", "gather", "load", "load_lines", "load_words", "own_chunks", "owners_of", "store_chunks", "touch_chunks"]
+__all__ = [
+    "are_owned",
+    "gather",
+    "gather_rows",
+    "load",
+    "load_lines",
+    "load_words",
+    "own_chunks",
+    "owners_of",
+    "store_chunks",
+    "touch_chunks",
+]
 
 
 _CHUNKS, _CHUNK_BYTES, _MASK, _SHIFT = (int(i) for i in (Layout.CHUNKS, Layout.CHUNK_BYTES, Layout.MASK, Layout.SHIFT))
@@ -152,3 +163,14 @@ def owners_of(at, lines, owner, pieces, writer, place):  # type: ignore[no-untyp
             writer[n], place[n] = np.uint32(entry >> _WRITER), np.uint32((entry & _PLACE) + np.uint64(at[n] & 15))
         else:
             writer[n], place[n] = 0, 0
+
+
+@compiled
+def gather_rows(words, rows, out):  # type: ignore[no-untyped-def]
+    """Of 8 x 8 matrices of 16 bits what each lane of a warp holds: `rows` are the places (in bytes) of their rows, those of a warp behind each other, `out` has
+    a row of words of 32 bits for each matrix."""
+    count = len(out)
+    for n in range(out.shape[1]):
+        warp, lane = n >> 5, n & 31
+        for matrix in range(count):
+            out[matrix, n] = words[(rows[8 * (count * warp + matrix) + (lane >> 2)] >> 2) + (lane & 3)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -282,6 +283,9 @@ def _functions() -> dict[tuple[bool, int], Any]:
     return dict(zip(names, found, strict=True))
 
 
+_ROWS: weakref.WeakKeyDictionary[Code, tuple[np.ndarray, list[int]] | None] = weakref.WeakKeyDictionary()  # see `Shadow.looks`
+
+
 class Shadow:
     """The functions over the tables of one wave. What an access needs to be called with stands in `context`."""
 
@@ -324,7 +328,8 @@ class Shadow:
         if not self.shared.has_epochs():
             return None
         if code not in self._rows:
-            self._rows[code] = self._made(code)
+            known = _ROWS[code] if code in _ROWS else _ROWS.setdefault(code, self._made(code))
+            self._rows[code] = None if known is None else (known[0].copy(), known[1])  # tokens are the wave's own
         rows = self._rows[code]
         if rows is not None:
             found, is_store = rows

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.errors import InputError
+from smemsim.machine import loops
 from smemsim.program.memory.spaces import Locate, Piece, locate, note_read, note_write, values_of
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
@@ -129,9 +130,8 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
             _told(x, piece, lanes, lambda: note_read(x, i, piece, ROW))
         rows = piece.at.reshape(-1, lanes)
         if form == "rows" and not packed:  # whole words
-            lane = _LANE
-            words_at = (rows.reshape(-1, count, 8)[:, :, lane // 4] >> 2) + lane % 4
-            values = x.shared.view(np.uint32)[words_at].transpose(1, 0, 2).reshape(count, -1)
+            values = np.empty((count, x.n), np.uint32)
+            loops.gather_rows(x.shared.view(np.uint32), np.ascontiguousarray(piece.at, np.int64).reshape(-1), values)
         elif packed:
             values = _unpacked(x.shared[rows[..., None] + np.arange(ROW)], packed, count)
         else:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from smemsim.program.watch import loops
 from smemsim.program.watch.clocks import OPERATIONS
-from smemsim.program.watch.loops import Tables
 
 __all__ = ["MANY_THREADS", "THREAD_BITS", "UNKNOWN", "Epochs"]
 
@@ -28,7 +28,7 @@ class Epochs:
     `epoch` is the stamp with which each CTA's epoch begins, int32 of uint32.
     """
 
-    def __init__(self, tables: Tables, ctas: int, pitch: int) -> None:
+    def __init__(self, tables: loops.Tables, ctas: int, pitch: int) -> None:
         self.pitch = pitch  # words from one CTA's to the next
         self.times = 0
         self.is_made = True  # of tables that are empty
@@ -40,7 +40,7 @@ class Epochs:
         """Accesses of another kind have been noted in the tables."""
         self.is_made = False
 
-    def make(self, tables: Tables) -> bool:
+    def make(self, tables: loops.Tables) -> bool:
         """Make the summary from the tables, where it is not there. False where that has been done too often."""
         if self.is_made:
             return True
@@ -65,12 +65,7 @@ class Epochs:
             return
         self.epoch[ctas] += np.uint32(1 << THREAD_BITS)
 
-    def note(self, at: np.ndarray, *, writes: bool) -> None:
-        """Threads have accessed words (by their places)."""
-        if not self.is_made:
-            return
-        now = self.epoch[at // self.pitch] | np.uint32(MANY_THREADS)
-        if writes:
-            self.written[at] = now
-        else:
-            self.read[at] = np.maximum(self.read[at], now)
+    def note(self, places: np.ndarray, count: int, *, writes: bool) -> None:
+        """Threads have accessed `count` words each, from these places on (int64, bytes)."""
+        if self.is_made:
+            loops.note_epoch(places, count, self.pitch, self.epoch, MANY_THREADS, self.written if writes else self.read, writes)

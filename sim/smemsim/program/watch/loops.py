@@ -16,7 +16,7 @@ _LONG = 64  # words
 _LANES, _TIME = (1 << LANE_BITS) - 1, LANE_BITS + PART_BITS
 
 __all__ = [
-    "Known", "Tables", "is_shared_by_threads", "operation_reads", "operation_writes", "operations_of", "operations_read", "read", "renumber", "write",
+    "Known", "Tables", "is_shared_by_threads", "note_epoch", "operation_reads", "operation_writes", "operations_of", "operations_read", "read", "renumber", "write",
 ]  # fmt: skip
 
 
@@ -306,3 +306,14 @@ def renumber(who, read_by, new):  # type: ignore[no-untyped-def]
         for word in range(len(who)):
             if read_by[k, word] >= 0:
                 read_by[k, word] = new[read_by[k, word]]
+
+
+@compiled
+def note_epoch(flat, count, pitch, epoch, many, stamps, writes):  # type: ignore[no-untyped-def]
+    """`count` words each, from the places `flat` (in bytes) on, get the stamp of their CTA's epoch and of `many` threads; of reads, where they have no later one."""
+    for n in range(len(flat)):
+        first = flat[n] >> 2
+        now = epoch[first // pitch] | many
+        for word in range(first, first + count):
+            if writes or stamps[word] < now:
+                stamps[word] = now

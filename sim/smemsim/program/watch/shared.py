@@ -137,7 +137,7 @@ class SharedShadow:
         if done:
             self.parts.read_whole(_NONE, _NONE)
             if self.epochs.is_made:
-                self.epochs.note(self.places(flat, size)[0], writes=False)
+                self.epochs.note(places, size // WORD, writes=False)
         return bool(done)
 
     def read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
@@ -179,7 +179,7 @@ class SharedShadow:
         places = np.ascontiguousarray(flat, np.int64)
         done = loops.write(places, size // WORD, self.x.threads, i.line, self.tables, self._known)
         if done and self.epochs.is_made:
-            self.epochs.note(self.places(flat, size)[0], writes=True)
+            self.epochs.note(places, size // WORD, writes=True)
         if done == 2:
             at, warps = self.places(flat, size)
             self._one_stays(i, at, at, warps, values)
