@@ -240,7 +240,9 @@ def test_schedules_that_differ_are_a_line_each_and_all_takes_its_number_behind_a
     assert (code, told.partition(" in ")[0]) == (code, called(*given, "all:1")[1].partition(" in ")[0])
     head, line = (line for line in told.splitlines() if "schedules tried" in line or line.startswith("      --schedule"))
     assert head == "3 schedules tried: 3 differ from the usual one"
-    assert line == "      --schedule earliest, latest, 0: the array of args[0] (x) differs (63 of 256 bytes); X008 at line 9; R507 at line 11"
+    assert (
+        line == "      --schedule earliest, latest, 0: the array of args[0] (x) differs (63 of 256 bytes); X008 at line 9; R507 at line 11"
+    )
 
 
 @pytest.mark.parametrize("held", ['arch = "sm_90a"\n', SCENARIO, 'arch = "sm_90a"\n[buffer.s]\naddress = 0x400\nbytes = 128\n'])

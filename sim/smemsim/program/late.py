@@ -151,7 +151,7 @@ class Late:
                 raise
             finally:
                 x.sel, x.at, x.step = kept
-            x.changes += 1
+            x.changes += other.kind != LOAD
 
     def _land_all(self, x: Wave, which: Sequence[Landing]) -> None:
         for one in which:
