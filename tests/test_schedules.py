@@ -101,6 +101,14 @@ def test_a_kernel_that_is_right_is_silent():
     assert not run.schedules.appeared
 
 
+def test_loads_that_look_late_keep_no_other_cta_from_going_on():
+    polls = PASSED.replace("ld.acquire.gpu.global", "ld.global").replace("mov.u32 %t, %tid.x;", "mov.u32 %t, %ctaid.x; shl.b32 %t, %t, 5;")
+    gpu = smemsim.Gpu("sm_90a")
+    for seed in range(16):
+        m, o = gpu.zeros(2, np.uint32), gpu.zeros(2, np.uint32)
+        assert gpu.launch(polls, grid=2, block=1, args=[m, o], schedule=seed, progress=False, sanitize=False, limit=20_000).ok
+
+
 def test_what_is_left_of_a_trap_is_no_race():
     run, _ = launched(two_warps("st.global.u32 [%o], 1;", "st.global.u32 [%o+4], 1; st.global.u32 [%m+65536], 1;"), "all:4")
     assert run.schedules is not None

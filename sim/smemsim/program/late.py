@@ -42,7 +42,7 @@ _FREE = frozenset(("ld", "ldu", "st", "atom", "red"))  # that order nothing, unl
 _RELEASES = frozenset(("release", "acq_rel", "sc", "async", "bulk"))
 _PROXIES = frozenset(("proxy", "mbarrier_init"))
 _ORDERED = frozenset(
-    ("fence", "membar", "bar", "barrier", "mbarrier", "cp", "wgmma", "tcgen05", "call", "trap", "griddepcontrol", "tensormap",
+    ("fence", "membar", "bar", "barrier", "mbarrier", "cp", "wgmma", "wmma", "tcgen05", "call", "trap", "griddepcontrol", "tensormap",
      "clusterlaunchcontrol", "multimem", "stmatrix", "ldmatrix", "setmaxnreg", "prefetch", "discard", "applypriority")
 )  # fmt: skip
 
@@ -151,7 +151,7 @@ class Late:
                 raise
             finally:
                 x.sel, x.at, x.step = kept
-            x.changes += 1
+            x.changes += other.kind != LOAD
 
     def _land_all(self, x: Wave, which: Sequence[Landing]) -> None:
         for one in which:

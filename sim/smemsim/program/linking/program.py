@@ -517,7 +517,7 @@ def _slots(body: Sequence[Instruction]) -> int:
 
 
 # Whose order with those of other threads can matter.
-_ACCESSES = frozenset(("ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix", "multimem", "tensormap"))
+_ACCESSES = frozenset(("ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix", "multimem", "tensormap", "wmma"))
 _ORDERS = frozenset(
     ("fence", "membar", "mbarrier", "bar", "barrier", "tcgen05", "wgmma", "setmaxnreg", "clusterlaunchcontrol", "griddepcontrol")
 )
