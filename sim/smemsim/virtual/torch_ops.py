@@ -66,7 +66,7 @@ def open_operators(mode: Any) -> None:
         if self.ns in OF_TORCH or fn is torch.library.fallthrough_kernel or key not in KEYS:
             register(self, op_name, fn, dispatch_key, **named)
             return
-        name = f"{self.ns}::{self._resolve_op_name(op_name, 'impl').split('::')[-1]}"
+        name = f"{self.ns}::{_name_of(op_name).split('::')[-1]}"
         operator = _operators.setdefault(name, _Operator(name))
         fn = operator.kernels[key] = _with(mode, fn)
         for of_card, of_host in STANDS_FOR.items():
@@ -99,3 +99,10 @@ def is_of_program(func: Any) -> bool:
         func, "_name", None
     )  # of a torch._ops.OpOverloadPacket, a torch._ops.OpOverload
     return isinstance(name, str) and name in _operators
+
+
+def _name_of(operator: Any) -> str:
+    """Of an operator as `torch.library.Library.impl` takes it: its name, or an overload (torch's own function for this has another name in each release)."""
+    if isinstance(operator, str):
+        return operator
+    return ".".join(filter(None, (operator._schema.name, operator._schema.overload_name)))
