@@ -15,7 +15,7 @@ from mma import lay_out, numbers
 from ptx_kernels import kernel, wait
 from smemsim import Gpu, InstrDescriptor, SharedMemory
 from smemsim.cli import main
-from smemsim.program import execute as execution
+from smemsim.program import multiprocessors
 from smemsim.spec.tcgen05 import KINDS
 from tools.witnesses.launches import compiled_launches, expected_results, running
 
@@ -574,7 +574,7 @@ def test_work_is_done_once_whoever_does_it(cancel: str, begin: int, ctas: int) -
 
 
 def test_what_does_not_fit_on_the_card_at_once_can_be_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "RESIDENCY", dataclasses.replace(execution.RESIDENCY, ctas=1))
+    monkeypatch.setattr(multiprocessors, "RESIDENCY", dataclasses.replace(multiprocessors.RESIDENCY, ctas=1))
     for grid, begin in ((3, 3), (5, 5), (12, 5)):
         _, done, began = taken_over(taking_over(), grid, multiprocessors=5)
         assert (done, began) == ([1] * grid, begin)

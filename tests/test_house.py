@@ -208,7 +208,7 @@ INNER = {
     "smemsim.program.alu.floats",
     "smemsim.program.arrays",
     "smemsim.program.device",
-    "smemsim.program.execute",
+    "smemsim.program.multiprocessors",
     "smemsim.program.linking.inline",
     "smemsim.program.registry",
     "smemsim.program.spread",
