@@ -3,7 +3,8 @@
     python -m tools.capture.random_programs --seconds 300 --jobs 16 --out rows.jsonl
 
 The programs are those of `smemsim campaign ptx` (seed, chunk and number name one). Programs with a finding are run by the two tiers alone: what a race leaves on a
-card is nothing to compare. A chunk of 32 is a line of `--out`, and is not run again.
+card is nothing to compare. So are those with approximations, whose last bits the PTX ISA leaves open. A program that
+differs is made small on the card, and run again as `ptxas -O0` has it. A chunk of 32 is a line of `--out`, and is not run again.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ import concurrent.futures
 import functools
 import json
 import pathlib
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from smemsim.campaign.space import drawn
-from smemsim.campaign.spaces.ptx import STORED, Program, difference, draw, runs
+from smemsim.campaign.space import drawn, shrunk
+from smemsim.campaign.spaces.ptx import STORED, Program, difference, draw, runs, simpler
 from smemsim.errors import SmemsimError
 from smemsim.processes import pool
 from smemsim.program.launch import LaunchConfig
@@ -28,6 +33,7 @@ from smemsim.program.launch import LaunchConfig
 __all__ = ["chunk_on_card", "main", "on_card"]
 
 CASES = 32
+COUNTED = ("programs", "on_card", "with_findings", "approximate", "refused", "other_nans")
 
 
 @functools.cache
@@ -37,13 +43,25 @@ def _gpu() -> Any:
     return Gpu()
 
 
-def on_card(program: Program) -> tuple[bytes, bytes] | str:
-    """What a program leaves in its two arrays on the card, or the error."""
+def unoptimised(ptx: str) -> bytes | str:
+    """The machine code that `ptxas -O0` makes of a text, or the text where there is no ptxas."""
+    ptxas = shutil.which("ptxas")
+    if ptxas is None:
+        return ptx
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = pathlib.Path(folder, "random.ptx"), pathlib.Path(folder, "random.cubin")
+        source.write_text(ptx)
+        subprocess.run([ptxas, "-arch=sm_90a", "-O0", source, "-o", cubin], check=True)
+        return cubin.read_bytes()
+
+
+def on_card(program: Program, compiled: Callable[[str], bytes | str] = str) -> tuple[bytes, bytes] | str:
+    """What a program leaves in its two arrays on the card, or the error; `compiled` makes of its text what is loaded."""
     gpu = _gpu()
     inputs, outputs = program.inputs(), np.zeros((program.ctas * program.threads, len(STORED)), np.uint64)
     held: list[int] = []
     try:
-        kernel = gpu.load(program.text()).kernel("random")
+        kernel = gpu.load(compiled(program.text())).kernel("random")
         for array in (inputs, outputs):
             held.append(gpu.allocate(array.nbytes))
             gpu.put(held[-1], array)
@@ -58,35 +76,52 @@ def on_card(program: Program) -> tuple[bytes, bytes] | str:
             gpu.free(at)
 
 
+def told_by_card(program: Program, compiled: Callable[[str], bytes | str] = str) -> tuple[str, bool]:
+    """In what the card differs from closures, in a sentence, and whether in NaNs alone."""
+    closures = runs(program, "closures")
+    if isinstance(closures, str) or closures[1]:
+        return "", False
+    card = on_card(program, compiled)
+    if isinstance(card, str):
+        return f"the card says {card}", False
+    told = difference(closures, (card, closures[1]), "the card")
+    return told, bool(told) and _are_nans(closures[0], card)
+
+
+def made_small(program: Program) -> dict[str, Any]:
+    """The smallest program found that the card still differs on, and what the card says of the machine code of `ptxas -O0`."""
+
+    def differs(other: Program) -> bool:
+        told, nans = told_by_card(other)
+        return bool(told) and not nans
+
+    small = shrunk(program, simpler, differs)
+    return {"small": small.text(), "small_difference": told_by_card(small)[0], "small_at_O0": told_by_card(small, unoptimised)[0]}
+
+
 def chunk_on_card(seed: int, chunk: int) -> dict[str, Any]:
     """What came of the programs of a chunk."""
-    row: dict[str, Any] = {
-        "seed": seed,
-        "chunk": chunk,
-        "programs": CASES,
-        "on_card": 0,
-        "with_findings": 0,
-        "refused": 0,
-        "other_nans": 0,
-        "differ": [],
-    }
+    counts = dict.fromkeys(COUNTED, 0) | {"programs": CASES}
+    row: dict[str, Any] = {"seed": seed, "chunk": chunk, **counts, "differ": []}
     for number in range(CASES):
         program = draw(drawn("ptx", seed, chunk, number))
         closures, machine = runs(program, "closures"), runs(program, "compiled")
-        told = difference(closures, machine)
+        told, small = difference(closures, machine), {}
         if isinstance(closures, str):
             row["refused"] += 1
         elif closures[1]:
             row["with_findings"] += 1
+        elif not program.is_exact:
+            row["approximate"] += 1
         elif not told:
-            card = on_card(program)
             row["on_card"] += 1
-            told = f"the card says {card}" if isinstance(card, str) else difference(closures, (card, closures[1]), "the card")
-            if told and not isinstance(card, str) and _are_nans(closures[0], card):
+            told, nans = told_by_card(program)
+            if nans:
                 row["other_nans"] += 1
                 told = ""
+            small = made_small(program) if told else {}
         if told:
-            row["differ"].append({"number": number, "difference": told, "ptx": program.text()})
+            row["differ"].append({"number": number, "difference": told, "ptx": program.text(), **small})
     return row
 
 
@@ -133,11 +168,12 @@ def main() -> int:
                 rows.append(future.result())
                 file.write(json.dumps(rows[-1]) + "\n")
                 file.flush()
-    total = {name: sum(row[name] for row in rows) for name in ("programs", "on_card", "with_findings", "refused", "other_nans")}
+    total = {name: sum(row.get(name, 0) for row in rows) for name in COUNTED}
     troubles = [(row["seed"], row["chunk"], one) for row in rows for one in row["differ"]]
     print(f"{total}, {len(troubles)} differ")
     for seed, at, one in troubles[:40]:
-        print(f"ptx:{seed}:{at}:{one['number']}: {one['difference']}")
+        again = f"; with -O0: {one['small_at_O0'] or 'right'}" if "small" in one else ""
+        print(f"ptx:{seed}:{at}:{one['number']}: {one['difference']}{again}")
     return int(bool(troubles))
 
 

@@ -1066,7 +1066,9 @@ class _BodyReader:
                 at = self.directive(directive, head.start(2), at)
             elif label:
                 at = self.label(label, head.start(3), at)
-            elif not brace:
+            elif brace:
+                source.fail(at - 1, "an instruction expected, not another ';': ptxas takes no empty statement")
+            else:
                 at = self.instruction(at)
 
     def until_semicolon(self, start: int) -> int:
