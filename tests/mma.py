@@ -50,13 +50,12 @@ def lay_out(memory, values, dtype, major, swizzle, start, *, packing="packed", a
     next_lines, next_width = (groups * width, deep * groups * width)
     image = np.zeros(next_width * wide * 8, np.uint8)  # a byte a bit
     raw = encode(values, dtype).astype(np.uint64)
-    raw = raw if major == "K" else raw.T
-    for line in range(lines):
-        for i in range(along):
-            byte = i // per_chunk * 16
-            at = line % groups * width + line // groups * next_lines + byte % width + byte // width * next_width
-            bit = 8 * (functor(start + at) - start) + i % per_chunk * bits
-            image[bit : bit + bits] = [int(raw[line, i]) >> b & 1 for b in range(bits)]
+    line, i = np.indices((lines, along))
+    byte = i // per_chunk * 16
+    at = line % groups * width + line // groups * next_lines + byte % width + byte // width * next_width
+    bit = 8 * (functor(start + at) - start) + i % per_chunk * bits
+    for b in range(bits):
+        image[bit + b] = (raw if major == "K" else raw.T) >> np.uint64(b) & np.uint64(1)
     memory.write(start, np.packbits(image, bitorder="little"), label=f"{dtype} {major}-major")
     lbo, sbo = (next_width, next_lines) if swizzle != "none" or major == "K" else (next_lines, next_width)
     used = wide > 1

@@ -295,6 +295,21 @@ BYTES = "cvt.u16.u32 %h1, %r1; mov.b16 %h2, 77; mad.lo.u32 %r10, %r3, 2, %r5; ad
 BY_WARP = "@%p2 st.shared.u32 [%r8], {}; @!%p2 st.shared.u32 [%r8], {};"
 SHOW = f"bar.sync 0; ld.shared.u32 %r9, [%r8]; {RESULT}"
 
+AGAIN = "@%p4 mbarrier.arrive.shared::cta.b64 _, [bar];"
+ACQUIRES = "W: ld.acquire.cta.shared.u32 %r15, [sm+1024]; setp.eq.u32 %p10, %r15, 0; @%p10 bra W;"
+POLLS = f"W: ld.volatile.shared.u32 %r15, [sm+1024]; setp.eq.u32 %p10, %r15, 0; @%p10 bra W; {ACQ}"
+VOLATILE_UP = "st.volatile.shared.u32 [sm+1024], 1;"
+OWN_FLAGS = "xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5; " + ACQUIRES.replace("[sm+1024]", "[%r10+1024]")
+
+
+def given_by_one(meets: str, gives: str = AGAIN, takes: str = "", *, count: int = 1, who: int = 32) -> str:
+    """Lanes of warp 0 store a word each, and lane 0 says so; warp 1 waits for that and reads them, each lane the word of another."""
+    gives = gives if gives.startswith(("@", "add")) else f"@%p4 {gives}"
+    other = "mov.u32 %r10, %r5;" if who == 1 else "xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5;"
+    return f"""{init(count)} mov.u32 %r16, 0; add.u32 %r10, %r8, 1024; @%p2 st.shared.u32 [%r10], %r16; bar.sync 0; @%p3 bra T; setp.lt.u32 %p8, %r3, {who};
+    @%p8 st.shared.u32 [%r8], %r3; {meets} {gives} bra OUT; T: {takes or waits()} {other} @%p3 ld.shared.u32 %r9, [%r10]; {RESULT} OUT:"""
+
+
 NEXT_LANE = f"@!%p2 bra OUT; xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5; {{first}} {{second}} {RESULT} OUT:"
 SHUFFLED = f"setp.gt.u32 %p8, %r3, {{some}}; @%p8 bra OUT; shfl.sync.idx.b32 %r9, %r1, {{lane}}, 31, {{mask}}; {RESULT} OUT:"
 
@@ -520,6 +535,18 @@ KERNELS = (
     Kernel("lanes, one stores for all, unmet",         alone(""), "X008"),
     Kernel("lanes, one is elected and stores",         alone("elect.sync %r20|%p8, -1;", "%p8")),
     Kernel("lanes, one loads over what all read",      f"{lanes('bar.warp.sync -1;')} {init()} fence.proxy.async.shared::cta; bar.warp.sync -1; {OVER} {waits()}", block=32),
+    Kernel("lanes, one arrives for all, met",          given_by_one("bar.warp.sync -1;")),
+    Kernel("lanes, one arrives for all",               given_by_one(""), "X008"),
+    Kernel("lanes, one arrives for all, met by vote",  given_by_one("vote.sync.ballot.b32 %r20, %p4, -1;")),
+    Kernel("lanes, one arrives for half, met",         given_by_one("setp.lt.u32 %p8, %r3, 16; @%p8 bar.warp.sync 0xffff;"), "X008"),
+    Kernel("lanes, one arrives for its own words",     given_by_one("", who=1)),
+    Kernel("lanes, one arrives, later for all",        given_by_one(AGAIN + "bar.warp.sync -1;", count=2)),
+    Kernel("lanes, one sets a flag for all, met",      given_by_one("bar.warp.sync -1;", RELEASE, ACQUIRES)),
+    Kernel("lanes, one sets a flag for all",           given_by_one("", RELEASE, ACQUIRES), "X008"),
+    Kernel("lanes, all fence, one sets a flag",        given_by_one(ACQ, VOLATILE_UP, POLLS), "X008"),
+    Kernel("lanes, all fence, one sets a flag, met",   given_by_one(ACQ + "bar.warp.sync -1;", VOLATILE_UP, POLLS)),
+    Kernel("lanes, one fences for all",                given_by_one("", "@%p4 " + ACQ + VOLATILE_UP.replace("st.", "@%p4 st.", 1), POLLS), "X008"),
+    Kernel("lanes, each its own flag",                 given_by_one("", "add.u32 %r10, %r8, 1024; st.release.cta.shared.u32 [%r10], 1;", OWN_FLAGS)),
     Kernel("lanes, one waits, then they meet",         loaded(f"@!%p4 bra N; {waits()} N: bar.warp.sync -1;")),
     Kernel("lanes, one waits, the others do not",      loaded(f"@!%p4 bra N; {waits()} N:"), "X004"),
     Kernel("lanes, one waits, they meet by shfl",      loaded(f"@!%p4 bra N; {waits()} N: shfl.sync.idx.b32 %r20, %r1, 0, 31, -1;")),

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from launches import run
 from ptx_kernels import kernel, wait
 from scaled import WORD as SCALES
 from smemsim import Gpu, InstrDescriptor, Run, Severity, SmemDescriptor
@@ -419,3 +420,33 @@ END:
     gpu = Gpu("sm_90a")
     run = gpu.launch(text, "k", grid=2, cluster=2, block=32, args=[], progress=False)
     assert codes(run) == told, run.text()
+
+
+# ---- local memory
+
+
+STACK = ".local .align 16 .b8 loc[64];"
+LOCAL_CASES = {
+    "written first": ("st.local.u32 [loc+8], %r1; ld.local.u32 %r2, [loc+8]; add.u32 %r2, %r2, 1; st.global.u32 [%d1], %r2;", []),
+    "decides a branch": ("ld.local.u32 %r2, [loc+8]; setp.eq.u32 %p1, %r2, 0; @%p1 bra E; st.global.u32 [%d1], %r1; E:", ["R507"]),
+    "another word was written": (
+        "st.local.u32 [loc+4], %r1; ld.local.u32 %r2, [loc+8]; setp.eq.u32 %p1, %r2, 0; @%p1 bra E; st.global.u32 [%d1], %r1; E:", ["R507"],
+    ),
+    "counted up": ("ld.local.u32 %r2, [loc+8]; add.u32 %r2, %r2, 1; st.local.u32 [loc+8], %r2; ld.local.u32 %r2, [loc+8]; red.global.add.u32 [%d1], %r2;", ["R507"]),
+    "by one thread alone": ("@%p9 st.local.u32 [loc], %r1; ld.local.u32 %r2, [loc]; red.global.add.u32 [%d1], %r2;", ["R507"]),
+    "a generic address": ("mov.u64 %d2, loc; cvta.local.u64 %d2, %d2; ld.u32 %r2, [%d2+8]; red.global.add.u32 [%d1], %r2;", ["R507"]),
+    "a copy": ("ld.local.u32 %r2, [loc+8]; st.global.u32 [%d1], %r2;", []),
+    "nobody uses it": ("ld.local.u32 %r2, [loc+8]; st.local.u32 [loc], %r2; ld.local.u32 %r2, [loc];", []),
+    "padding of a vector": (
+        "st.local.v2.u32 [loc], {%r1, %r1}; st.local.u32 [loc+8], %r1; ld.local.v4.u32 {%r2, %r3, %r4, %r5}, [loc]; add.u32 %r5, %r5, 1; "
+        "red.global.add.u32 [%d1], %r5;", [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "told"), LOCAL_CASES.values(), ids=LOCAL_CASES)
+def test_local_arrays_that_nobody_has_written_are_told_where_they_decide(body, told):
+    """What a load brings of which the thread has written a part is not told: compilers copy the padding of structures."""
+    text = f"mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; {body}"
+    done, _ = run(text, [np.zeros(32, np.uint32)], text={"locals_": STACK})
+    assert [f.code for f in done.findings.values() if not f.is_milder] == told

@@ -509,7 +509,7 @@ def test_a_launch_leaves_nothing_behind_in_memory():
     out = gpu.zeros(4, np.uint32)
     for _ in range(3):
         gpu.launch(FILL, grid=4, args=[out])
-    gc.collect()
+    gc.collect(1)
     other = gpu.zeros(4, np.uint32)
     assert [r.begin for r in gpu.memory.table()[2]] == [out.address, other.address]
 
@@ -818,7 +818,7 @@ def test_triton_launches_on_one_gpu_leave_nothing_behind_once_their_runs_are_gon
         run = smemsim.launch_triton(adding(), np.zeros(32, np.float32), np.zeros(32, np.float32), 1.5, grid=1, gpu=gpu, progress=False)
         assert run.ok
         del run
-        gc.collect()
+        gc.collect(1)
         gpu.zeros(1)
         arrays.append(len(gpu.memory.table()[2]))
     assert arrays == [1, 2, 3]

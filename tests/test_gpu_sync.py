@@ -266,6 +266,17 @@ def test_barriers_that_are_used_as_no_barrier_can_be(body, words):
     assert words in found(body, block=N)["X010"]
 
 
+@pytest.mark.parametrize(("count", "comes"), [(64, [1] * N), (96, [1] * 96 + [0] * 32)])
+def test_more_warps_than_a_barrier_counts_meet_in_turn(count, comes):
+    """As on an H200: four warps at a barrier for two go on, and of four at one for three the last waits for ever."""
+    out = np.zeros(N, np.uint32)
+    done, (out,) = run(
+        f"{OWN} bar.sync 1, {count}; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], 1;", [out], block=N
+    )
+    assert [f.code for f in done.findings.values()] == ["X010"] + ["X006"] * (0 in comes)
+    assert out.numpy().tolist() == comes
+
+
 def test_a_barrier_of_one_warp_is_complete_with_each_of_them():
     """TLX's test_named_barrier_wait_1warp_async_deadlock_single_proc, which its project runs on H100 and B200: four warps at a barrier of 32 threads."""
     assert results("bar.sync 14, 32; mov.u32 %r2, 1;", block=N).tolist() == [1] * N
@@ -645,8 +656,8 @@ def test_a_copy_writes_whole_words_of_which_only_some_bytes_were_known(copy):
 
 def test_a_warp_that_has_arrived_and_then_syncs_with_all_others_is_one_too_many():
     body = "setp.ge.u32 %p1, %r1, 32; @%p1 bra S; bar.arrive 1, 64; S: bar.sync 1{count};"
-    for count in ("", ", 64"):
-        assert list(found(body.format(count=count), block=64)) == ["X010"]
+    assert list(found(body.format(count=""), block=64)) == ["X010"]
+    assert list(found(body.format(count=", 64"), block=64)) == ["X010", "X006"]  # the third to come is alone in its phase
     assert found("bar.sync 1; setp.ge.u32 %p1, %r1, 32; @%p1 bra S; bar.arrive 1, 64; bra E; S: bar.sync 1, 64; E:", block=64) == {}
 
 

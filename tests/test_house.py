@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 
+import grimp
 import pytest
 
 from smemsim.program.registry import builders
@@ -60,45 +61,22 @@ def tree(path):
     return ast.parse(path.read_text())
 
 
-def imports(path):
-    """The modules of smemsim that a file imports when it runs: not what only a type checker reads."""
-    nodes = [tree(path)]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-        nodes += ast.iter_child_nodes(node)
+def module_imports(*, of_types=True):
+    """{module: the modules of smemsim that it imports anywhere in it}: lazily, inside functions, and with `of_types` for a type checker alone too."""
+    graph = grimp.build_graph("smemsim", cache_dir=None, exclude_type_checking_imports=not of_types)
+    return {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
 
 
 def test_the_folders_of_execution_import_one_way():
-    folder = ROOT / "sim" / "smemsim" / "program"
-    names = {p.parent.name for p in folder.glob("*/__init__.py")}
-    needs = {name: set() for name in names}
-    for name in names:
-        for module in (module for path in (folder / name).glob("*.py") for module in imports(path)):
-            parts = module.split(".")
-            if parts[:2] == ["smemsim", "program"] and len(parts) > 2 and parts[2] in names - {name}:
-                needs[name].add(parts[2])
+    folders = {p.parent.name for p in (ROOT / "sim" / "smemsim" / "program").glob("*/__init__.py")}
+    needs = {name: set() for name in folders}
+    for module, imported in module_imports(of_types=False).items():
+        for other in imported:
+            a, b = (re.match(r"smemsim\.program\.(\w+)", name) for name in (module, other))
+            if a and b and {a[1], b[1]} <= folders and a[1] != b[1]:
+                needs[a[1]].add(b[1])
     assert needs["copies"] >= {"barriers"}, "nothing was read"
     graphlib.TopologicalSorter(needs).prepare()  # CycleError names the folders
-
-
-def module_imports():
-    """{module: the modules of smemsim that it imports anywhere in it}: lazily, inside functions, and for a type checker alone too."""
-    files = {path.relative_to(ROOT / "sim").with_suffix(""): path for path in (ROOT / "sim" / "smemsim").rglob("*.py")}
-    modules = {".".join(name.parts).removesuffix(".__init__"): path for name, path in files.items()}
-    graph = {name: set() for name in modules}
-    for name, path in modules.items():
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.Import):
-                graph[name] |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                assert not node.level, f"{path}: a relative import"
-                inner = {f"{node.module}.{alias.name}" for alias in node.names}
-                graph[name] |= {module if module in modules else str(node.module) for module in inner}
-    return {name: (found & modules.keys()) - {name} for name, found in graph.items()}
 
 
 def test_no_module_imports_itself_through_others():

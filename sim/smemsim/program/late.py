@@ -21,7 +21,6 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.errors import SmemsimError
-from smemsim.program.linking.inline import slots_of
 from smemsim.program.schedule import Schedule
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -260,7 +259,7 @@ class Late:
         """The registers that a block names from its instruction `first` on."""
         key = block.index, first
         if key not in self._named:
-            self._named[key] = frozenset(slot for i in block.instructions[first:] for slot in slots_of(i))
+            self._named[key] = frozenset(slot for i in block.instructions[first:] for slot in i.slots)
         return self._named[key]
 
     def _order(self, block: Block, first: int = 0) -> int:

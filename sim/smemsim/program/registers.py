@@ -6,6 +6,7 @@ An operand of type f32 or s32 is the same memory looked at as float32 or int32; 
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
@@ -38,6 +39,7 @@ DTYPES: dict[str, type[np.generic]] = {
 _UNSIGNED: dict[int, type[np.generic]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
+@functools.cache
 def dtype_of(name: str) -> np.dtype[Any]:
     """The numpy type that an instruction computes with for a PTX type."""
     if name not in DTYPES:
@@ -45,11 +47,13 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(DTYPES[name])
 
 
+@functools.cache
 def bits_of(name: str) -> int:
     """Bits of a PTX type; 1 for predicates."""
     return 1 if name == "pred" else 128 if name == "b128" else dtype_of(name).itemsize * 8
 
 
+@functools.cache
 def storage(name: str) -> np.dtype[Any]:
     """The numpy type of a register that is declared with a PTX type (of each half of .b128)."""
     if name == "b128":

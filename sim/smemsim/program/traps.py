@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
 
-__all__ = ["misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
+__all__ = ["find_misuse", "misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
 
 
 FAR = 1 << 20  # bytes from an array; further away, and further than its size, an address is meant for another one
@@ -69,8 +69,13 @@ def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.nda
 
 def misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> NoReturn:
     """A barrier is used as no barrier can be: X010, and the kernel ends. PTX leaves undefined what hardware does then."""
-    x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.1 §9.7.13, which leaves open what happens then")
+    find_misuse(x, i, message, repair)
     raise HardwareTrap(f"{i.name}: {message}; PTX leaves undefined what happens then", cuda_error=ILLEGAL_INSTRUCTION)
+
+
+def find_misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> None:
+    """X010 where hardware goes on all the same."""
+    x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.1 §9.7.13, which leaves open what happens then")
 
 
 def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> None:

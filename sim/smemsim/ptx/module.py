@@ -7,8 +7,9 @@ A register is a number: `Function.registers[slot]`; the registers of inner scope
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Variable",
     "Vector",
     "instruction_forms",
+    "slots_in",
 ]
 
 
@@ -150,6 +152,29 @@ class Arguments:
 
 Operand: TypeAlias = Register | Immediate | Special | Symbol | Label | Sink | Vector | Pair | Address | Arguments
 
+_NO_RESULT = frozenset(("bar", "barrier", "nanosleep", "red", "st"))  # their first operand is not a result; of `bar.red` it is
+
+
+def _leaves(operand: Operand) -> Iterator[tuple[Operand, bool]]:
+    """What an operand is put together from, and whether that is part of an address; nothing of the lists of a call."""
+    pending = [(operand, False)]
+    while pending:
+        x, in_address = pending.pop()
+        match x:
+            case Vector():
+                pending += [(item, in_address) for item in x.items]
+            case Pair():
+                pending += [(x.first, in_address), (x.second, in_address)]
+            case Address():
+                pending += [(item, True) for item in (x.base, *(x.coordinates or ()))]
+            case _:
+                yield x, in_address
+
+
+def slots_in(operand: Operand) -> frozenset[int]:
+    """The slots of the registers of an operand."""
+    return frozenset(leaf.slot for leaf, _ in _leaves(operand) if isinstance(leaf, Register))
+
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
@@ -167,6 +192,43 @@ class Instruction:
     def name(self) -> str:
         """The operation with its modifiers, as written."""
         return ".".join((self.op, *self.modifiers))
+
+    @functools.cached_property
+    def mentions(self) -> tuple[tuple[int, bool], ...]:
+        """The slots of the registers it names, in order, and whether it gives them a value."""
+        found = [] if self.guard is None else [(self.guard.slot, False)]
+        gives = self.op not in _NO_RESULT or (self.op in ("bar", "barrier") and "red" in self.modifiers)
+        for n, operand in enumerate(self.operands):
+            found += [
+                (leaf.slot, n == 0 and gives and not in_address) for leaf, in_address in _leaves(operand) if isinstance(leaf, Register)
+            ]
+        return tuple(found)
+
+    @functools.cached_property
+    def given(self) -> frozenset[int]:
+        """The slots of the registers that it gives a value."""
+        return frozenset(slot for slot, gives in self.mentions if gives)
+
+    @functools.cached_property
+    def used(self) -> frozenset[int]:
+        """The slots of the registers whose values it uses."""
+        return frozenset(slot for slot, gives in self.mentions if not gives)
+
+    @functools.cached_property
+    def slots(self) -> frozenset[int]:
+        """The slots of all registers that it names."""
+        return self.given | self.used
+
+    @functools.cached_property
+    def slot_bits(self) -> int:
+        """The same as a bit set."""
+        return sum(1 << slot for slot in self.slots)
+
+    @functools.cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of the variables and functions that it names."""
+        operands = [x for operand in self.operands for x in (operand.items if isinstance(operand, Arguments) else (operand,))]
+        return tuple(leaf.name for operand in operands for leaf, _ in _leaves(operand) if isinstance(leaf, Symbol))
 
 
 @dataclasses.dataclass(frozen=True)

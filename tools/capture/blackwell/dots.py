@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import random
 from typing import Any, NamedTuple
@@ -71,6 +72,7 @@ def random_rows(i: Instruction, style: int, seed: int, *, sparse: bool = False) 
     return rows, columns, np.where(rng.random(c.shape) < 0.2, 0, c).astype(np.uint32)
 
 
+@functools.cache
 def places_of_d(way: Way) -> np.ndarray:
     """(CTA, lane, column) of the 128 x 16 elements of D that count, as the PTX ISA has them: (3, 128, 16)."""
     about = {"group": way.group, "ws": way.ws, "sparse": way.sparse}

@@ -8,7 +8,7 @@ its threads that have not exited have arrived. A warp that has arrived by `.arri
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from smemsim.program.registers import Read, Write
 from smemsim.program.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.program.scopes import CLUSTER, CTA
 from smemsim.program.threads.warps import bar_warp
-from smemsim.program.traps import misuse, thread_name
+from smemsim.program.traps import find_misuse, misuse, thread_name
 from smemsim.program.wave import EXITED, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import CTA_BARRIERS
@@ -319,14 +319,25 @@ class NamedBarrier:
             )  # fmt: skip
         self.arrived[own], self.line[own], self.aligned[own] = True, i.line, i.op == "bar" or "aligned" in i.modifiers
 
-    def room(self, x: Wave, threads: np.ndarray, count: int | None) -> int:
-        """How many of the threads, which arrive and do not wait, belong to this phase: all of them where somebody waits for it, since which ones do
-        is then left to chance."""
+    def room(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None, *, waits: bool) -> int:
+        """How many of the threads, which arrive now, belong to this phase; more of whole warps than it counts come one after the other.
+
+        X010 where that leaves it to chance who meets whom: where the others wait, or somebody waits already. An H200 goes on then.
+        """
         own = threads - self.cta.first
-        in_warps = np.bincount(own >> 5)
-        if count is None or count != self.count or self.waits or self.arrived[own].any() or not np.isin(in_warps, (0, WARP)).all():
+        warps, in_warps = np.unique(own >> 5, return_counts=True)
+        if count is None or count != self.count or (in_warps != WARP).any() or (not waits and self.arrived[own].any()):
             return len(threads)
-        return count - self._counted(x)
+        came, left = self._counted(x), (count - self._counted(x)) // WARP
+        if len(warps) <= left:
+            return len(threads)
+        if waits or self.waits:
+            before = f" ({self._lines()})" if came else ""
+            find_misuse(
+                x, i, f"{came + len(threads)} threads have arrived at barrier {self.number}, which is for {count}{before}: which of them meet is left to chance",
+                "correct the thread count",
+            )  # fmt: skip
+        return left * WARP
 
     def missing(self, x: Wave) -> np.ndarray:
         """Threads of the CTA that have not arrived, by their number in it."""
@@ -438,7 +449,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
             if not form.waits:
                 _arrive_at(x, i, cta, id_, threads[mine], expected)
                 continue
-            for part in _as_they_come(threads, np.flatnonzero(mine), expected):
+            for part in _as_they_come(x, i, threads, np.flatnonzero(mine), (cta, id_, expected)):
                 barrier = _barrier(x, cta, id_, expected)
                 barrier.arrive(x, i, threads[part], expected, waits=True)
                 if holds is not None:
@@ -454,12 +465,17 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
     return run
 
 
-def _as_they_come(threads: np.ndarray, some: np.ndarray, count: int | None) -> list[np.ndarray]:
-    """The threads that come to a barrier at once, by their numbers: a barrier of one warp is complete with each of them, whichever comes first."""
-    if count != WARP:
-        return [some]
-    cuts = np.flatnonzero(np.diff(threads[some] // WARP)) + 1
-    return np.split(some, cuts)
+def _as_they_come(x: Wave, i: Instruction, threads: np.ndarray, some: np.ndarray, of: tuple[Cta, int, int | None]) -> Iterator[np.ndarray]:
+    """The threads that come to a barrier at once and wait, by their numbers, phase by phase: a barrier of one warp is complete with each of them, whichever
+    comes first."""
+    cta, number, count = of
+    if count == WARP:
+        yield from np.split(some, np.flatnonzero(np.diff(threads[some] // WARP)) + 1)
+        return
+    while len(some):
+        now = _barrier(x, cta, number, count).room(x, i, threads[some], count, waits=True)
+        yield some[:now]
+        some = some[now:]
 
 
 def _barrier(x: Wave, cta: Cta, number: int, count: int | None) -> NamedBarrier:
@@ -475,7 +491,7 @@ def _arrive_at(x: Wave, i: Instruction, cta: Cta, number: int, threads: np.ndarr
     next phase."""
     while len(threads):
         barrier = _barrier(x, cta, number, count)
-        now = threads[: barrier.room(x, threads, count)]
+        now = threads[: barrier.room(x, i, threads, count, waits=False)]
         barrier.arrive(x, i, now, count, waits=False)
         if x.watch is not None:
             x.watch.release(x, now, barrier.key)

@@ -11,7 +11,7 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.program.barriers.mbarrier import Mbarrier, initialise, invalidate, mbarrier_of, parity_of, pending_of
-from smemsim.program.linking.inline import is_read
+from smemsim.program.linking.flow import is_read
 from smemsim.program.memory.ordering import SCOPES
 from smemsim.program.memory.spaces import Locate, locate, space_modifier
 from smemsim.program.registers import Read, Write

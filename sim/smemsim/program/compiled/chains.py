@@ -17,7 +17,6 @@ from smemsim.program.compiled.constants import JOINT, constants, is_joint
 from smemsim.program.compiled.joins import NO_JOINS, Joins, part
 from smemsim.program.compiled.segments import MOST, Code, Run, code_of, gives_text, is_access
 from smemsim.program.compiled.vectors import Uncompiled, Vectors
-from smemsim.program.linking.inline import mentions
 from smemsim.program.wave import ALL, WARP
 from smemsim.ptx.module import Instruction, Label, Register
 
@@ -188,5 +187,5 @@ def _numbers(program: Program, instructions: Sequence[Instruction]) -> tuple[tup
     for i in instructions:
         if i.op in JOINT:
             asked |= {x.slot: known[x.slot] for x in i.operands[2:] if isinstance(x, Register) and x.slot in known and x.slot not in given}
-        given |= {slot for slot, gives in mentions(i) if gives}
+        given |= i.given
     return tuple(asked.items())

@@ -7,7 +7,6 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from smemsim.program.compiled.forms import form_of
-from smemsim.program.linking.inline import mentions
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def _constants(program: Program) -> dict[int, int]:
     numbers: dict[int, int] = {}
     for i in program.inlined.body:
         is_known = i.op in _KNOWN or form_of(i) is not None
-        given.update(slot for slot, gives in mentions(i) if gives or not is_known)
+        given.update(slot for slot, gives in i.mentions if gives or not is_known)
         if i.op == "mov" and i.guard is None and i.modifiers in _MOVES and len(i.operands) == 2:
             to, number = i.operands
             if isinstance(to, Register) and not to.part and isinstance(number, Immediate) and number.kind == "int":

@@ -32,7 +32,6 @@ from smemsim.program.compiled.memory import (
     variable_of,
 )
 from smemsim.program.compiled.vectors import LANES, Given, Uncompiled, Value, Vectors, llvm_type, vector
-from smemsim.program.linking.inline import mentions
 from smemsim.ptx.module import Instruction, Label, Register
 
 if TYPE_CHECKING:
@@ -139,8 +138,8 @@ class _State:
 
     def takes(self, i: Instruction) -> bool:
         """Can the segment go on with the instruction? Then it does."""
-        given = {slot for slot, gives in mentions(i) if gives}
-        asked = {slot for slot, gives in mentions(i)} - given
+        given = i.given
+        asked = i.slots - given
         if is_access(i):
             try:
                 access = access_of(self.program, i, len(self.accesses))
@@ -273,11 +272,11 @@ def _slice(piece: Run) -> list[Instruction]:
             needed |= next(access.needed for access in piece.accesses if access.instruction is i)
             kept.append(i)
             continue
-        given = {slot for slot, gives in mentions(i) if gives}
+        given = i.given
         if given & needed:
             if i.guard is None:
                 needed -= given
-            needed |= {slot for slot, gives in mentions(i) if not gives}
+            needed |= i.used
             kept.append(i)
     return kept[::-1]
 
@@ -408,7 +407,7 @@ def _readers(program: Program) -> dict[int, set[int]]:
         readers: dict[int, set[int]] = {}
         for i in program.inlined.body:
             is_plain = i.op in ("ld", "st") or form_of(i) is not None
-            for slot, gives in mentions(i):
+            for slot, gives in i.mentions:
                 if not (gives and is_plain):
                     readers.setdefault(slot, set()).add(id(i))
         program.readers = readers

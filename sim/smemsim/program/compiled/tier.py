@@ -340,6 +340,8 @@ class Segment:
     def _is_clear(self, x: Wave, frame: Frame, code: Code, given: tuple[int, int, int | None]) -> bool:
         """Has the watch nothing to say of the accesses? Then it has noted them. `given` are the groups, and the mask."""
         kept, watch = x.sel, x.watch
+        if watch.unreleased.concerns(code):
+            return False
         shadow = self._shadow(x) if any(access.space == "shared" for access in code.accesses) else None
         first, last, mask = given
         for access in code.accesses:

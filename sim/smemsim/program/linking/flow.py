@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from smemsim.program.linking.inline import mentions
 from smemsim.ptx.module import Instruction, Label, Pair, Register, Sink, Vector
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
 
-__all__ = ["block_of", "computes", "following", "read_first"]
+__all__ = ["block_of", "computes", "following", "is_read", "read_first"]
 
 
 _LEAVE = ("bra", "brx", "exit", "ret", "call", "trap")
@@ -113,7 +112,7 @@ def _asked(program: Program, instructions: list[Instruction]) -> tuple[set[int],
     given: set[int] = set()
     for i in instructions:
         own = _given(i) - program.wide
-        asked |= {slot for slot, gives in mentions(i) if not (gives and slot in own)} - given
+        asked |= {slot for slot, gives in i.mentions if not (gives and slot in own)} - given
         given |= own
     return asked, given
 
@@ -124,3 +123,45 @@ def _given(i: Instruction) -> set[int]:
     to = i.operands[0]
     items = to.items if isinstance(to, Vector) else (to.first, to.second) if isinstance(to, Pair) else (to,)
     return {item.slot for item in items if isinstance(item, Register) and not item.part and not isinstance(item, Sink)}
+
+
+# ---- Is a value used at all?
+
+
+_GOES_ELSEWHERE = {"bra", "brx", "call"}
+_PASSES_ON = {"and", "cvt", "mov", "not", "or", "selp", "setp", "xor"}  # who reads their result reads what they read; that is all they do
+
+
+def is_read(i: Instruction, body: Sequence[Instruction]) -> bool:
+    """May a later instruction do something with a value that this one gives, and not only pass it on to registers that nobody reads?
+
+    What runs straight on behind it may give its registers other values first.
+    """
+    values = set(i.given)
+    at = next((n for n, other in enumerate(body) if other is i), len(body))
+    for other in body[at + 1 :]:
+        if not other.used.isdisjoint(values):
+            if other.op not in _PASSES_ON:
+                return True
+            values |= other.given
+            continue
+        if other.op in _GOES_ELSEWHERE:
+            return _is_read_anywhere(values, body)
+        if other.guard is None:
+            values -= other.slots
+        if not values:
+            return False
+    return False
+
+
+def _is_read_anywhere(values: set[int], body: Sequence[Instruction]) -> bool:
+    """Does any instruction do something with these registers, or with those that they are passed on to?"""
+    count = 0
+    while count < len(values):
+        count = len(values)
+        for other in body:
+            if not other.used.isdisjoint(values):
+                if other.op not in _PASSES_ON:
+                    return True
+                values = values | other.given
+    return False

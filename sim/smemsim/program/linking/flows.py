@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from smemsim.program.linking.fused import ARITHMETIC
-from smemsim.program.linking.inline import mentions, slots_in, slots_of
 from smemsim.program.linking.program import Program
-from smemsim.ptx.module import Address, Immediate, Instruction, Label, Operand, Register, Symbol, Vector
+from smemsim.ptx.module import Address, Immediate, Instruction, Label, Operand, Register, Symbol, Vector, slots_in
 
 __all__ = ["Root", "accumulations", "is_polled", "same_place", "stores_of", "updates", "written"]
 
@@ -90,7 +89,7 @@ class _Sources:
         body = program.inlined.body
         readers: dict[int, list[Instruction]] = {}
         for i in body:
-            for slot in {slot for slot, gives in mentions(i) if not gives}:
+            for slot in i.used:
                 readers.setdefault(slot, []).append(i)
         left = list(body)
         while left:
@@ -112,7 +111,7 @@ class _Sources:
         return NONE.union(*(self.found.get(slot, NONE) for slot in slots_in(operand)))
 
     def _results(self, i: Instruction) -> Iterator[tuple[int, Roots]]:
-        given = {slot for slot, gives in mentions(i) if gives}
+        given = i.given
         if not given or i.op == "setp":
             return
         if i.op in ("ld", "ldu", "atom"):
@@ -144,7 +143,7 @@ class _Sources:
         others = {root for root in roots if root.kind != "map"}
         return frozenset(others | ({Root("map", place) for place in places} if is_known else {ANY_MAP}))
 
-    def _loaded(self, i: Instruction, given: set[int]) -> Iterator[tuple[int, Roots]]:
+    def _loaded(self, i: Instruction, given: frozenset[int]) -> Iterator[tuple[int, Roots]]:
         """Pointers that are loaded: of parameters it is known which."""
         if not i.modifiers[-1].endswith("64"):
             return
@@ -176,7 +175,7 @@ def stores_of(program: Program, load: Instruction) -> frozenset[int] | None:
 
 
 def _uses(uses: _Uses, load: Instruction) -> frozenset[int] | None:
-    values = {slot for slot, gives in mentions(load) if gives}
+    values = load.given
     stores: set[int] = set()
     pending = list(values)
     while pending:
@@ -188,7 +187,7 @@ def _uses(uses: _Uses, load: Instruction) -> frozenset[int] | None:
             elif i.op not in _PASSES_ON:
                 return None
             else:
-                new = {slot for slot, gives in mentions(i) if gives} - values
+                new = i.given - values
                 values |= new
                 pending += new
     return frozenset(stores)
@@ -201,18 +200,18 @@ class _Uses:
         self.givers: dict[int, list[Instruction]] = {}
         self.readers: dict[int, list[Instruction]] = {}
         for i in program.inlined.body:
-            for slot, gives in set(mentions(i)):
+            for slot, gives in set(i.mentions):
                 (self.givers if gives else self.readers).setdefault(slot, []).append(i)
 
     def made_of(self, load: Instruction, by: Collection[str]) -> set[int]:
         """The registers that hold nothing but what these operations make of what a load brings, and constants from before it."""
         mixed = set[int]()
         while True:
-            values = {slot for slot, gives in mentions(load) if gives} - mixed
+            values = set(load.given - mixed)
             pending = list(values)
             while pending:
                 for i in self.readers.get(pending.pop(), ()):
-                    new = {slot for slot, gives in mentions(i) if gives} - mixed - values if i.op in by else set()
+                    new = i.given - mixed - values if i.op in by else set()
                     values |= new
                     pending += new
             others = {slot for slot in values if not all(i is load or _stays(i, values, by) for i in self.givers[slot])}
@@ -265,7 +264,7 @@ def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instr
 
 def _is_settled(store: Instruction, load: Instruction, uses: _Uses) -> bool:
     """Does a store set what is set for good, bits or a bound that the program names (`or`, `max` with a number)? Whoever does so again changes nothing."""
-    loaded = {slot for slot, gives in mentions(load) if gives}
+    loaded = load.given
     givers = [i for slot in slots_in(store.operands[1]) for i in uses.givers.get(slot, ())]
     return bool(givers) and all(
         i.op in ("and", "max", "min", "or") and all(isinstance(o, Immediate) or loaded.issuperset(slots_in(o)) for o in i.operands[1:]) for i in givers
@@ -276,7 +275,7 @@ def _is_polled(program: Program, load: Instruction, values: set[int]) -> bool:
     """Does what is made of the value say whether a loop begins anew and loads again, or ends?"""
     body, labels = program.inlined.body, program.inlined.labels
     at = next(n for n, i in enumerate(body) if i is load)
-    tests = {slot for i in body if i.op == "setp" and not values.isdisjoint(slots_of(i)) for slot, gives in mentions(i) if gives}
+    tests = {slot for i in body if i.op == "setp" and not values.isdisjoint(i.slots) for slot, gives in i.mentions if gives}
     branches = [
         (n, labels[i.operands[0].name], i) for n, i in enumerate(body[at:], at) if i.op == "bra" and isinstance(i.operands[0], Label)
     ]
@@ -312,7 +311,7 @@ def _stays(i: Instruction, values: set[int], by: Collection[str]) -> bool:
     """Does an instruction give its register such a value, or a constant?"""
     if i.op == "mov" and isinstance(i.operands[1], Immediate):
         return True
-    return i.op in by and any(slot in values for slot, gives in mentions(i) if not gives)
+    return i.op in by and any(slot in values for slot, gives in i.mentions if not gives)
 
 
 def same_place(program: Program, load: Instruction, operations: frozenset[str]) -> bool:

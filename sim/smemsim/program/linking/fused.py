@@ -18,7 +18,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 
-from smemsim.program.linking.inline import Inlined, Segments, mentions
+from smemsim.program.linking.inline import Inlined, Segments
 from smemsim.ptx.module import Immediate, Instruction, Register
 
 __all__ = ["ARITHMETIC", "MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse"]
@@ -128,7 +128,7 @@ class _Values:
         self.body, self.segments = inlined.body, Segments(inlined)
         self.named: dict[int, list[int]] = {}  # of every register: where its value is used
         self.defined: dict[int, list[int]] = {}  # and where it is given
-        named = [list(mentions(i)) for i in self.body]
+        named = [list(i.mentions) for i in self.body]
         for n, found in enumerate(named):
             for slot, result in found:
                 (self.defined if result else self.named).setdefault(slot, []).append(n)

@@ -1,4 +1,4 @@
-"""Calls inlined or kept as routines, what each instruction mentions, straight-line segments.
+"""Calls inlined or kept as routines, straight-line segments.
 
 Every other function is inlined where it is called. A function's value, in a register or a table, is a made-up address that names it.
 
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 from smemsim.errors import InputError, Unmodelled
@@ -46,115 +47,8 @@ __all__ = [
     "function_addresses",
     "inline",
     "interface",
-    "is_read",
-    "mentions",
     "routines",
-    "slots_in",
-    "slots_of",
-    "symbols_of",
 ]
-
-
-# ---- The registers that an instruction names
-
-
-_NO_RESULT = {"bar", "barrier", "nanosleep", "red", "st"}  # their first operand is not a result; of `bar.red` it is
-
-_GOES_ELSEWHERE = {"bra", "brx", "call"}
-_PASSES_ON = {"and", "cvt", "mov", "not", "or", "selp", "setp", "xor"}  # who reads their result reads what they read; that is all they do
-
-
-def mentions(i: Instruction) -> Iterator[tuple[int, bool]]:
-    """The slots of the registers, and whether the instruction gives them a value."""
-    if i.guard is not None:
-        yield i.guard.slot, False
-    gives = i.op not in _NO_RESULT or (i.op in ("bar", "barrier") and "red" in i.modifiers)
-    for n, x in enumerate(i.operands):
-        for slot, in_address in _registers_of(x):
-            yield slot, n == 0 and gives and not in_address
-
-
-def symbols_of(i: Instruction) -> Iterator[str]:
-    """The names of the variables and functions that an instruction names."""
-    left = list(i.operands)
-    while left:
-        match left.pop():
-            case Symbol() as symbol:
-                yield symbol.name
-            case Address() as address:
-                left += [address.base, *(address.coordinates or ())]
-            case Vector() | Arguments() as several:
-                left += several.items
-            case Pair() as pair:
-                left += [pair.first, pair.second]
-
-
-def slots_of(i: Instruction) -> set[int]:
-    """The slots of all of them."""
-    return {slot for slot, _ in mentions(i)}
-
-
-def is_read(i: Instruction, body: Sequence[Instruction]) -> bool:
-    """May a later instruction do something with a value that this one gives, and not only pass it on to registers that nobody reads?
-
-    What runs straight on behind it may give its registers other values first.
-    """
-    values = _given(i)
-    at = next((n for n, other in enumerate(body) if other is i), len(body))
-    for other in body[at + 1 :]:
-        if _reads(other, values):
-            if other.op not in _PASSES_ON:
-                return True
-            values |= _given(other)
-            continue
-        if other.op in _GOES_ELSEWHERE:
-            return _is_read_anywhere(values, body)
-        if other.guard is None:
-            values -= slots_of(other)
-        if not values:
-            return False
-    return False
-
-
-def _is_read_anywhere(values: set[int], body: Sequence[Instruction]) -> bool:
-    """Does any instruction do something with these registers, or with those that they are passed on to?"""
-    count = 0
-    while count < len(values):
-        count = len(values)
-        for other in body:
-            if _reads(other, values):
-                if other.op not in _PASSES_ON:
-                    return True
-                values = values | _given(other)
-    return False
-
-
-def _given(i: Instruction) -> set[int]:
-    return {slot for slot, gives in mentions(i) if gives}
-
-
-def _reads(i: Instruction, slots: set[int]) -> bool:
-    return any(slot in slots and not gives for slot, gives in mentions(i))
-
-
-def slots_in(operand: Operand) -> set[int]:
-    """The slots of the registers of an operand."""
-    return {slot for slot, _ in _registers_of(operand)}
-
-
-def _registers_of(operand: Operand) -> Iterator[tuple[int, bool]]:
-    """The slots of the registers of an operand, and whether they are part of an address."""
-    pending: list[tuple[Operand, bool]] = [(operand, False)]
-    while pending:
-        x, in_address = pending.pop()
-        if isinstance(x, Register):
-            yield x.slot, in_address
-        elif isinstance(x, Vector):
-            pending += [(item, in_address) for item in x.items]
-        elif isinstance(x, Pair):
-            pending += [(x.first, in_address), (x.second, in_address)]
-        elif isinstance(x, Address):
-            pending += [(item, True) for item in (x.base, *(x.coordinates or ()))]
 
 
 # ---- Functions that stay functions: those that call themselves, are called through pointers, or take room on the stack as they run
@@ -344,10 +238,22 @@ class _Names:
     prefix: str
     symbols: dict[str, str]
 
+    @functools.cached_property
+    def are_those_written(self) -> bool:
+        """Are they called in the whole what the function calls them?"""
+        return self.first == 0 and not self.prefix and all(name == own for own, name in self.symbols.items())
+
+    def instruction(self, i: Instruction) -> Instruction:
+        """An instruction of the function, as it stands in the whole."""
+        if self.are_those_written:
+            return i
+        guard = self.operand(i.guard) if i.guard else None
+        return Instruction(i.op, i.modifiers, tuple(self.operand(o) for o in i.operands), guard, i.line, i.location, i.text)
+
     def operand(self, operand: Operand) -> Any:
         match operand:
             case Register():
-                return dataclasses.replace(operand, slot=operand.slot + self.first)
+                return Register(operand.slot + self.first, operand.name, operand.type, operand.negated, operand.part)
             case Symbol():
                 return Symbol(self.symbols.get(operand.name, operand.name), operand.offset)
             case Label():
@@ -420,8 +326,7 @@ class _Expansion:
         for n, written in enumerate(f.body):
             for label in starts.get(n, ()):
                 whole.labels[prefix + label] = len(whole.body)
-            guard = names.operand(written.guard) if written.guard else None
-            i = dataclasses.replace(written, operands=tuple(names.operand(o) for o in written.operands), guard=guard)
+            i = names.instruction(written)
             if i.op == "call":
                 self._call(f, i, depth)
             elif i.op == "ret" and depth:

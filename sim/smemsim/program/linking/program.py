@@ -17,11 +17,11 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.program.linking.fused import Fused, fuse
-from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, mentions, slots_in, slots_of, symbols_of
+from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline
 from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.program.special import special
-from smemsim.ptx.module import Address, Arguments, Function, Instruction, Module, Operand, Register, Special, Symbol, Variable
+from smemsim.ptx.module import Address, Arguments, Function, Instruction, Module, Operand, Register, Special, Symbol, Variable, slots_in
 from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import architecture
 from smemsim.spec.assumptions import remembered
@@ -61,7 +61,7 @@ class Places:
         self.parameter_bytes = self._lay_out("param", [(p.name, p.align, p.size) for p in entry.parameters], 0)
         used = {**{v.name: v for v in module.variables.values()}, **{v.name: v for v in inlined.variables}}
         shared = [v for v in used.values() if v.space == "shared"]
-        named = {name for i in inlined.body for name in symbols_of(i)} | {v.name for v in inlined.variables}
+        named = {name for i in inlined.body for name in i.symbols} | {v.name for v in inlined.variables}
         static = [(v.name, v.align, v.size) for v in shared if v.size and v.name in named]
         self.static_end = self._lay_out("shared", static, machine.shared_begin)
         dynamic = [v for v in shared if not v.size]
@@ -197,7 +197,7 @@ class Program:
                 operand.items for operand in i.operands if isinstance(operand, Arguments)
             ):  # a call's results come from the callee
                 given.update(slot for item in items for slot in slots_in(item))
-            for slot, is_result in mentions(i):
+            for slot, is_result in i.mentions:
                 if is_result or i.op not in _ONE_RESULT:
                     given.add(slot)
                 readers.setdefault(slot, i)
@@ -511,8 +511,7 @@ def _slots(body: Sequence[Instruction]) -> int:
     """The registers that instructions name, as a bit set."""
     found = 0
     for i in body:
-        for slot in slots_of(i):
-            found |= 1 << slot
+        found |= i.slot_bits
     return found
 
 

@@ -15,7 +15,6 @@ from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_regis
 from smemsim.program.asynchronous import judge_products, stops
 from smemsim.program.events import Mma
 from smemsim.program.late import lands
-from smemsim.program.linking.inline import slots_of
 from smemsim.program.matrix.accumulators import accumulators, bits_of_slots
 from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
@@ -24,7 +23,7 @@ from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.runs import WORD, Runs, read_runs
 from smemsim.program.watch.doubts import Product
 from smemsim.program.wave import WARP, WARPGROUP
-from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
+from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector, slots_in
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WgmmaTypes
@@ -142,11 +141,11 @@ class _Mma:
         self.forms = *self.of.types, self.of.a_major, self.of.b_major
         self.d, self.a_items = d, a_parts if self.in_registers else ()
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
-        self.sums = frozenset(slot for part in d for slot in slots_of(_naming(i, part)))
-        self.slots = self.sums | {slot for part in self.a_items for slot in slots_of(_naming(i, part))}
+        self.sums = frozenset(slot for part in d for slot in slots_in(part))
+        self.slots = self.sums | {slot for part in self.a_items for slot in slots_in(part)}
         self.named = bits_of_slots(self.slots)
         self._behind: dict[tuple[int, ...], tuple[SharedOperand, ...]] = {}
-        self.d_slots = _apart(d, slots_of(dataclasses.replace(i, operands=i.operands[1:])))
+        self.d_slots = _apart(d, dataclasses.replace(i, operands=i.operands[1:]).slots)
 
     def run(self, x: Wave) -> None:
         """Multiply, for every warpgroup that is here."""
@@ -328,7 +327,7 @@ def _name(i: Instruction, words: Modifiers, is_sparse: bool) -> tuple[int, tuple
     return n, (a_type, b_type, d_type), row
 
 
-def _apart(d: Sequence[Operand], others: set[int]) -> tuple[int, ...]:
+def _apart(d: Sequence[Operand], others: frozenset[int]) -> tuple[int, ...]:
     """The slots of D, all different registers of 32 bits that the instruction names nowhere else; nothing where there are others."""
     slots = tuple(item.slot for item in d if isinstance(item, Register) and bits_of(item.type) == REGISTER)
     return slots if len(set(slots)) == len(d) and others.isdisjoint(slots) else ()
@@ -339,8 +338,3 @@ def _number(i: Instruction, operands: Operands, what: str) -> int:
     if not isinstance(operand, Immediate):
         raise unmodelled(i, f"{what} is no immediate")
     return operand.value
-
-
-def _naming(i: Instruction, operand: Operand) -> Any:
-    """An instruction that names nothing but this operand."""
-    return dataclasses.replace(i, operands=(operand,), guard=None)

@@ -10,7 +10,6 @@ import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
 from smemsim.program.late import SEEN, Bytes, comes_behind
-from smemsim.program.linking.inline import slots_of
 from smemsim.program.memory.ordering import Ordering, ordering
 from smemsim.program.memory.spaces import (
     AT_ONCE,
@@ -25,7 +24,7 @@ from smemsim.program.memory.spaces import (
 )
 from smemsim.program.registers import Read, bits_of, dtype_of
 from smemsim.program.registry import Plain, Step, implements, unmodelled
-from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
+from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector, slots_in
 from smemsim.spec.operation_types import LOAD_STORE_TYPES, VECTOR_BYTES, WIDE_VECTOR_BYTES
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     find = locate(i, c, i.operands[1], what.space, what.size)
     size, order = what.size, what.order
     may_wait = not order.acquires and "mmio" not in i.modifiers
-    brought = frozenset(slots_of(dataclasses.replace(i, operands=(target,), guard=None)))
+    brought = slots_in(target)
 
     def bring(x: Wave, pieces: list[Piece]) -> None:
         values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)

@@ -369,6 +369,8 @@ def note_write(
     if x.watch is None:
         return
     x.watch.unwritten.writes(piece, size)
+    if x.watch.unreleased.stores and changed:
+        x.watch.unreleased.wrote(i, piece, size)
     if piece.space == "global" and x.watch.globals is not None:
         if changed:
             for_part(x, piece, lambda: x.watch.globals.write(i, piece, size, written))
@@ -406,6 +408,7 @@ def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool 
     """Threads have read: the watch knows."""
     if x.watch is None:
         return
+    x.watch.unreleased.read(i, piece, size)
     if piece.space == "global":
         if x.watch.globals is not None:
             for_part(x, piece, lambda: x.watch.globals.read(i, piece, size))
@@ -414,9 +417,8 @@ def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool 
             for_part(x, piece, lambda: x.watch.strong_read(x, i, piece.at, size, scope))
         else:
             for_part(x, piece, lambda: x.watch.read(x, i, piece.at, size))
-    elif piece.space == "local" and x.watch.unwritten.local is not None:
-        marks = x.watch.unwritten.local.of(piece.at, size)
-        x.watch.unwritten.loads(x.threads if piece.part is None else x.threads[piece.part], marks)
+    elif piece.space == "local":
+        x.watch.unwritten.reads_local(i, piece, size)
 
 
 def for_part(x: Wave, piece: Piece, act: Callable[[], None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,12 @@ from smemsim.errors import InputError
 from smemsim.machine.tmem.memory import SPLIT, TmemAccess, first_lane
 from smemsim.program.asynchronous import stop
 from smemsim.program.late import lands
-from smemsim.program.linking.inline import slots_of
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.tcgen05.allocation import given_back
 from smemsim.program.traps import warp_name
 from smemsim.program.wave import WARP
-from smemsim.ptx.module import Immediate, Instruction, Operand, Vector
+from smemsim.ptx.module import Immediate, Instruction, Operand, Vector, slots_in
 from smemsim.spec.assumptions import assumed
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity
@@ -245,9 +243,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     access = _Access(i, c, words, operands, "pack::16b", results)
     writes = [c.write(item, "b32") for item in access.items]
 
-    brought = frozenset(
-        slot for item in (*access.items, *reduced) for slot in slots_of(dataclasses.replace(i, operands=(item,), guard=None))
-    )
+    brought = frozenset(slot for item in (*access.items, *reduced) for slot in slots_in(item))
 
     def bring(x: Wave, at: np.ndarray) -> None:
         flat = x.tensor.reshape(-1)

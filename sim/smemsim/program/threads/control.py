@@ -373,6 +373,8 @@ class Stack:
         if need > x.local.shape[1]:
             room = -(-max(need, 2 * x.local.shape[1]) // 16) * 16
             x.local = np.concatenate([x.local, np.zeros((x.total, room - x.local.shape[1]), np.uint8)], axis=1)
+            if x.watch is not None:
+                x.watch.unwritten.stack_grew()
         return begin
 
     def _overflow(self, x: Wave, i: Instruction, thread: int) -> None:

@@ -498,6 +498,10 @@ class Order:
                     self._others_at_fence.setdefault(wide, {})[warp] = dict(self._others.get(warp, {}))
             self._tick(warps)
 
+    def at_fence(self, warp: int) -> int:
+        """The clock of a warp at its last fence that releases, whatever its scope; 0 where there was none."""
+        return max((int(held[0][warp, warp % self.columns]) for held in self._at_fence.values()), default=0)
+
     def fence_tensor(self, warps: np.ndarray, *, acquires: bool, releases: bool) -> None:
         """tcgen05.fence: a fence between tcgen05 instructions, and for nothing else (PTX ISA 9.1 §9.7.16.6.3)."""
         if self.tensor is None:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from smemsim.distinct import distinct
+from smemsim.program.linking.flows import accumulations
 from smemsim.program.linking.fused import ARITHMETIC
-from smemsim.program.linking.inline import mentions, slots_in
 from smemsim.program.registers import bits_of
 from smemsim.program.registry import Plain
 from smemsim.program.watch.bytes import WHOLE, Parts
 from smemsim.program.watch.clocks import Operation, Tell
 from smemsim.program.wave import WARP
-from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Vector
+from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Vector, slots_in
 from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
@@ -191,6 +191,10 @@ class Words:
         np.bitwise_and.at(self.bytes, at, ~Parts.bits(flat, size) & np.uint8(WHOLE))
         self.marks[at[self.bytes[at] == 0]] = 0
 
+    def widen(self, threads: int, words: int) -> None:
+        """Every thread has `words` now, of which those behind what it had are without a mark."""
+        self.marks, self.bytes = _widened(self.marks, threads, words), _widened(self.bytes, threads, words)
+
 
 def _reads_a_half(i: Instruction) -> bool:
     """Does a conversion look at the lower half of its source alone: an integer that is made narrower, or a register that is wider than the source's type?"""
@@ -199,6 +203,12 @@ def _reads_a_half(i: Instruction) -> bool:
     source = i.operands[1]
     is_wider = isinstance(source, Register) and source.type != "pred" and bits_of(source.type) >= 2 * bits_of(i.modifiers[-1])
     return is_wider or (i.modifiers[-1] in _WIDE and i.modifiers[-2] in _NARROW)
+
+
+def _widened(words: np.ndarray, threads: int, room: int) -> np.ndarray:
+    """The words of each thread one after the other, when each gets room for so many."""
+    own = words.reshape(threads, -1)
+    return np.pad(own, ((0, 0), (0, room - own.shape[1]))).reshape(-1)
 
 
 def _words(flat: np.ndarray, size: int) -> np.ndarray:
@@ -267,10 +277,44 @@ class Unwritten:
 
     def writes(self, piece: Piece, size: int) -> None:
         """Threads write `size` bytes each to a piece of some memory."""
+        if piece.space == "local":
+            self.is_written[_words(piece.at, max(size, WORD))] = True
         if self._pieces is not None:
             self._pieces.append(piece)
         elif self.local is not None and piece.space == "local":
             self.local.clear(piece.at, size)
+
+    @functools.cached_property
+    def is_written(self) -> np.ndarray:
+        """Has a byte of each word of local memory been written?"""
+        return np.zeros(self.x.local.size // WORD, bool)
+
+    def stack_grew(self) -> None:
+        """Every thread has more local memory than it had."""
+        room = self.x.local.shape[1] // WORD
+        self.is_written = _widened(self.is_written, self.total, room)
+        if self.local is not None:
+            self.local.widen(self.total, room)
+
+    def reads_local(self, i: Instruction, piece: Piece, size: int) -> None:
+        """Threads load `size` bytes each of a piece of local memory: what they have written no word of is in doubt; of others compilers copy the padding too."""
+        words = _words(piece.at, max(size, WORD))
+        nothing = ~self.is_written[words].any(axis=1)
+        marks = None if self.local is None else self.local.of(piece.at, size)
+        if nothing.any() and i.op == "ld" and "param" not in i.modifiers[0]:
+            mark = np.int32(self.doubts.of(("local", i.line), functools.partial(self._say_local, i)))
+            marks = np.where(nothing[:, None], mark, 0 if marks is None else marks)
+        if marks is not None:
+            self.loads(self.x.threads if piece.part is None else self.x.threads[piece.part], np.broadcast_to(marks, words.shape))
+
+    def _say_local(self, i: Instruction, user: Instruction | None) -> None:
+        """R507: a thread uses what it has loaded from its local memory, where it has written nothing; a remark where it copies that alone."""
+        is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program)
+        self.x.launch.find(
+            "R507", i, f"{i.name} reads local memory in which its thread has written nothing{uses(user)}{', and nothing else depends on it' if is_copied else ''}",
+            "give each element of the array a value before it is read: T a[N] = {}", because="PTX ISA 9.1 §5.1.6: local memory is not initialised",
+            milder=Severity.NOTE if is_copied else None,
+        )  # fmt: skip
 
     def of_registers(self, operands: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
         """The marks of registers (registers, threads); None where there are none."""
@@ -419,7 +463,7 @@ class Unwritten:
 
     def _local(self) -> Words:
         if self.local is None:
-            self.local = Words(self.doubts, -(-self.x.local.size // WORD))
+            self.local = Words(self.doubts, self.x.local.size // WORD)
         return self.local
 
     def _active(self, x: Wave, i: Instruction) -> np.ndarray:
@@ -552,10 +596,10 @@ def _is_value(i: Instruction, n: int, operand: Operand) -> bool:
 
 def _registers(i: Instruction) -> tuple[list[int], list[Operand]]:
     """The registers that an instruction gives a value, and what it reads."""
-    results = [slot for slot, is_result in mentions(i) if is_result]
+    results = [slot for slot, is_result in i.mentions if is_result]
     if i.op in ("and", "or", "selp", "setp"):  # of which it matters which operand is which
         return results, list(i.operands[1:])
-    flat = {slot for slot, is_result in mentions(i) if not is_result}
+    flat = {slot for slot, is_result in i.mentions if not is_result}
     if i.guard is not None:
         flat.discard(i.guard.slot)
     return results, [Register(slot, "", "") for slot in sorted(flat)]

@@ -70,6 +70,11 @@ class GlobalShadow:
 
     # ---- accesses of threads
 
+    def name(self, i: Instruction, memory: np.ndarray, at: int) -> str:
+        """A place of an array as findings call it."""
+        array = self._array(memory, 1)
+        return "global memory" if array is None else self._where(i, array, at >> array.cells.shift)
+
     def read(self, i: Instruction, piece: Piece, size: int) -> None:
         """The running threads read `size` bytes each."""
         if self.before is not None:

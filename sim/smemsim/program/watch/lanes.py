@@ -38,12 +38,14 @@ class Lanes:
         self.now = np.arange(self.count, dtype=np.int64) << PART_BITS
         self.meetings = np.zeros(self.count, np.int64)  # of any of its lanes, by warp; one that only learns of others does not meet
         self._met: dict[int, np.ndarray] = {}  # by warp: up to which of its meetings each lane (row) has seen each other
+        self._have_met: dict[int, np.ndarray] = {}  # the same without what lanes have learned of others
 
     def meet(self, threads: np.ndarray | None = None) -> None:
         """The running threads, or these, execute an instruction that lanes of a warp execute together."""
         if threads is None and self.x.sel is ALL:
             self._all_of(slice(None))
             self._met.clear()
+            self._have_met.clear()
             return
         self._some(self.x.threads if threads is None else threads, learns_only=False)
 
@@ -66,7 +68,7 @@ class Lanes:
             warps = threads[::WARP] // WARP
             self._all_of(warps)
             for warp in warps.tolist() if self._met else ():
-                self._met.pop(warp, None)
+                self._forget(warp)
             return
         chosen = np.zeros(self.x.total, bool)
         chosen[threads] = True
@@ -77,9 +79,13 @@ class Lanes:
         self._all_of(whole)
         if self._met:
             for warp in np.flatnonzero(whole).tolist():
-                self._met.pop(warp, None)
+                self._forget(warp)
         for warp in np.flatnonzero(part).tolist():
             self._part(warp, np.flatnonzero(here[warp]), learns_only=learns_only)
+
+    def _forget(self, warp: int) -> None:
+        self._met.pop(warp, None)
+        self._have_met.pop(warp, None)
 
     def _part(self, warp: int, lanes: np.ndarray, *, learns_only: bool) -> None:
         met = self._met.setdefault(warp, np.zeros((WARP, WARP), np.int64))
@@ -89,13 +95,25 @@ class Lanes:
             met[lanes] = count
             return
         self.meetings[warp] += 1
-        met[lanes] = met[lanes].max(axis=0)
-        met[np.ix_(lanes, lanes)] = count
+        for matrix in (met, self._have_met.setdefault(warp, np.zeros((WARP, WARP), np.int64))):
+            matrix[lanes] = matrix[lanes].max(axis=0)
+            matrix[np.ix_(lanes, lanes)] = count
 
     def marks(self, warps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """The marks of accesses that lanes of warps make now."""
         found: np.ndarray = self.now[warps] << LANE_BITS | lanes
         return found
+
+    def is_since(self, mark: int, now: int) -> bool:
+        """Have all lanes of a warp met last at the same time, for a mark and for one of now?"""
+        return mark >> LANE_BITS + PART_BITS == now >> LANE_BITS + PART_BITS
+
+    def not_met(self, marks: np.ndarray, warp: int, lane: int) -> np.ndarray:
+        """Has a lane of a warp not met those that made accesses with these marks, whatever it has learned?"""
+        by = marks & (1 << LANE_BITS) - 1
+        late: np.ndarray = (marks >> LANE_BITS + PART_BITS == self.now[warp] >> PART_BITS) & (by != lane)
+        met = self._have_met.get(warp)
+        return late if met is None else late & (met[lane, by] <= marks >> LANE_BITS & _PARTS)
 
     def apart(self, marks: np.ndarray, warps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """Have these lanes of warps not met those that made accesses with these marks, of the same warp?"""

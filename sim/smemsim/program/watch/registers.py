@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.program.linking.inline import mentions, slots_of
 from smemsim.program.watch.clocks import GROUP, Operation
 from smemsim.program.watch.synchronisation import CommitGroups
 from smemsim.program.wave import WARP
@@ -80,7 +79,7 @@ def _before_telling(instructions: Sequence[Instruction]) -> int:
 
 
 def _bits(i: Instruction) -> int:
-    return sum(1 << slot for slot in slots_of(i))
+    return i.slot_bits
 
 
 # ---- Registers of asynchronous instructions: not to be touched before these are waited for (PTX ISA 9.1 §9.7.15.7)
@@ -149,7 +148,7 @@ class RegistersInFlight:
     def _given(self) -> set[int]:
         """The registers that get a value from some instruction other than wgmma, anywhere in the program."""
         body = self.x.program.inlined.body
-        return {slot for i in body if i.op != "wgmma" for slot, gives in mentions(i) if gives}
+        return {slot for i in body if i.op != "wgmma" for slot, gives in i.mentions if gives}
 
     def _blank(self, slots: frozenset[int]) -> frozenset[int]:
         """Those of some registers that get a value from wgmma alone."""
@@ -167,7 +166,7 @@ class RegistersInFlight:
     def _register(self, slot: int) -> str:
         return self.x.program.inlined.registers[slot].name
 
-    def _sums_named(self, warps: set[int], slots: set[int]) -> None:
+    def _sums_named(self, warps: set[int], slots: frozenset[int]) -> None:
         """An instruction of these warps names registers: sums there count as read."""
         named = [(first, held) for first, held in self._sums if warps & {*range(first, first + GROUP)} and held & slots]
         for key in named:
@@ -194,7 +193,7 @@ class RegistersInFlight:
             if not bits & (self.in_flight | self.of_sums):
                 continue
             if self.of_sums & bits:
-                self._sums_named(warps, slots_of(i))
+                self._sums_named(warps, i.slots)
             holds = {slot: op for slot in named if (op := self._holding(slot, warps)) is not None}
             if not holds:
                 continue
@@ -221,7 +220,7 @@ class RegistersInFlight:
             found = self._naming[block.index] = []
             for i in block.instructions:
                 if i.op != "wgmma":
-                    named = dict(sorted(mentions(i), key=lambda one: one[1]))  # of what is read and written: written
+                    named = dict(sorted(i.mentions, key=lambda one: one[1]))  # of what is read and written: written
                     found.append((i, sum(1 << slot for slot in named), named))
         return found
 

@@ -10,6 +10,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     groups, barriers     synchronisation.py   commit groups, and mbarrier.init
     lanes                lanes.py             when the lanes of each warp last met
     alone                alone.py             waits of some lanes of a warp
+    unreleased           unreleased.py        releases by some lanes of a warp
     shared               shared.py            the last writer and the readers of each word of shared memory
     early                early.py             reads of it before anybody had written
     tensor               tensor.py            the same of the cells of tensor memory
@@ -47,6 +48,7 @@ from smemsim.program.watch.shared import SharedShadow
 from smemsim.program.watch.synchronisation import CommitGroups, Initialised
 from smemsim.program.watch.telling import WORD, Telling
 from smemsim.program.watch.tensor import TensorShadow
+from smemsim.program.watch.unreleased import UnreleasedStores
 from smemsim.program.wave import ALL, EXITED, WARP
 from smemsim.ptx.module import Instruction
 
@@ -99,6 +101,7 @@ class Watch:
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
         self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten)
+        self.unreleased = UnreleasedStores(x, self.order, self.lanes, self.telling, self._name_in_global)
         self.maps = None if self.globals is None else MapsInMemory(self.order, self.operations, self.telling, self.globals)
         self.endings = Endings(x, self.order, self.operations, self.groups)
         self.operations.holders += [self.alone, self.order, self.groups, self.shared, self.tensor, self.registers]
@@ -216,6 +219,9 @@ class Watch:
         if self.alone.waits and self.alone.concerns(self.lanes.meetings):
             at = (flat >> 2)[:, None] + np.arange(max(1, size // WORD))
             self.alone.look(i, at, self.shared.who[at], self.shared.when[at], does, self.lanes.meetings)
+
+    def _name_in_global(self, i: Instruction, memory: np.ndarray, at: int) -> str:
+        return "global memory" if self.globals is None else self.globals.name(i, memory, at)
 
     def _running(self, x: Wave) -> np.ndarray:
         return distinct(x.threads >> 5)
@@ -444,6 +450,8 @@ class Watch:
         """Threads arrive at something (a barrier object): what they have seen, or had at their last fence, goes into its current phase."""
         if self.order.might_be and scope == CTA and isinstance(what, Mbarrier) and (x.cta_of[threads] != what.cta.index).any():
             self.telling.excuses["arrive"] = current(x)
+        if self.unreleased.stores:
+            self.unreleased.releases(current(x), threads, relaxed=relaxed)
         self.order.release(distinct(threads >> 5), what, relaxed=relaxed, scope=scope)
 
     def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
@@ -456,6 +464,8 @@ class Watch:
         for _, what in accesses:
             if not self._is_strong(what):
                 self.order.weakly_stored(what)
+        if self.unreleased.stores:
+            self.unreleased.releases(current(self.x), np.concatenate([threads for threads, _ in accesses]), relaxed=relaxed)
         warps = distinct(accesses[0][0] >> 5)
         self.order.stored(warps, [what for _, what in accesses], relaxed=relaxed, replaces=replaces, scope=scope)
 
@@ -549,6 +559,8 @@ class Watch:
 
     def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> None:
         """A memory fence of the running threads, with which their relaxed accesses order."""
+        if releases and self.unreleased.stores:
+            self.unreleased.releases(current(x), x.threads, relaxed=False)
         self.order.fence(self._running(x), acquires=acquires, releases=releases, scope=scope)
 
     def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
