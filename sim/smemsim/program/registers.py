@@ -141,11 +141,12 @@ def writer(operand: Operand, name: str, *, extend: bool = True) -> Write:
         def put(x: Wave, values: Any) -> None:
             x.r[slot][x.sel] = np.asarray(values, kind).view(own)
 
-    elif extend and own.itemsize > kind.itemsize and kind.kind in "iu":
-        wide = np.dtype(f"{kind.kind}{own.itemsize}")
+    elif extend and own.itemsize > kind.itemsize and kind.kind in "iuf":
+        bits = kind if kind.kind != "f" else np.dtype(_UNSIGNED[kind.itemsize])
+        wide = np.dtype(f"{bits.kind}{own.itemsize}")
 
         def put(x: Wave, values: Any) -> None:
-            x.r[slot][x.sel] = np.asarray(values, kind).astype(wide).view(own)
+            x.r[slot][x.sel] = np.asarray(values, kind).view(bits).astype(wide).view(own)
 
     else:
         raise InputError(f"{operand.name} has type .{operand.type}: a result of type .{name} does not go there")

@@ -221,16 +221,20 @@ def extremum(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
         int(flush),
         int(signs),
     )
-    bits = "s64" if own.bits == 64 else f"b{own.bits}"
-    source = kind if kind in PACKED else bits
     to = kind if kind in PACKED else f"b{own.bits}"
-    sources = [(operand, source) for operand in i.operands[1:]]
+    sources = [(operand, to) for operand in i.operands[1:]]
     if three:
         kept = np.uint32(0x7FFFFFFF if signs_abs else 0xFFFFFFFF)
         return elementwise(
             c, i.operands[0], to, sources, lambda a, b, d: f(f(a & kept, b & kept, *parameters), d & kept, *parameters)
         )  # fmt: skip
-    return elementwise(c, i.operands[0], to, sources, lambda a, b: f(a, b, *parameters))
+    codes = _codes(own)
+    return elementwise(c, i.operands[0], to, sources, lambda a, b: f(codes(a), codes(b), *parameters))
+
+
+def _codes(own: FloatType) -> Callable[[Any], Any]:
+    """What makes of a register's bits the integers that formulas of codes compute with; of 64 bits they are signed."""
+    return (lambda a: np.asarray(a).view(np.int64)) if own.bits == 64 else (lambda a: a)
 
 
 def sign_only(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
@@ -242,8 +246,8 @@ def sign_only(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
         raise unmodelled(i, f".ftz of .{kind}")
     f = ufunc(results.signed, signature("int64", ("int64", 6)))
     parameters = (own.exponent_bits, own.fraction_bits, 0 if own.name == "f64" else own.nan, int(i.op == "neg"), int(flush))
-    to, source = (kind, kind) if kind in PACKED else (f"b{own.bits}", "s64" if own.bits == 64 else f"b{own.bits}")
-    return elementwise(c, i.operands[0], to, [(i.operands[1], source)], lambda a: f(a, *parameters))
+    to, codes = kind if kind in PACKED else f"b{own.bits}", _codes(own)
+    return elementwise(c, i.operands[0], to, [(i.operands[1], to)], lambda a: f(codes(a), *parameters))
 
 
 def mixed(i: Instruction, c: Linker, form: Modifiers, kinds: list[str], op: str) -> Step:

@@ -18,6 +18,7 @@ from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.program.linking.fused import Fused, fuse
 from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline
+from smemsim.program.linking.operands import OperandTypes, check_shapes
 from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.program.special import special
@@ -253,13 +254,18 @@ class Linker:
         self.functions = function_addresses(module)
         self.pointed = {self.functions[name]: frame for name, frame in inlined.frames.items()}  # what may be called through a pointer
         self.approximate: set[str] = set()
+        self.typed: OperandTypes | None = None  # of the instruction that is being built
 
     def read(self, operand: Operand, kind: str) -> Read:
-        """See `registers.reader`."""
+        """See `registers.reader`; InputError for what no assembler takes there."""
+        if self.typed is not None:
+            self.typed.check(operand, kind)
         return reader(operand, kind, self)
 
     def write(self, operand: Operand, kind: str, *, extend: bool = True) -> Write:
-        """See `registers.writer`."""
+        """See `registers.writer`; InputError for what no assembler takes there."""
+        if self.typed is not None:
+            self.typed.check(operand, kind)
         return writer(operand, kind, extend=extend)
 
     def special(self, name: str) -> Read:
@@ -288,7 +294,7 @@ class Linker:
 
     def address(self, operand: Operand) -> Read:
         """The value of `[base + offset]` as int64: of the threads that run, or one for all of them."""
-        if isinstance(operand, (Register, Symbol)):
+        if isinstance(operand, Symbol):  # of a call, a parameter's name
             operand = Address(operand)
         if not isinstance(operand, Address):
             raise InputError(f"operand {operand}: needs an address in brackets")
@@ -387,6 +393,8 @@ def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
             builder = builder_of(i)
             if builder is None:
                 raise unmodelled(i)
+            check_shapes(i)
+            linker.typed = OperandTypes(i)
             steps.append(_guarded(i, builder(i, linker)))
         except Unmodelled as problem:
             if slip := misspelt(i):

@@ -1,0 +1,98 @@
+"""Operands that ptxas takes and refuses: this package takes and refuses the same ones (PTX ISA 9.1 §9.4)."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from smemsim.errors import InputError
+from smemsim.judge.gpu import Gpu
+
+LETTERS = {
+    "pred": "p",
+    "b16": "h",
+    "b32": "r",
+    "u32": "a",
+    "b64": "d",
+    "u64": "e",
+    "f32": "f",
+    "f64": "g",
+    "f16": "j",
+    "f16x2": "k",
+    "b128": "q",
+}
+HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\n"
+DECLARED = "".join(f".reg .{kind} %{letter}<4>;" for kind, letter in LETTERS.items())
+FIRST = HEAD.count("\n") + 2  # the line of the first instruction
+
+TAKEN = """
+add.s32 %r1, %a1, %r2            add.s32 %r1, %k1, %r2             and.b32 %f1, %r1, %a1            lop3.b32 %r1, %f1, 0f3F800000, %a1, 8
+mov.b32 %r1, 0f3F800000          mov.f32 %f1, 0d3FF0000000000000   add.f64 %g1, %g2, 0f3F800000     setp.gt.f32 %p1, %r1, 1.5
+add.f16 %h1, %j1, %h2            add.f16x2 %r1, %k1, %r2           add.bf16x2 %r1, %r2, %r3         max.s16x2 %r1, %k1, %r2
+ld.global.u8 %r1, [%d1]          ld.global.b16 %f1, [%d1]          ld.global.f32 %d1, [%d2]         ld.global.b32 %g1, [%d1]
+st.shared.u8 [%r1], %d1          st.shared.f32 [%r1], %d1          st.shared.b32 [%r1], %f1         st.shared.b32 [%a1], 0f3F800000
+ld.global.v2.u32 {%r1, %f1}, [%d1]    st.global.v2.f32 [%d1], {%r1, %a1}    ld.global.v4.b8 {%h1, %h2, %h3, %h0}, [%d1]
+cvt.u32.u16 %d1, %r1             cvt.rn.f32.u16 %f1, %d1           cvt.rn.f32.s32 %d1, %r1          cvt.f32.f16 %f1, %r1
+cvt.rni.u16.f32 %r1, %f1         cvt.rn.f32.s32 %f1, 5             selp.b32 %r1, %r2, 0f3F800000, %p1    ld.local.u32 %r1, [16]
+cvt.rn.bf16x2.f32 %r1, %f1, 0f3F800000    min.f64 %g1, %d1, %g2    abs.f64 %d1, %g1                 shl.b64 %d1, %d2, %r1
+ld.shared.u32 %r1, [%r2]         ld.shared.u32 %r1, [%d1]          redux.sync.add.s32 %r1, %a1, 15  mbarrier.init.shared::cta.b64 [%d1], %a1
+"""
+REFUSED = """
+add.u32 %r1, %f1, 1              add.u32 %r1, %d1, %r2             mul.lo.u32 %d1, %r1, %r2         add.f32 %f1, %a1, %f2
+mul.rn.f32 %f1, %f2, 0           setp.gt.f32 %p1, %f1, 0           mov.u32 %r1, 0f3F800000          mov.b32 %r1, 1.5
+add.f16x2 %r1, %r2, 5            fma.rn.f16 %h1, %h2, %h3, 1.5     add.f16x2 %r1, %a1, %r2          mov.b64 %d1, 0f3F800000
+ld.global.u32 %f1, [%d1]         ld.global.f32 %e1, [%d1]          ld.global.f64 %e1, [%d1]         ld.global.u64 %r1, [%d1]
+st.global.f32 [%d1], %a1         st.global.u32 [%d1], %h1          ld.global.u32 %r1, [%f1]         ld.shared.u32 %r1, [%g1]
+ld.global.v2.u32 {%r1, %d1}, [%d1]    ld.global.v2.u32 {%f1, %f2}, [%d1]    st.global.v2.f32 [%d1], {%f1, 0}    st.global.v2.f32 [%d1], {%f1, %a1}
+cvt.rn.f32.s32 %f1, %g1          cvt.rn.bf16.f32 %r1, %f1          cvt.rn.satfinite.e4m3x2.f32 %r1, %f1, %f2    cvt.rzi.s32.f32 %r1, 5
+selp.f32 %f1, 0, %f2, %p1        selp.b32 %r1, %r2, %r3, %r0       st.shared.u32 %r1, %r2           ld.shared.u32 %r1, [16]
+min.f64 %g1, %e1, %g2            abs.f32 %f1, %a1                  bar.sync %f1                     shfl.sync.bfly.b32 %d1, %r1, 1, 31, -1
+atom.global.add.f32 %f1, [%d1], %a1    atom.global.min.u32 %r1, [%d1], %f1    mbarrier.arrive.shared::cta.b64 %d1, [%g1]    bfe.u32 %r1, %g1, %r2, %r3
+"""
+
+
+def _lines(text):
+    return [f"{line.strip()};" for line in re.split(r"\n|  +", text) if line.strip()]
+
+
+def _program(lines):
+    return HEAD + DECLARED + "\n" + "\n".join(lines) + "\nret;\n}\n"
+
+
+def _load(line):
+    return Gpu("sm_90a").kernel(_program([line]))
+
+
+@pytest.mark.parametrize("line", _lines(TAKEN))
+def test_what_ptxas_takes_is_taken(line):
+    _load(line)
+
+
+@pytest.mark.parametrize("line", _lines(REFUSED))
+def test_what_ptxas_refuses_is_refused_with_its_line(line):
+    with pytest.raises(InputError, match=rf"line {FIRST}: "):
+        _load(line)
+
+
+def _refused_by_ptxas(lines, tmp_path):
+    """The lines that ptxas refuses; it stops behind some, and is asked again for the others."""
+    found, left = set(), list(lines)
+    for _ in lines:
+        (tmp_path / "k.ptx").write_text(_program(left))
+        done = subprocess.run(
+            ["ptxas", "-arch=sm_90a", "k.ptx", "-o", "k.cubin"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        wrong = {int(n) - FIRST for n in re.findall(r"line (\d+)[;:] (?:error|fatal)", done.stderr)}
+        if done.returncode == 0:
+            break
+        assert wrong <= set(range(len(left))), done.stderr
+        assert wrong, done.stderr
+        found |= {left[n] for n in wrong}
+        left = [line for n, line in enumerate(left) if n not in wrong]
+    return [line for line in lines if line in found]
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not there")
+def test_ptxas_says_the_same(tmp_path):
+    assert _refused_by_ptxas([*_lines(TAKEN), *_lines(REFUSED)], tmp_path) == _lines(REFUSED)
