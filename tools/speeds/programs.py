@@ -39,6 +39,9 @@ class Grown:
     grid: tuple[int, int, int]
     shapes: dict[str, tuple[int, ...]]
     values: dict[int, float] = dataclasses.field(default_factory=dict)
+    maps: dict[str, tuple[int, int]] = dataclasses.field(
+        default_factory=dict
+    )  # of tensor maps by their array: the extents, of two-byte elements
 
     def file(self) -> LaunchFile:
         """The launch."""
@@ -48,6 +51,10 @@ class Grown:
             array["shape"] = list(self.shapes.get(array["name"], array["shape"]))
         for place, value in self.values.items():
             about["args"][place]["value"] = value
+        for argument in about["args"]:
+            extents = self.maps.get(argument.get("map", {}).get("global_address", ""))
+            if extents is not None:
+                argument["map"] |= {"global_dim": list(extents), "global_strides": [2 * extents[0]]}
         return dataclasses.replace(file, about=about)
 
 
@@ -81,7 +88,9 @@ def _tier(mode: str | None) -> Iterator[None]:
             os.environ[TIERS] = before
 
 
-def started(file: LaunchFile, *, watch: bool, mode: str | None = None, arch: str = "sm_90a") -> tuple[Callable[[], object], dict[str, Any]]:
+def started(
+    file: LaunchFile, *, watch: bool, mode: str | None = None, arch: str = "sm_90a", workers: int = 1
+) -> tuple[Callable[[], object], dict[str, Any]]:
     """A launch that has run once, and finds nothing; its arrays."""
     gpu = Gpu(arch)
     arrays, args = file.placed(gpu)
@@ -89,7 +98,7 @@ def started(file: LaunchFile, *, watch: bool, mode: str | None = None, arch: str
 
     def call() -> object:
         with _tier(mode):
-            found = gpu.run(text, file.config(args), RunOptions(progress=False, workers=1, sanitize=watch)).findings
+            found = gpu.run(text, file.config(args), RunOptions(progress=False, workers=workers, sanitize=watch)).findings
         if found:
             raise Differs(f"{file.name}: {found[0]}")
         return found

@@ -31,6 +31,7 @@ from smemsim.program.device import Device, relinked
 from smemsim.program.execute import in_front, requests
 from smemsim.program.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
 from smemsim.program.linking.program import module_of
+from smemsim.program.rooms import leave_rooms
 from smemsim.program.schedule import seeds_of
 from smemsim.program.spread import execute_spread
 from smemsim.program.traps import region_name
@@ -155,6 +156,9 @@ class Gpu(Device):
                 execute_spread(launch, clusters, watch=options.sanitize, done=done)
             except KeyboardInterrupt:
                 interrupted = True
+        leave_rooms(launch)
+        if in_front(launch) is None:
+            launch.history = None  # nobody asks what it has done to memory
         return Run(
             launch,
             reads,

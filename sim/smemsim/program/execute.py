@@ -196,7 +196,9 @@ class _Waves:
         if launch.schedule is None and launch.program.uses.isdisjoint(MATRICES):
             wave.leave()
         self.past += wave.changes
-        self.done(len(wave.ctas) + (self.queue.taken - self.counted) * launch.cluster_size)
+        ctas = len(wave.ctas)
+        wave.let_go()
+        self.done(ctas + (self.queue.taken - self.counted) * launch.cluster_size)
         self.counted = self.queue.taken
 
 

@@ -19,6 +19,7 @@ from smemsim.machine.memory import SharedMemory, ThreadWrite
 from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.program.linking.flow import read_first
+from smemsim.program.rooms import room_left
 from smemsim.ptx.module import Instruction, Special
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
@@ -199,10 +200,18 @@ class Ctas(Sequence[Cta]):
             cta = self._known[index] = self._make(index % len(self))
         return cta
 
+    def let_go(self) -> None:
+        """Nothing asks for one any more."""
+        self._make, self._known = _gone, []
+
     @property
     def made(self) -> list[Cta]:
         """Those that something has asked for."""
         return [cta for cta in self._known if cta is not None]
+
+
+def _gone(index: int) -> Cta:
+    raise IndexError(index)
 
 
 @dataclasses.dataclass(eq=False)
@@ -311,7 +320,8 @@ class Wave:
     def _room_for_registers(self, size: int) -> tuple[np.ndarray, bool]:
         """Room for registers: that of a wave that is over (True), where one has left it, or all zero."""
         left: list[np.ndarray] = self.launch.kept.setdefault(("registers", size), [])
-        return (left.pop(), True) if left else (np.zeros(size, np.uint8), False)
+        room = left.pop() if left else room_left(self.program, size)
+        return (np.zeros(size, np.uint8), False) if room is None else (room, True)
 
     @property
     def register_words(self) -> np.ndarray:
@@ -331,6 +341,18 @@ class Wave:
         """The wave is over, and nobody looks at its registers any more: the next one may have them."""
         self.launch.kept["registers", len(self._registers)].append(self._registers)
         self.r = []
+
+    def let_go(self) -> None:
+        """The wave is over: what it holds is freed now, and not when the garbage collector comes by."""
+        if self.watch is not None:
+            self.watch.let_go()
+            self.watch = None
+        self.state.clear()
+        self.waiting.clear()
+        self.keeper = self.late = self.turns = None
+        for cta in self.ctas.made:
+            cta.state.clear()
+        self.ctas.let_go()
 
     def _make_ctas(self, clusters: Sequence[int]) -> None:
         """Lay out the CTAs of these clusters: of each its number in the grid, its place there, and its rank."""

@@ -38,7 +38,7 @@ __all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Formal", "Ope
 NOBODY, OPERATIONS = -1, 1 << 20  # in tables of who: warps have their number, asynchronous operations theirs from here on
 GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
 NO_STREAM, ALL_RED = 0, -1  # operations of one stream make no race among themselves: red.async, those of tcgen05 by their warp
-ROOM, PER_WARP = 256, 16  # operations that there is room for to begin with, at least, and for each warp
+LEAST_ROOM, ROOM, PER_WARP = 1, 256, 16  # operations that there is room for to begin with, at least, and for each warp
 GROUP = WARPGROUP // WARP
 Tell: TypeAlias = Callable[[Instruction | None], None]  # of who uses a value; None where the kernel ends before anybody could
 
@@ -179,8 +179,8 @@ class Operations:
 
 
 def _room(warps: int, *, is_alone: bool) -> int:
-    """For how many operations of so many warps there is room to begin with: CTAs that keep to themselves have next to none."""
-    return ROOM if is_alone else max(ROOM, PER_WARP * warps)
+    """For how many operations of so many warps there is room to begin with: CTAs that keep to themselves have none."""
+    return LEAST_ROOM if is_alone else max(ROOM, PER_WARP * warps)
 
 
 @functools.lru_cache(maxsize=1024)

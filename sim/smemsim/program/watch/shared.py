@@ -52,9 +52,10 @@ class SharedShadow:
         self.parts = Parts(words, self.per_cluster)
         counts = [np.zeros(words, np.int32) for _ in range(3)]
         read_when = np.zeros((words, self.per_cluster), np.int32)
+        readers = 0 if x.launch.is_apart else READERS  # without operations there are none
         self.tables = loops.Tables(
             np.full(words, NOBODY, np.int32), counts[0], counts[1], np.zeros(words, bool), read_when, counts[2], *(read_when, counts[2]) * 2,
-            has_strong=False, read_by=np.full((READERS, words), NOBODY, np.int32), mark=np.full(words, -1, np.int64), read_mark=np.full(words, -1, np.int64),
+            has_strong=False, read_by=np.full((readers, words), NOBODY, np.int32), mark=np.full(words, -1, np.int64), read_mark=np.full(words, -1, np.int64),
         )  # fmt: skip
         self.who, self.when, self.line, self.strong, self.read_when, self.read_line, *_, self.read_by, self.mark, self.read_mark = (
             self.tables

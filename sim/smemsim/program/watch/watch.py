@@ -130,6 +130,12 @@ class Watch:
         self.unwritten.overwrites.ended()
         self.unwritten.doubts.abandon(self._is_race)
 
+    def let_go(self) -> None:
+        """The wave is over: the parts know each other no more, so that their tables are freed."""
+        self.operations.holders.clear()
+        self.operations.operations.clear()
+        vars(self).clear()
+
     def _is_race(self, key: Any) -> bool:
         """Does a doubt say that a read comes too early? Nobody multiplies a whole operand for nothing; what nobody ever writes harms only who uses it."""
         late = {"shared": self.early.late, "tensor": self.tensor.late}.get(key[0])

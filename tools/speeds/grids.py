@@ -1,0 +1,66 @@
+"""Races of grids: ten times as many CTAs against ten times the time, and two processes against one.
+
+The programs are recorded launches of golden/, which an H200 has run: a product on CUDA cores, a tile of 32 x 32 x 512 for each CTA, and Triton's
+on tensor cores, 128 x 128 x 128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tools.speeds.programs import Grown, started
+from tools.speeds.race import Race, Row, processor, timed
+
+SIDES = {100: (10, 10), 1_000: (25, 40), 10_000: (100, 100)}  # of grids of so many CTAs: tiles of M, of N
+LINEAR, TWICE = "10x the time is a constant rate", 1.7
+
+
+def _sgemm(ctas: int) -> Grown:
+    """A grid of the product on CUDA cores."""
+    (rows, columns), k = SIDES[ctas], 512
+    m, n = 32 * rows, 32 * columns
+    return Grown("matmul_simt", (columns, rows, 1), {"A": (m, k), "B": (k, n), "C": (m, n)}, {3: m, 4: n, 5: k})
+
+
+def _triton(ctas: int) -> Grown:
+    """A grid of Triton's product."""
+    (rows, columns), k = SIDES[ctas], 128
+    m, n = 128 * rows, 128 * columns
+    return Grown(
+        "triton_matmul_512",
+        (rows, columns, 1),
+        {"a": (m, k), "b": (n, k), "c": (m, n)},
+        maps={"a": (k, m), "b": (k, n), "c": (n, m)},
+        values={15: k},
+    )
+
+
+def _ten(make: Callable[[int], Grown], ctas: int, *, watch: bool) -> Callable[[], Race]:
+    """So many CTAs against a tenth of them."""
+
+    def start() -> Race:
+        ours, fewer = (started(make(count).file(), watch=watch)[0] for count in (ctas, ctas // 10))
+        return Race(processor(ours), processor(fewer), LINEAR)
+
+    return start
+
+
+def _two(make: Callable[[int], Grown], ctas: int) -> Callable[[], Race]:
+    """Two processes against one, watched."""
+
+    def start() -> Race:
+        two, one = (started(make(ctas).file(), watch=True, workers=workers)[0] for workers in (2, 1))
+        return Race(timed(two), timed(one), "their start is in the time")
+
+    return start
+
+
+# fmt: off
+ROWS_OF_GRIDS = (
+    *(Row("run", f"SGEMM on CUDA cores, {ctas:,} CTAs, {'watched' if watch else 'unwatched'}", f"{ctas // 10:,} CTAs", ctas, "CTAs", _ten(_sgemm, ctas, watch=watch),
+          rounds=2, long=True) for watch in (False, True) for ctas in (1_000, 10_000)),
+    *(Row("run", f"Triton's bf16 product, 1,000 CTAs, {'watched' if watch else 'unwatched'}", "100 CTAs", 1_000, "CTAs", _ten(_triton, 1_000, watch=watch),
+          rounds=2, long=True) for watch in (False, True)),
+    Row("run", "SGEMM on CUDA cores, 10,000 CTAs in two processes", "in one", 10_000, "CTAs", _two(_sgemm, 10_000), asked=TWICE, rounds=1, long=True),
+)
+# fmt: on
