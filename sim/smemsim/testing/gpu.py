@@ -13,8 +13,8 @@ import pytest
 
 from smemsim.errors import InputError
 from smemsim.virtual import callers, process
-from smemsim.virtual.exec import SITE
 from smemsim.virtual.policy import Launched, Policy, summary_of
+from smemsim.virtual.sessions import SITE
 
 __all__ = ["Session", "begin"]
 

@@ -18,16 +18,18 @@ from typing import Any
 
 from smemsim.errors import InputError, SmemsimError
 from smemsim.virtual.calls.table import Calls
-from smemsim.virtual.calls.wire import parsed, replied
+from smemsim.virtual.calls.wire import LENGTH, parsed, replied
 from smemsim.virtual.device import VirtualDevice
 from smemsim.virtual.host import Host
 from smemsim.virtual.memory import RANGE_BYTES
-from smemsim.virtual.policy import Policy, line_of, line_of_begun, line_of_refused
+from smemsim.virtual.policy import Policy
+from smemsim.virtual.telling import Teller
 
 __all__ = ["Session", "serve"]
 
 
 COPY, CALL, WRITE, CALL_BACK = 1, 2, 3, 4
+ROOM = 1 << 16  # bytes of most messages at most
 
 
 class RemoteHost(Host):
@@ -79,62 +81,47 @@ class Session(Calls):
         memory = self.device.memory
         hello = struct.pack("<QQQ", memory.device_base, memory.host_base, RANGE_BYTES)
         socket.send_fds(self.channel, [hello], [memory.descriptor])
-        while True:
-            head = self._receive(4)
-            if head is None:
-                return
-            message = self._receive(struct.unpack("<I", head)[0])
-            if message is None:
-                return
+        while (message := self._receive()) is not None:
             error, results = self.answer(*parsed(message))
-            actions = self.host.waiting
-            self.host.waiting = []
+            actions, self.host.waiting = self.host.waiting, []
             self._send(True, error, actions, results)
 
     def _send(self, is_last: bool, error: int, actions: list[bytes], results: tuple[Any, ...]) -> None:
         reply = replied(is_last, error, actions, results)
-        self.channel.sendall(struct.pack("<I", len(reply)) + reply)
+        self.channel.sendall(LENGTH.pack(len(reply)) + reply)
 
     def _flush(self) -> None:
         actions, self.host.waiting = self.host.waiting, []
         self._send(False, 0, actions, ())
-        if self._receive(4) is None:
+        if self._receive() is None:
             raise KeyboardInterrupt
 
-    def _receive(self, size: int) -> bytes | None:
-        parts = []
-        while size:
-            try:
-                part = self.channel.recv(min(size, 1 << 24))
-            except ConnectionError:
-                return None
-            if not part:
-                return None
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
+    def _receive(self) -> bytes | None:
+        """A message without its length; None when the program has ended. Nothing comes behind it before it is answered."""
+        try:
+            raw = self.channel.recv(ROOM)
+            while len(raw) < LENGTH.size or len(raw) < LENGTH.size + LENGTH.unpack_from(raw)[0]:
+                missing = LENGTH.size + LENGTH.unpack_from(raw)[0] - len(raw) if len(raw) >= LENGTH.size else ROOM
+                part = self.channel.recv(missing, socket.MSG_WAITALL) if raw else b""
+                if not part:
+                    return None
+                raw += part
+        except ConnectionError:
+            return None
+        return raw[LENGTH.size :]
 
 
 # ---- A session's process
 
 
-def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Policy, card: dict[str, Any], label: str = "") -> None:
-    """Serve one program until it ends, tell what was launched to `report`, and end this process: it is a fork of the one that listens."""
-    telling = threading.Lock()
-
-    def say(line: bytes) -> None:
-        with telling, contextlib.suppress(OSError):
-            report.sendall(line)
-
-    def finish() -> None:
-        telling.acquire()
-        os._exit(0)
+def serve(channel: socket.socket, teller: Teller, arch: str, policy: Policy, card: dict[str, Any], label: str = "") -> None:
+    """Serve one program until it ends, tell what was launched, and end this process: it is a fork of the one that listens."""
 
     def watch() -> None:
         poll = select.poll()
         poll.register(channel, select.POLLRDHUP | select.POLLHUP | select.POLLERR)
         poll.poll()
-        finish()
+        os._exit(0)
 
     def interrupt(number: int, frame: Any) -> None:
         if session is not None and session.is_running:
@@ -147,8 +134,7 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
     try:
         session = Session(channel, arch, policy, **card)
         device = session.device
-        device.label, device.begins = label, lambda launched: say(line_of_begun(launched))
-        device.ended, device.refuses = lambda launched: say(line_of(launched)), lambda why: say(line_of_refused(why))
+        device.label, device.begins, device.ended, device.refuses = label, teller.begin, teller.end, teller.refuse
         threading.Thread(target=watch, daemon=True).start()
         session.run()
     except (InputError, SmemsimError) as e:
@@ -158,4 +144,4 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
     finally:
         with contextlib.suppress(OSError):
             channel.close()
-        finish()
+        os._exit(0)
