@@ -97,6 +97,7 @@ def device() -> VirtualDevice:
     first = os.environ.get("SMEMSIM_FIRST") or own  # what this process starts inherits it
     os.environ["SMEMSIM_FIRST"] = first
     made.label = "" if first == own else f"{own}-"
+    os.register_at_fork(after_in_child=lambda: setattr(made, "label", f"{os.getpid()}-"))  # for names of its files
     teller = _teller()
     if teller is not None:
         made.begins, made.ended, made.refuses = teller.begin, teller.end, teller.refuse
