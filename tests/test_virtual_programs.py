@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -405,3 +406,55 @@ def test_two_programs_at_once_have_devices_of_their_own(runtime):
         for _ in "ab"
     ]
     assert [one.communicate(timeout=60)[0].splitlines()[1] for one in both] == ["0 wrong, 1 launch"] * 2
+
+
+OF_CHILDREN = """
+import subprocess, pytest
+
+@pytest.mark.parametrize("command", [["compute"], ["errors"], ["busy"]])
+def test_it(command):
+    program = subprocess.Popen([{runtime!r}, *command], stdout=subprocess.PIPE, text=True)
+    if command == ["busy"]:
+        assert program.stdout.readline() == "started\\n"
+        program.kill()
+    program.communicate()
+
+def test_a_script_that_starts_it():
+    done = subprocess.run("({runtime} compute; {runtime} errors) & wait", shell=True, capture_output=True, text=True)
+    assert "0 wrong, 1 launch" in done.stdout
+
+@pytest.fixture
+def at_the_end():
+    yield
+    subprocess.run([{runtime!r}, "errors"], check=True, capture_output=True)
+
+def test_with_an_end(at_the_end):
+    pass
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_findings_of_programs_that_tests_start_fail_them(runtime, tmp_path, workers):
+    pytest.importorskip("xdist", reason="needs pytest-xdist")
+    (tmp_path / "test_children.py").write_text(OF_CHILDREN.replace("{runtime!r}", repr(str(runtime))).replace("{runtime}", str(runtime)))
+    plugin = ["-p", "smemsim.testing.plugin", "-p", "xdist", "-p", "no:cacheprovider"]
+    options = ["-q", "-n", str(workers), "--smemsim-gpu", "sm_90a", "--smemsim-report", "report", "-rA"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugin, *options, "test_children.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, env={**own, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    ended = {name: how for how, name in re.findall(r"^(PASSED|FAILED|ERROR) test_children\.py::(\S+)", done.stdout, re.MULTILINE)}
+    assert ended == {
+        "test_it[command0]": "PASSED",
+        "test_it[command1]": "FAILED",
+        "test_it[command2]": "PASSED",
+        "test_a_script_that_starts_it": "FAILED",
+        "test_with_an_end": "ERROR",
+    }
+    assert re.search(r"FAILED .*command1\] - .*X001 runtime\.cu:\d+ in behind: ", done.stdout)
+    assert re.search(r"^sm_90a: \d+ launches of 3 kernels .* findings in 3 \(behind\)", done.stdout, re.MULTILINE)
+    linked = re.findall(r'<a href="([^"#][^"]*)"', (tmp_path / "report" / "index.html").read_text(encoding="utf-8"))
+    assert linked
+    assert all((tmp_path / "report" / name).is_file() for name in linked)

@@ -1,4 +1,8 @@
-"""`pytest --smemsim-gpu`: other people's tests for a GPU run on the virtual one of each process, and their kernels' findings fail them."""
+"""`pytest --smemsim-gpu`: other people's tests for a GPU run on the virtual one of each process, and their kernels' findings fail them.
+
+Processes that tests start, in whatever language, find a device too (`smemsim.virtual.sessions`). They tell of their launches in a journal, which is read
+behind each test.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,16 @@ import pytest
 
 from smemsim.errors import InputError
 from smemsim.virtual import callers, process
-from smemsim.virtual.exec import SITE
-from smemsim.virtual.policy import Launched, Policy, summary_of
+from smemsim.virtual.build import libraries
+from smemsim.virtual.policy import Launched, Policy, card_of_environment, summary_of
+from smemsim.virtual.sessions import Doors, environment, serve_apart
+from smemsim.virtual.telling import Journal, Writer
 
 __all__ = ["Session", "begin"]
 
 
-OUTPUT = "smemsim_launches"  # what a worker of pytest-xdist hands over
+OUTPUT, REFUSED = "smemsim_launches", "smemsim_refused"  # what a worker of pytest-xdist hands over
+OPENED = "SMEMSIM_PYTEST"  # the socket that this plugin has opened
 
 
 def begin(config: pytest.Config) -> None:
@@ -39,49 +46,113 @@ def begin(config: pytest.Config) -> None:
         from smemsim.virtual.record import clear
 
         clear(policy)
-    os.environ["SMEMSIM_ON_FINDING"] = options.smemsim_on_finding
-    os.environ["SMEMSIM_QUIET"] = "1"
-    if options.smemsim_strict:
-        os.environ["SMEMSIM_STRICT"] = "1"
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (SITE, os.environ.get("PYTHONPATH"))))
-    callers.load()  # for compiled code beside torch
+    journal = _open_to_children(policy)
     process.open_on_import()
-    config.pluginmanager.register(Session(options.smemsim_on_finding, report, worker), "smemsim-gpu")
+    config.pluginmanager.register(Session(options.smemsim_on_finding, report, worker, journal), "smemsim-gpu")
+
+
+def _open_to_children(policy: Policy) -> Journal | None:
+    """Have the processes that tests start find the device: what they tell. None under `smemsim exec`, whom they tell."""
+    given = os.environ.get("SMEMSIM_SOCKET")
+    if given and given != os.environ.get(OPENED):  # a worker of pytest-xdist has that of its controller
+        callers.load()
+        return None
+    try:
+        folder = libraries()
+    except InputError:  # there is no C compiler: Python finds the device nevertheless
+        folder = None
+    doors, journal = Doors.open(), Journal()
+    os.environ.update(environment(folder, doors.name, os.environ["SMEMSIM_ARCH"], policy, card_of_environment()))
+    os.environ[OPENED], os.environ["SMEMSIM_FIRST"] = doors.name, str(os.getpid())
+    serve_apart(doors, journal)
+    doors.close()  # the other process has them
+    callers.load()
+    process.tell_to(_OfForks(journal.descriptor))
+    return journal
+
+
+class _OfForks(Writer):
+    """Tells of the launches of this process's forks; its own are known."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._own = os.getpid()
+
+    def _write(self, said: dict[str, Any]) -> None:
+        if os.getpid() != self._own:
+            self.who = f"{os.getpid()}, a fork of {self._own}"
+            super()._write(said)
 
 
 class Session:
-    """Looks at what each test launched."""
+    """Looks at what each test launched, and the processes that it started."""
 
-    def __init__(self, on_finding: str, report: pathlib.Path | None, worker: str) -> None:
-        self.on_finding, self.report, self.worker = on_finding, report, worker
-        self.first = 0  # launch of the running test
+    def __init__(self, on_finding: str, report: pathlib.Path | None, worker: str, journal: Journal | None) -> None:
+        self.on_finding, self.report, self.worker, self.journal = on_finding, report, worker, journal
+        self.first = (0, 0)  # launches of the running test: of this process, of its children
+        self.of_children: list[Launched] = []
         self.of_workers: list[Launched] = []
+        self.refused: list[str] = []  # why code of children was not simulated
 
     @property
     def launches(self) -> list[Launched]:
-        """All launches so far, of this process and of workers that have ended."""
-        return [*self.of_workers, *(process.device().launches if process.has_device() else ())]
+        """All launches so far: of workers that have ended, of this process, of its children."""
+        self._listen()
+        return [*self.of_workers, *self._own(), *self.of_children]
+
+    def _own(self) -> list[Launched]:
+        return process.device().launches if process.has_device() else []
+
+    def _listen(self) -> None:
+        """Read what children have told: of a launch before its call returns."""
+        if self.journal is not None:
+            news = self.journal.read()
+            self.of_children += [Launched(**x) for x in news.launches]
+            self.refused += news.refused
+
+    def _not_simulated(self) -> list[str]:
+        """Why code of children was not simulated, each reason once; launches of theirs that had begun and were never over."""
+        self._listen()
+        cut = self.journal.running.values() if self.journal is not None else ()
+        return list(dict.fromkeys([*self.refused, *(f"launch {name} was not over when its process ended" for name in cut)]))
+
+    def _begin(self) -> None:
+        """What is launched from now on is looked at."""
+        self._listen()
+        self.first = (len(self._own()), len(self.of_children))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
         """A test begins with a device that works, whatever trapped before it."""
         if process.has_device():
             process.device().error = 0
-            self.first = len(process.device().launches)
+        self._begin()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, Any, Any]:
         """Findings fail the test, unless it fails by itself."""
         outcome = yield
+        self._fail()
+        return outcome
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
+        """Findings of what fixtures launch at their end are errors."""
+        self._begin()
+        outcome = yield
+        self._fail()
+        return outcome
+
+    def _fail(self) -> None:
         if self.on_finding == "raise" and (text := self._findings()):
             pytest.fail(f"{self._bad()[0].headline()}\n{text}", pytrace=False)
-        return outcome
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, call: Any) -> Generator[None, Any, Any]:
         """Show findings with the test that had them."""
         report = yield
-        if call.when == "call" and self.on_finding != "collect" and (text := self._findings()) and text not in str(report.longrepr):
+        is_shown = call.when == "call" or report.failed
+        if is_shown and self.on_finding != "collect" and (text := self._findings()) and text not in str(report.longrepr):
             report.sections.append(("smemsim", text))
             _headed(report, self._bad()[0].headline())
         return report
@@ -91,7 +162,9 @@ class Session:
 
     def _bad(self) -> list[Launched]:
         """The launches of the running test that have findings, or did not come to their end."""
-        return [x for x in process.device().launches[self.first :] if not x.is_clean] if process.has_device() else []
+        self._listen()
+        own, of_children = self.first
+        return [x for x in (*self._own()[own:], *self.of_children[of_children:]) if not x.is_clean]
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -99,6 +172,7 @@ class Session:
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[OUTPUT] = json.dumps([dataclasses.asdict(x) for x in self.launches], default=str)
+            output[REFUSED] = json.dumps(self._not_simulated())
         elif self.report is not None:
             from smemsim.virtual.record import write_index
 
@@ -107,7 +181,9 @@ class Session:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Take over what a worker launched."""
-        for x in json.loads((getattr(node, "workeroutput", None) or {}).get(OUTPUT, "[]")):
+        output = getattr(node, "workeroutput", None) or {}
+        self.refused += json.loads(output.get(REFUSED, "[]"))
+        for x in json.loads(output.get(OUTPUT, "[]")):
             page = f"{node.gateway.id}/{x['page']}" if x["page"] else ""
             self.of_workers.append(Launched(**{**x, "page": page}))
 
@@ -119,6 +195,8 @@ class Session:
             for x in launches:
                 if not x.is_clean:
                     terminalreporter.write_line(text_of(x))
+        for why in self._not_simulated():
+            terminalreporter.write_line(f"not simulated: {why}")
         terminalreporter.write_line(f"{os.environ['SMEMSIM_ARCH']}: {summary_of(launches)}")
         if self.report is not None:
             terminalreporter.write_line(f"a page of all launches: {self.report}")

@@ -31,10 +31,10 @@ def align() -> bool:
         from smemsim.virtual import notes
 
         notes.map_notes()
-        for name, function in ((FREE, notes.freed), (ALLOCATE, notes.aligned)):  # `free` passes on what it has no note of
+        for name, function in notes.replacements().items():  # `free` first: it passes on what it has no note of
             for address in found[name]:
-                _write(address, function.address)
-    except (OSError, ValueError, struct.error):
+                _write(address, function)
+    except (OSError, ValueError, RuntimeError, struct.error):  # RuntimeError: of LLVM
         return False
     return True
 

@@ -7,10 +7,10 @@ smemsim ask the process that `clib/door.c` connects to, unless this process has 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import os
-import pathlib
 import threading
 from typing import Any
 
@@ -22,12 +22,18 @@ __all__ = ["answer", "load"]
 _ANSWER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _replies = threading.local()  # each thread's last one, which the caller reads when it has returned
 _kept: list[Any] = []
-_is_to_load: list[bool] = []  # once, where the process has no path with the libraries
+_loaded: list[ctypes.CDLL] = []  # where the process has no path with the libraries
 
 
 def load() -> None:
-    """Load the libraries when `answer` is called."""
-    _is_to_load.append(True)
+    """Load the libraries, where they can be had, so that whoever asks for them later by their names gets these: the linker of this process has no path to them."""
+    from smemsim.virtual.build import libraries
+
+    with contextlib.suppress(OSError, InputError):
+        folder = libraries()
+        _loaded.extend(
+            ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL) for name in ("libcuda.so.1", "libcudart.so.13", "libcudart.so.12")
+        )
 
 
 def _reply(message: int, size: int) -> int:
@@ -42,26 +48,16 @@ def _reply(message: int, size: int) -> int:
 def answer() -> None:
     """Answer compiled code of this process from now on.
 
-    Under `smemsim exec` the libraries are on the path of the linker. `load` says to load them now (pytest), so that whoever asks for them later by their
-    names gets those: nothing where they are not there and no compiler can build them.
+    Under `smemsim exec` the libraries are on the path of the linker; elsewhere, somebody has called `load`.
     """
+    if not _loaded and not os.environ.get("SMEMSIM_SOCKET"):
+        return
     try:
-        libraries = [ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL) for path in _libraries()]
+        libraries = _loaded or [ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)]
         here = libraries[0].smemsim_answer_here
-    except (OSError, AttributeError, IndexError, InputError):
+    except (OSError, AttributeError):
         return
     here.argtypes = [ctypes.c_void_p]
     _kept.append(_ANSWER(_reply))
     here(ctypes.cast(_kept[0], ctypes.c_void_p))
     atexit.register(here, None)  # destructors of compiled code come later, and are told that CUDA is over
-
-
-def _libraries() -> list[str | pathlib.Path]:
-    if os.environ.get("SMEMSIM_SOCKET"):
-        return ["libcuda.so.1"]
-    if not _is_to_load:
-        return []
-    from smemsim.virtual.build import libraries
-
-    folder = libraries()
-    return [folder / name for name in ("libcuda.so.1", "libcudart.so.13", "libcudart.so.12")]

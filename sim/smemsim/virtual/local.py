@@ -1,6 +1,6 @@
 """The device of this process for doors that answer calls of CUDA's own interfaces: handles are numbers, errors are codes.
 
-`server.Session` is the table of calls that `libcuda.so.1` and `libcudart.so` use; here it is used without a socket, so that a call means the same
+`calls.table.Calls` is what `libcuda.so.1` and `libcudart.so` use; here it is used without a socket, so that a call means the same
 whichever way it comes.
 """
 
@@ -15,11 +15,14 @@ from typing import Any
 
 from smemsim.errors import SmemsimError
 from smemsim.virtual import process
+from smemsim.virtual.calls.handles import DEFAULT_STREAMS, Kept
+from smemsim.virtual.calls.memory import KINDS
+from smemsim.virtual.calls.table import Calls
+from smemsim.virtual.calls.wire import parsed, replied
 from smemsim.virtual.code import Function
 from smemsim.virtual.errors import LAUNCH_FAILED, CudaError
 from smemsim.virtual.host import Host
 from smemsim.virtual.policy import FindingsError
-from smemsim.virtual.server import DEFAULT_STREAMS, KINDS, Kept, Session, parsed, replied
 from smemsim.virtual.streams import Stream
 
 __all__ = ["LaunchAttributes", "LocalSession", "attributes_of", "session"]
@@ -40,20 +43,18 @@ class _LocalHost(Host):
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(function)(stream, 0, data)
 
 
-class LocalSession(Session):
+class LocalSession(Calls):
     """The calls of this process. `reason` is what the last one that failed said."""
 
     def __init__(self) -> None:
+        super().__init__(FIRST_HANDLE)
         self.device = process.device()
-        self.host = _LocalHost()  # type: ignore[assignment]
+        self.host = _LocalHost()
         self.device.host = self.host
-        self._objects: dict[int, Any] = {}
-        self._next = FIRST_HANDLE
-        self.is_running = False
         self.reason = ""
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """A call by its name in `Session`; CudaError where it fails, whatever the cause."""
+        """A call by its name in `Calls`; CudaError where it fails, whatever the cause."""
         try:
             return getattr(self, name)(*arguments)
         except CudaError as e:
@@ -75,7 +76,7 @@ class LocalSession(Session):
         torch = sys.modules.get("smemsim.virtual.torch")
         if torch is not None:
             torch.tensors.show()
-        error, results = self._answer(*parsed(message))
+        error, results = self.answer(*parsed(message))
         return replied(True, error, [], results)
 
     def _of(self, handle: int, kind: type[Kept]) -> Kept:
@@ -84,14 +85,14 @@ class LocalSession(Session):
         return super()._of(handle, kind) if found is None else found
 
     def launch(self, function: int, *given: Any) -> None:
-        """See `Session`; the memory of torch's tensors is the device's."""
+        """See `Calls`; the memory of torch's tensors is the device's."""
         torch = sys.modules.get("smemsim.virtual.torch")
         if torch is not None:
             torch.tensors.show()
         super().launch(function, *given)
 
     def pointer(self, address: int) -> tuple[int, int, int, int]:
-        """See `Session`; what torch calls the card's memory is."""
+        """See `Calls`; what torch calls the card's memory is."""
         kind, begin, size, number = super().pointer(address)
         torch = sys.modules.get("smemsim.virtual.torch")
         if torch is not None and (held := torch.tensors.live.get(begin)) is not None and held.place == torch.CUDA:

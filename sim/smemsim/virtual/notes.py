@@ -12,25 +12,20 @@ import os
 from typing import Any
 
 import numpy as np
-from numba import cfunc, njit, types
-from numba.extending import intrinsic
 
-__all__ = ["ALIGNMENT", "aligned", "claim", "freed", "holding", "is_claimed", "map_notes", "size_at"]
+from smemsim.program.compiled.objects import functions
+
+__all__ = ["ALIGNMENT", "claim", "holding", "is_claimed", "map_notes", "replacements", "size_at"]
 
 
 ALIGNMENT = 512  # bytes
 # A lock (pthread_mutex_t, of zeros), then pairs of an address and its bytes, 0 where that was freed. They lie at a place that cached code knows; what else
 # lies at such places: memory.DEVICE_BASE. A note is at most `WAY` places behind where its address belongs.
 NOTES, LOCK_BYTES, PLACES, WAY = 0x1F00_0000_0000, 64, 1 << 16, 64
+MIXED_BY, MIXED_SHIFT = 40503, 9  # of a note's place
 NOTES_BYTES = LOCK_BYTES + 16 * (PLACES + WAY)
 _CLAIMED = 1 << 60  # beside the bytes of a note, until the memory is freed: a kernel was given it
 _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000  # Linux
-
-_WORD, _WORDS, _NOTHING = types.intp, types.CPointer(types.intp), types.void
-_lock = types.ExternalFunction("pthread_mutex_lock", types.int32(_WORD))
-_unlock = types.ExternalFunction("pthread_mutex_unlock", types.int32(_WORD))
-_allocate = types.ExternalFunction("posix_memalign", types.int32(_WORDS, _WORD, _WORD))
-_free = types.ExternalFunction("free", _NOTHING(_WORD))
 
 
 def size_at(address: int) -> int:
@@ -86,52 +81,105 @@ def _notes() -> np.ndarray:
 
 def _place_of(address: int) -> int:
     """Where the note of an address belongs."""
-    return (address // ALIGNMENT * 40503 >> 9) % PLACES
+    return (address // ALIGNMENT * MIXED_BY >> MIXED_SHIFT) % PLACES
 
 
-# ---- Compiled
+# ---- Machine code: any thread calls it, with Python's lock or without
 
 
-_compiled_place_of = njit(cache=True)(_place_of)
+def _code() -> str:
+    """LLVM text: `change` notes an address with its bytes, or with 0 that it is free; one that finds no place is not noted."""
+    return f"""
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @posix_memalign(ptr, i64, i64)
+declare void @free(ptr)
+
+define internal void @change(i64 %address, i64 %size) {{
+entry:
+  %block = lshr i64 %address, {ALIGNMENT.bit_length() - 1}
+  %mixed = mul i64 %block, {MIXED_BY}
+  %shifted = lshr i64 %mixed, {MIXED_SHIFT}
+  %first = and i64 %shifted, {PLACES - 1}
+  %lock = inttoptr i64 {NOTES} to ptr
+  %locked = call i32 @pthread_mutex_lock(ptr %lock)
+  br label %look
+look:
+  %n = phi i64 [ 0, %entry ], [ %next, %other ]
+  %at = phi i64 [ 0, %entry ], [ %kept, %other ]
+  %place = add i64 %first, %n
+  %offset = shl i64 %place, 4
+  %where = add i64 %offset, {NOTES + LOCK_BYTES}
+  %note = inttoptr i64 %where to ptr
+  %there = load i64, ptr %note
+  %is = icmp eq i64 %there, %address
+  br i1 %is, label %ended, label %other
+other:
+  %behind = getelementptr i64, ptr %note, i64 1
+  %bytes = load i64, ptr %behind
+  %is_free = icmp eq i64 %bytes, 0
+  %is_made = icmp ne i64 %size, 0
+  %is_first = icmp eq i64 %at, 0
+  %may = and i1 %is_free, %is_made
+  %takes = and i1 %may, %is_first
+  %kept = select i1 %takes, i64 %where, i64 %at
+  %is_new = icmp eq i64 %there, 0
+  %next = add i64 %n, 1
+  %is_last = icmp eq i64 %next, {WAY}
+  %stops = or i1 %is_new, %is_last
+  br i1 %stops, label %ended, label %look
+ended:
+  %chosen = phi i64 [ %where, %look ], [ %kept, %other ]
+  %is_nowhere = icmp eq i64 %chosen, 0
+  br i1 %is_nowhere, label %done, label %write
+write:
+  %to = inttoptr i64 %chosen to ptr
+  store i64 %address, ptr %to
+  %to_bytes = getelementptr i64, ptr %to, i64 1
+  store i64 %size, ptr %to_bytes
+  br label %done
+done:
+  %unlocked = call i32 @pthread_mutex_unlock(ptr %lock)
+  ret void
+}}
+
+define void @freed(ptr %what) {{
+entry:
+  %address = ptrtoint ptr %what to i64
+  %is_nothing = icmp eq i64 %address, 0
+  br i1 %is_nothing, label %done, label %note
+note:
+  call void @change(i64 %address, i64 0)
+  br label %done
+done:
+  call void @free(ptr %what)
+  ret void
+}}
+
+define i32 @aligned(ptr %where, i64 %alignment, i64 %size) {{
+entry:
+  %is_less = icmp ult i64 %alignment, {ALIGNMENT}
+  %wider = select i1 %is_less, i64 {ALIGNMENT}, i64 %alignment
+  %error = call i32 @posix_memalign(ptr %where, i64 %wider, i64 %size)
+  %is_wrong = icmp ne i32 %error, 0
+  br i1 %is_wrong, label %done, label %note
+note:
+  %address = load i64, ptr %where
+  call void @change(i64 %address, i64 %size)
+  br label %done
+done:
+  ret i32 %error
+}}
+"""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _words_at(typing: Any, address: Any) -> Any:
-    """The words from an address on."""
-    return _WORDS(_WORD), lambda context, builder, signature, given: builder.inttoptr(given[0], context.get_value_type(_WORDS))
+@functools.cache
+def replacements() -> dict[str, int]:
+    """The addresses of what stands for `free`, and for `posix_memalign`, on 512 bytes at least: as long as the process lives."""
+    nothing = ctypes.CFUNCTYPE(None)
+    _code_of.extend(functions(_code(), ("freed", nothing), ("aligned", nothing)))
+    addresses = [ctypes.cast(made, ctypes.c_void_p).value or 0 for made in _code_of]
+    return dict(zip(("free", "posix_memalign"), addresses, strict=True))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _change(address: int, size: int) -> None:
-    """Note an address with its bytes, or with 0 that it is free. One that finds no place is not noted."""
-    notes, first, at = _words_at(NOTES + LOCK_BYTES), _compiled_place_of(address), -1
-    _lock(NOTES)
-    for n in range(first, first + WAY):
-        if notes[2 * n] == address:
-            at = n
-            break
-        if at < 0 and size and not notes[2 * n + 1]:
-            at = n
-        if not notes[2 * n]:
-            break
-    if at >= 0:
-        notes[2 * at] = address  # its bytes are 0 until the next line
-        notes[2 * at + 1] = size
-    _unlock(NOTES)
-
-
-@cfunc(_NOTHING(_WORD), cache=True)  # type: ignore[untyped-decorator]
-def freed(address: int) -> None:
-    """`free`."""
-    if address:
-        _change(address, 0)
-    _free(address)
-
-
-@cfunc(types.int32(_WORDS, _WORD, _WORD), cache=True)  # type: ignore[untyped-decorator]
-def aligned(where: Any, alignment: int, size: int) -> Any:
-    """`posix_memalign` on 512 bytes at least."""
-    error = _allocate(where, max(alignment, ALIGNMENT), size)
-    if not error:
-        _change(where[0], size)
-    return error
+_code_of: list[Any] = []  # keeps the machine code

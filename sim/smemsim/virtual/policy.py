@@ -39,9 +39,6 @@ __all__ = [
     "hook",
     "hook_failed",
     "hooks_of",
-    "line_of",
-    "line_of_begun",
-    "line_of_refused",
     "numbers_of",
 ]
 
@@ -58,8 +55,7 @@ FRESH_MEMORY = {
 PREFIX = "SMEMSIM_"
 MOST_CTAS = 1 << 22
 MOST_RAISED = 3  # findings in the text of an exception
-BEGUN = "begun"  # the key of a line that tells it of a launch that begins
-REFUSED = "not_simulated"  # the key of a line that tells `smemsim exec` why code of the program is not simulated
+REFUSED = "not_simulated"  # the key of what says why code of the program is not simulated
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
@@ -365,21 +361,6 @@ def _remarks_of(launches: list[Launched]) -> str:
     hint = f"; --strict fails for {', '.join(fails)}" if fails else ""
     count = sum(bool(x.run and x.run["remarks"]) for x in launches)
     return f", remarks in {count} ({', '.join(dict.fromkeys(code for _, code in told))}{hint})"
-
-
-def line_of_refused(why: str) -> bytes:
-    """The same for code of a program that is not simulated: why."""
-    return json.dumps({REFUSED: why}).encode() + b"\n"
-
-
-def line_of_begun(launched: Launched) -> bytes:
-    """The same for a launch that begins: where it is the last line of a process, the launch was not over."""
-    return json.dumps({BEGUN: f"{launched.number} {launched.name}"}).encode() + b"\n"
-
-
-def line_of(launched: Launched) -> bytes:
-    """A launch as a line for `smemsim exec`, which is told each one when it is over: a program that is killed loses none."""
-    return json.dumps(vars(launched), default=str).encode() + b"\n"
 
 
 def write_json(path: pathlib.Path, launches: list[Launched], refused: list[str], exit_code: int) -> None:

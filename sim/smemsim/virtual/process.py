@@ -6,27 +6,27 @@ process, made when it is first used; all doors share it. A child made by fork ha
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from smemsim.errors import InputError
 from smemsim.spec.architectures import architecture
+from smemsim.virtual.telling import RemoteWriter
 
 if TYPE_CHECKING:
     from smemsim.spec.cards import Card
     from smemsim.virtual.device import VirtualDevice
-    from smemsim.virtual.policy import Launched, Policy
+    from smemsim.virtual.policy import Policy
+    from smemsim.virtual.telling import Teller
 
-__all__ = ["DOORS", "SOCKET_ENDING", "card", "choose", "device", "has_device", "open_on_import", "worked"]
+__all__ = ["DOORS", "card", "choose", "device", "has_device", "open_on_import", "tell_to", "worked"]
 
 
 # A library, and the module whose `install` opens its door once it is imported; `before_import`, where there is one, comes before that.
@@ -39,7 +39,6 @@ DOORS = {
         "_internal.runtime", "_internal.runtime_ptds", "_bindings.cyruntime", "_bindings.cyruntime_ptds",
     )},
 }  # fmt: skip
-SOCKET_ENDING = "-launches"  # of the socket on which `smemsim exec` is told what was launched
 _chosen: dict[str, Any] = {}
 
 
@@ -98,11 +97,10 @@ def device() -> VirtualDevice:
     first = os.environ.get("SMEMSIM_FIRST") or own  # what this process starts inherits it
     os.environ["SMEMSIM_FIRST"] = first
     made.label = "" if first == own else f"{own}-"
-    name = os.environ.get("SMEMSIM_SOCKET")
-    if name:
-        teller = _Teller(name)
-        teller.open()
-        made.begins, made.ended, made.refuses = teller.begin, teller.tell, teller.refuse
+    os.register_at_fork(after_in_child=lambda: setattr(made, "label", f"{os.getpid()}-"))  # for names of its files
+    teller = _teller()
+    if teller is not None:
+        made.begins, made.ended, made.refuses = teller.begin, teller.end, teller.refuse
     elif not made.label and not os.environ.get("PYTEST_XDIST_WORKER") and (made.policy.record or made.policy.report):
         from smemsim.virtual.record import clear
 
@@ -110,48 +108,19 @@ def device() -> VirtualDevice:
     return made
 
 
-class _Teller:
-    """Tells `smemsim exec`, under which this process runs, of each launch."""
+def tell_to(teller: Teller) -> None:
+    """Say who is told of this process's launches, in place of `smemsim exec`."""
+    _chosen_teller.append(teller)
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._channel: socket.socket | None = None
-        os.register_at_fork(after_in_child=self._forget)
 
-    def _forget(self) -> None:
-        """A child has a channel of its own."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+_chosen_teller: list[Teller] = []
 
-    def open(self) -> None:
-        """Tell that this process has a device."""
-        self._send(b"")
 
-    def tell(self, launched: Launched) -> None:
-        """Tell of a launch that is over."""
-        from smemsim.virtual.policy import line_of
-
-        self._send(line_of(launched))
-
-    def begin(self, launched: Launched) -> None:
-        """Tell of a launch that begins."""
-        from smemsim.virtual.policy import line_of_begun
-
-        self._send(line_of_begun(launched))
-
-    def refuse(self, why: str) -> None:
-        """Tell of code that is not simulated."""
-        from smemsim.virtual.policy import line_of_refused
-
-        self._send(line_of_refused(why))
-
-    def _send(self, line: bytes) -> None:
-        with contextlib.suppress(OSError):
-            if self._channel is None:
-                self._channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                self._channel.connect(f"\0{self.name}{SOCKET_ENDING}")
-            self._channel.sendall(line)
+def _teller() -> Teller | None:
+    if _chosen_teller:
+        return _chosen_teller[-1]
+    name = os.environ.get("SMEMSIM_SOCKET")
+    return RemoteWriter(name) if name else None
 
 
 # ---- Doors that open when a library is imported

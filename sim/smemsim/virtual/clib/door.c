@@ -54,9 +54,6 @@ static void put(const void *data, size_t size) {
     used += size;
 }
 
-static void put_u32(uint32_t x) { put(&x, 4); }
-static void put_u64(U x) { put(&x, 8); }
-
 static int send_all(const char *data, size_t size) {
     while (size) {
         ssize_t n = send(channel, data, size, MSG_NOSIGNAL);
@@ -67,15 +64,35 @@ static int send_all(const char *data, size_t size) {
     return 0;
 }
 
-static int receive(void *to, size_t size) {
-    char *at = to;
-    while (size) {
-        ssize_t n = recv(channel, at, size, 0);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return -1;
-        at += n, size -= n;
+static ssize_t receive_some(char *to, size_t most) {
+    ssize_t n;
+    do n = recv(channel, to, most, 0);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* A reply without its length: in `near`, or in memory of its own where that is too small. Nothing comes behind it, since this side speaks next. */
+static char *receive(char *near, size_t room) {
+    size_t have = 0;
+    uint32_t size;
+    while (have < sizeof size) {
+        ssize_t n = receive_some(near + have, room - have);
+        if (n <= 0) return 0;
+        have += n;
     }
-    return 0;
+    memcpy(&size, near, sizeof size);
+    if (have - sizeof size > size) return 0;
+    char *to = near;
+    if (size + sizeof size > room) {
+        if (!(to = malloc(size + sizeof size))) return 0;
+        memcpy(to, near, have);
+    }
+    while (have < size + sizeof size) {
+        ssize_t n = receive_some(to + have, size + sizeof size - have);
+        if (n <= 0) { if (to != near) free(to); return 0; }
+        have += n;
+    }
+    return to;
 }
 
 static int lost(void) {
@@ -127,63 +144,75 @@ static R take(const char *reply, const char *format, va_list list) {
     return error;
 }
 
+/* A message: its length; the length of a head, which is `op`, a zero and the kinds of its arguments; a word for each argument, the number itself or a count of
+   bytes; these bytes. */
+static void write_message(const char *op, const char *format, va_list list) {
+    va_list again;
+    va_copy(again, list);
+    uint32_t total = 0;
+    size_t kinds = strcspn(format, "|"), length = strlen(op);
+    unsigned char head = length + 1 + kinds;
+    used = 0;
+    put(&total, 4), put(&head, 1), put(op, length + 1), put(format, kinds);
+    for (const char *kind = format; kind < format + kinds; kind++) {
+        U word = 0;
+        if (*kind == 'i') word = va_arg(list, U);
+        if (*kind == 's') word = strlen(va_arg(list, const char *));
+        if (*kind == 'b') (void)va_arg(list, const void *), word = va_arg(list, size_t);
+        put(&word, 8);
+    }
+    for (const char *kind = format; kind < format + kinds; kind++) {
+        if (*kind == 'i') (void)va_arg(again, U);
+        if (*kind == 's') { const char *text = va_arg(again, const char *); put(text, strlen(text)); }
+        if (*kind == 'b') { const void *data = va_arg(again, const void *); put(data, va_arg(again, size_t)); }
+    }
+    va_end(again);
+    total = used - 4;
+    memcpy(buffer, &total, 4);
+}
+
+/* Send what is written, do what the server asks for, and take the last reply; -1 where the server is gone. */
+static R exchange(const char *format, va_list list) {
+    char near[2048];
+    if (send_all(buffer, used)) return -1;
+    for (;;) {
+        char *reply = receive(near, sizeof near), *at = reply + 4;
+        if (!reply) return -1;
+        uint32_t actions;
+        memcpy(&actions, at + 5, 4);
+        char is_last = at[0];
+        act(at + 13, actions);
+        R error = is_last ? take(at, format, list) : 0;
+        if (reply != near) free(reply);
+        if (is_last) return error;
+        if (send_all("\0\0\0\0", 4)) return -1;
+    }
+}
+
 API R smemsim_call(const char *op, const char *format, ...) {
     R error = smemsim_start();
     if (error) return error;
     int is_here = answer != 0;
     if (!is_here) pthread_mutex_lock(&lock); /* not around what may wait for the interpreter's own lock */
-    va_list list;
+    va_list list, results;
     va_start(list, format);
-    used = 0;
-    put_u32(0);
-    uint32_t length = strlen(op), items = strcspn(format, "|");
-    put_u32(length), put(op, length), put_u32(items);
-    for (; *format && *format != '|'; format++) {
-        put(format, 1);
-        if (*format == 'i') put_u64(va_arg(list, U));
-        if (*format == 's') {
-            const char *text = va_arg(list, const char *);
-            length = strlen(text), put_u32(length), put(text, length);
-        }
-        if (*format == 'b') {
-            const void *data = va_arg(list, const void *);
-            size_t size = va_arg(list, size_t);
-            length = size, put_u32(length), put(data, size);
-        }
+    va_start(results, format);
+    write_message(op, format, list);
+    for (; *format && *format != '|'; format++) { /* what comes back stands behind what is given */
+        if (*format == 'i') (void)va_arg(results, U);
+        if (*format != 'i') (void)va_arg(results, const void *);
+        if (*format == 'b') (void)va_arg(results, size_t);
     }
-    uint32_t total = used - 4;
-    memcpy(buffer, &total, 4);
     if (is_here) {
-        const char *reply = answer(buffer + 4, total);
-        error = reply ? take(reply, format, list) : UNKNOWN;
-        va_end(list);
-        return error;
+        const char *reply = answer(buffer + 4, used - 4);
+        error = reply ? take(reply, format, results) : UNKNOWN;
+    } else {
+        error = exchange(format, results);
+        if (error < 0) error = lost();
+        pthread_mutex_unlock(&lock);
     }
-    if (send_all(buffer, used)) { va_end(list); error = lost(); pthread_mutex_unlock(&lock); return error; }
-    char *reply = 0;
-    for (;;) {
-        uint32_t size;
-        if (receive(&size, 4)) break;
-        char *more = realloc(reply, size);
-        if (!more || (reply = more, receive(reply, size))) { free(reply); reply = 0; break; }
-        uint32_t actions, bytes;
-        memcpy(&actions, reply + 5, 4), memcpy(&bytes, reply + 9, 4);
-        char is_last = reply[0];
-        act(reply + 13, actions);
-        if (is_last) {
-            error = take(reply, format, list);
-            free(reply);
-            va_end(list);
-            pthread_mutex_unlock(&lock);
-            return error;
-        }
-        if (send_all("\0\0\0\0", 4)) break;
-        free(reply), reply = 0;
-    }
-    free(reply);
     va_end(list);
-    error = lost();
-    pthread_mutex_unlock(&lock);
+    va_end(results);
     return error;
 }
 

@@ -1,0 +1,46 @@
+"""Calls: what the card is, its limits, and waiting for it."""
+
+from __future__ import annotations
+
+from smemsim.virtual.calls.handles import Handles
+from smemsim.virtual.errors import UNSUPPORTED_LIMIT, CudaError
+
+__all__ = ["CardCalls"]
+
+
+class CardCalls(Handles):
+    """The card."""
+
+    def driver_version(self) -> int:
+        return self.device.driver_version
+
+    def device_name(self) -> bytes:
+        return self.device.card.name.encode()
+
+    def device_uuid(self) -> bytes:
+        return self.device.uuid
+
+    def total_memory(self) -> int:
+        return self.device.memory_bytes
+
+    def attribute(self, number: int) -> int:
+        return self.device.attribute(number)
+
+    def properties(self, version: int) -> bytes:
+        return self.device.properties(version)
+
+    def limit(self, number: int) -> int:
+        self.device.check()
+        if number not in self.device.limits:
+            raise CudaError(UNSUPPORTED_LIMIT)
+        return self.device.limits[number]
+
+    def set_limit(self, number: int, value: int) -> None:
+        self.limit(number)
+        self.device.limits[number] = value
+
+    def reset(self) -> None:
+        self.host.settle()
+
+    def synchronize(self, stream: int) -> None:
+        self.device.synchronize(self._stream(stream))

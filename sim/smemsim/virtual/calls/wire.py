@@ -1,0 +1,47 @@
+"""Messages of calls: `clib/door.c` has the other side.
+
+A call has a head, which is the name of a method of `Calls` and the kinds of its arguments, a word for each argument (a number, or how many bytes it has), and these bytes.
+The answer has an error code, what the program's process is to do itself (copy its own memory, call its functions, print), and results.
+
+>>> parsed(bytes([6]) + b"load\\0s" + (2).to_bytes(8, "little") + b"ab")
+('load', ['ab'])
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Any
+
+__all__ = ["LENGTH", "parsed", "replied"]
+
+
+LENGTH = struct.Struct("<I")  # in front of a message
+_REPLY = struct.Struct("<BiII")
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(head: bytes) -> tuple[str, struct.Struct, tuple[tuple[int, bool], ...]]:
+    """(method, the words of the arguments, which of them are counts of bytes and whether those are text) of a head."""
+    name, _, kinds = head.decode().partition("\0")
+    return name, struct.Struct(f"<{len(kinds)}Q"), tuple((n, kind == "s") for n, kind in enumerate(kinds) if kind != "i")
+
+
+def parsed(message: bytes) -> tuple[str, list[Any]]:
+    """(method, arguments) of a message."""
+    at = 1 + message[0]
+    name, words, lengths = _read(message[1:at])
+    found: list[Any] = list(words.unpack_from(message, at))
+    at += words.size
+    for n, is_text in lengths:
+        raw = message[at : at + found[n]]
+        at += found[n]
+        found[n] = raw.decode(errors="replace") if is_text else raw
+    return name, found
+
+
+def replied(is_last: bool, error: int, actions: list[bytes], results: tuple[Any, ...]) -> bytes:
+    """What `clib/door.c` reads as the answer to a call."""
+    doing = b"".join(actions)
+    out = b"".join(struct.pack("<Q", x & (1 << 64) - 1) if isinstance(x, int) else struct.pack("<I", len(x)) + x for x in results)
+    return _REPLY.pack(is_last, error, len(actions), len(doing)) + doing + out

@@ -1,0 +1,237 @@
+"""The processes that have devices for a program: one for each process of it that uses the driver or the runtime, which ends with that.
+
+Processes connect to a socket. `smemsim exec` listens itself, pytest starts a process that does (`serve_apart`). Sockets and memory have no name in a file system, so nothing
+is left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import gc
+import importlib
+import os
+import secrets
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from smemsim.virtual.telling import SOCKET_ENDING, Journal, Writer
+
+__all__ = ["SITE", "Doors", "Sessions", "die_with_parent", "environment", "serve_apart"]
+
+
+SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")  # what Python programs import at their start
+# What a session needs, in the order in which it needs it: loaded while the program starts, unless a session begins before that.
+PARTS = (
+    "smemsim.virtual.server",
+    "smemsim.arithmetic.reduce_loops",
+    "smemsim.machine.memory",
+    "smemsim.program.execute",
+    "smemsim.judge.check",
+    "smemsim.judge.run",
+    "smemsim.virtual.machine",
+    "smemsim.virtual.record",
+)
+# For every nvcc that the program starts: the last value counts. It keeps the PTX in machine code, and links the runtime that we can be.
+NVCC_FLAGS = "-lineinfo -cudart shared"
+PATIENCE = 5.0  # seconds that sessions have for their last words, once the program has ended
+OF_PROGRAMS = ("LD_LIBRARY_PATH", "LD_AUDIT")  # what sessions have as they were
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, Any]) -> dict[str, str]:
+    """The variables by which a program's processes find the device; `folder` has the C libraries, None without them."""
+
+    def first(variable: str, value: str) -> str:
+        return ":".join(dict.fromkeys(filter(None, (value, *os.environ.get(variable, "").split(":")))))
+
+    libraries = {}
+    if folder is not None:
+        libraries = {
+            "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(folder)),
+            "LD_AUDIT": first("LD_AUDIT", str(folder / "libsmemsim-audit.so")),
+        }
+    flags = os.environ.get("NVCC_APPEND_FLAGS", "")
+    return {
+        **libraries,
+        "PYTHONPATH": first("PYTHONPATH", SITE),
+        "NVCC_APPEND_FLAGS": flags if flags.endswith(NVCC_FLAGS) else " ".join(filter(None, (flags, NVCC_FLAGS))),
+        "SMEMSIM_SOCKET": name,
+        "SMEMSIM_ARCH": arch,
+        "SMEMSIM_FIRST": "",
+        **{f"SMEMSIM_{key.upper()}": str(value) for key, value in card.items() if value},
+        **policy.environment(),
+    }
+
+
+def die_with_parent(by: int) -> None:
+    """Have the kernel send this process a signal when its parent ends."""
+    if _libc is not None:
+        _libc.prctl(_DEATH_SIGNAL, by)
+
+
+@dataclasses.dataclass
+class Doors:
+    """Where a program's processes connect: to have a device made (`listener`), and to tell that they have one themselves (`tellers`)."""
+
+    name: str
+    listener: socket.socket
+    tellers: socket.socket
+
+    @classmethod
+    def open(cls) -> Doors:
+        """Two sockets that nobody else knows."""
+        name, made = f"smemsim-{os.getpid()}-{secrets.token_hex(8)}", []
+        for ending in ("", SOCKET_ENDING):
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(f"\0{name}{ending}")
+            listener.listen(128)
+            made.append(listener)
+        return cls(name, *made)
+
+    def close(self) -> None:
+        """Nobody connects any more."""
+        self.listener.close()
+        self.tellers.close()
+
+
+class Sessions:
+    """Makes a session for each process of the program that asks for one, and hands out the journal."""
+
+    def __init__(
+        self, doors: Doors, journal: Journal, arch: str, policy: Any, card: dict[str, Any], *, is_the_first_plain: bool = True
+    ) -> None:
+        self.doors, self.journal, self.arch, self.policy, self.card = doors, journal, arch, policy, card
+        self.is_the_first_plain = is_the_first_plain  # are files of the first session without a number of their own in front?
+        self.select = selectors.DefaultSelector()
+        self.select.register(doors.tellers, selectors.EVENT_READ)
+        self.select.register(doors.listener, selectors.EVENT_READ)
+        self.alive: list[socket.socket] = []  # one for each process that has a device; it ends with that
+        self.processes: list[int] = []
+        self.parts = list(PARTS)
+        self.has_device = False  # did a process of the program ask for one?
+
+    def until_end(self, of_program: int) -> None:
+        """Make sessions until the program, a descriptor that can be read then, and its devices have ended."""
+        self.select.register(of_program, selectors.EVENT_READ)
+        is_running = True
+        while is_running or self.alive:
+            is_idle = is_running and self.parts and not self.has_device
+            events = self.select.select(0 if is_idle else None if is_running else PATIENCE)
+            if is_idle and not events:
+                self._load()
+                continue
+            if not events:
+                break
+            for key, _ in events:
+                if key.fileobj is self.doors.listener:
+                    self._begin()
+                elif key.fileobj is self.doors.tellers:
+                    channel = self.doors.tellers.accept()[0]
+                    self.journal.give(channel)
+                    self._wait_for(channel)
+                elif key.fileobj == of_program:
+                    is_running = False
+                    self.select.unregister(of_program)
+                else:
+                    self._end(key.fileobj)  # type: ignore[arg-type]
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, 0)
+
+    def _load(self, most: int = 1) -> None:
+        """Load the next parts of what sessions need; all sessions have in common what is loaded before they begin."""
+        gc.disable()  # imports make much that lives to the end
+        for name in self.parts[:most]:
+            importlib.import_module(name)
+        del self.parts[:most]
+        gc.freeze()
+        gc.enable()
+
+    def _begin(self) -> None:
+        channel, _ = self.doors.listener.accept()
+        if self.processes:
+            self._load(len(PARTS))  # more than one: what the first one loads for itself the others share
+        elif len(self.parts) == len(PARTS):
+            self._load()
+        from smemsim.virtual import server
+
+        mine, theirs = socket.socketpair()
+        sys.stdout.flush(), sys.stderr.flush()
+        process = os.fork()
+        if process == 0:
+            try:
+                die_with_parent(signal.SIGKILL)
+                self.doors.close()
+                for other in (mine, *self.alive):
+                    other.close()
+                server.serve(channel, Writer(self.journal.descriptor), self.arch, self.policy, self.card, self._label())
+            finally:
+                os._exit(1)
+        channel.close()
+        theirs.close()
+        self.processes.append(process)
+        self._wait_for(mine)
+
+    def _label(self) -> str:
+        """What files of a new session begin with: its number, where it is not the only one."""
+        if not self.is_the_first_plain:
+            return f"{os.getpid()}-"
+        return f"{len(self.processes) + 1}-" if self.processes else ""
+
+    def _wait_for(self, channel: socket.socket) -> None:
+        self.has_device = True
+        self.alive.append(channel)
+        self.select.register(channel, selectors.EVENT_READ)
+
+    def _end(self, channel: socket.socket) -> None:
+        self.select.unregister(channel)
+        self.alive.remove(channel)
+        channel.close()
+
+
+# ---- A process of its own that makes sessions, where a program is no child of `smemsim exec`
+
+
+# It waits with few megabytes until somebody connects: most runs of pytest start no program that uses the device. It is nobody's child, whom a test could wait for.
+_WAITING = """
+import os, select, sys
+if os.fork():
+    os._exit(0)
+sockets, parent = [int(n) for n in sys.argv[3:5]], os.pidfd_open(int(sys.argv[2]))
+if parent not in select.select([*sockets, parent], [], [])[0]:
+    os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], *sys.argv[2:]])
+"""
+_SERVING = "import sys; sys.path.insert(0, {!r}); from smemsim.virtual.sessions import serve_parent; serve_parent(*map(int, sys.argv[1:]))"
+
+
+def serve_apart(doors: Doors, journal: Journal) -> None:
+    """Start a process that makes sessions, with the environment that this one has now; it ends with this one."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    shared = (doors.listener.fileno(), doors.tellers.fileno(), journal.descriptor)
+    subprocess.run(
+        [sys.executable, "-ISc", _WAITING, _SERVING.format(root), *map(str, (os.getpid(), *shared))],
+        pass_fds=shared,
+        env={name: value for name, value in os.environ.items() if name not in OF_PROGRAMS},
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        check=True,
+    )
+
+
+def serve_parent(parent: int, listener: int, tellers: int, journal: int) -> None:
+    """Make sessions as long as another process is there."""
+    from smemsim.virtual.policy import Policy, card_of_environment
+
+    doors = Doors(os.environ["SMEMSIM_SOCKET"], socket.socket(fileno=listener), socket.socket(fileno=tellers))
+    made = Sessions(doors, Journal(journal), os.environ["SMEMSIM_ARCH"], Policy.of(), card_of_environment(), is_the_first_plain=False)
+    with contextlib.suppress(ProcessLookupError):
+        made.until_end(os.pidfd_open(parent))

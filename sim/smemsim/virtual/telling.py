@@ -1,0 +1,152 @@
+"""What the processes of a program tell whoever runs it (`smemsim exec`, pytest): each launch when it begins and when it is over, and code that is not
+simulated.
+
+All of them append lines to one file in memory, the journal. Nobody is woken for a line, and what a process has told is there when it is killed.
+
+>>> journal = Journal()
+>>> writer = Writer(journal.descriptor)
+>>> writer.refuse("no PTX")
+>>> journal.read().refused, journal.read().refused
+(['no PTX'], [])
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from smemsim.virtual.policy import Launched
+
+__all__ = ["SOCKET_ENDING", "Journal", "News", "RemoteWriter", "Teller", "Writer"]
+
+
+SOCKET_ENDING = "-launches"  # of the socket that hands out the journal to processes which have a device themselves
+BEGUN, ENDED, REFUSED, WHO = "begun", "ended", "not_simulated", "who"
+_PART = 1 << 20
+
+
+class Teller(Protocol):
+    """What a device tells."""
+
+    def begin(self, launched: Launched) -> None:
+        """A launch begins."""
+
+    def end(self, launched: Launched) -> None:
+        """It is over."""
+
+    def refuse(self, why: str) -> None:
+        """Code of the program is not simulated."""
+
+
+class Writer:
+    """Tells of the launches of one process."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self.descriptor = descriptor
+        self.who = f"{os.getpid()} {time.time_ns()}"  # numbers of processes are used again
+
+    def begin(self, launched: Launched) -> None:
+        """See `Teller`."""
+        self._write({BEGUN: f"{launched.number} {launched.name}"})
+
+    def end(self, launched: Launched) -> None:
+        """See `Teller`."""
+        self._write({ENDED: vars(launched)})
+
+    def refuse(self, why: str) -> None:
+        """See `Teller`."""
+        self._write({REFUSED: why})
+
+    def _write(self, said: dict[str, Any]) -> None:
+        if self.descriptor is not None:
+            line = json.dumps({WHO: self.who, **said}, default=str)
+            with contextlib.suppress(OSError):
+                os.write(self.descriptor, f"\n{line}\n".encode())  # the line of a process that was killed may have no end
+
+
+class RemoteWriter(Writer):
+    """... of a process that `smemsim exec` or pytest has not started itself, and of its forks: it asks for the journal."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(None)
+        self._name = name
+        self._channel: socket.socket | None = None
+        self.open()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def open(self) -> None:
+        """Tell that this process has a device. The channel stays open as long as the process is there."""
+        with contextlib.suppress(OSError):
+            channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            channel.connect(f"\0{self._name}{SOCKET_ENDING}")
+            self._channel = channel
+
+    def _forget(self) -> None:
+        """A fork is another process."""
+        if self._channel is not None:
+            self._channel.close()
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        self._channel = self.descriptor = None
+        self.who = f"{os.getpid()} {time.time_ns()}"
+
+    def _write(self, said: dict[str, Any]) -> None:
+        if self.descriptor is None:
+            if self._channel is None:
+                self.open()
+            with contextlib.suppress(OSError, AttributeError, IndexError):
+                self.descriptor = socket.recv_fds(self._channel, 1, 1)[1][0]  # type: ignore[arg-type]  # AttributeError: there is no channel
+        super()._write(said)
+
+
+@dataclasses.dataclass
+class News:
+    """What was told: launches that are over, why code was not simulated."""
+
+    launches: list[dict[str, Any]]
+    refused: list[str]
+
+
+class Journal:
+    """The file in memory. `running` are launches that have begun, and are not over, by who told it."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        if descriptor is None:
+            descriptor = os.memfd_create("smemsim-journal", os.MFD_CLOEXEC)
+            fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
+        self.descriptor = descriptor
+        self.running: dict[str, str] = {}
+        self._read, self._rest = 0, b""
+
+    def give(self, channel: socket.socket) -> None:
+        """Hand the journal to another process."""
+        with contextlib.suppress(OSError):
+            socket.send_fds(channel, [b"\0"], [self.descriptor])
+
+    def read(self) -> News:
+        """What was told since it was read last."""
+        news = News([], [])
+        while part := os.pread(self.descriptor, _PART, self._read):
+            self._read += len(part)
+            *lines, self._rest = (self._rest + part).split(b"\n")
+            for line in filter(None, lines):
+                with contextlib.suppress(ValueError):  # half a line, of a process that was killed
+                    self._take(json.loads(line), news)
+        return news
+
+    def _take(self, said: dict[str, Any], news: News) -> None:
+        who = said.pop(WHO)
+        if BEGUN in said:
+            self.running[who] = said[BEGUN]
+        elif REFUSED in said:
+            news.refused.append(said[REFUSED])
+        else:
+            self.running.pop(who, None)
+            news.launches.append(said[ENDED])
