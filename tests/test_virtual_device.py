@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import importlib
+import itertools
 import pathlib
 import pickle
 import struct
@@ -162,6 +163,17 @@ def test_an_allocation_is_aligned_and_holds_what_is_copied(device):
     assert a % 512 == 0
     assert (back == data).all()
     assert ctypes.string_at(a, 100) == data.tobytes()  # the address is one of this process
+
+
+@pytest.mark.parametrize(("size", "align"), [((1 << 20) - 1, 512), (1 << 20, 1 << 21), ((1 << 22) + 1, 1 << 21)])
+def test_what_takes_a_megabyte_begins_a_page_of_the_card(device, size, align):
+    """A program may count on it: Taichi puts its tables, which it aligns to 4096 bytes, into one allocation of their sum."""
+    taken = []
+    for _ in range(3):
+        device.allocate(100)
+        taken.append(device.allocate(size))
+    assert not any(at % align for at in taken)
+    assert all(b - a >= size + 4096 for a, b in itertools.pairwise(taken))
 
 
 def test_rows_of_a_copy_lie_a_pitch_apart(device):

@@ -216,6 +216,43 @@ print(cu.cuLaunchKernel(at[2], *[1] * 6, 0, None, None, None))
 """
 
 
+GRAPHICS = """
+import ctypes
+driver, runtime = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcudart.so.13")
+for name in ("cuGraphicsGLRegisterBuffer", "cuGraphicsGLRegisterImage", "cuGLGetDevices_v2", "cuGraphicsEGLRegisterImage", "cuVDPAUGetDevice"):
+    print(getattr(driver, name)(0, 0, 0))
+print(runtime.cudaGraphicsGLRegisterBuffer(0, 0, 0), runtime.cudaGLGetDevices(0, 0, 0, 0))
+"""
+
+
+def test_what_is_for_graphics_is_there_and_not_supported():
+    """Dr.Jit, among others, takes a driver without these names for none."""
+    assert run([sys.executable, "-c", GRAPHICS]).stdout.split() == ["801"] * 7
+
+
+LATE = """
+import atexit, ctypes
+cu, at = ctypes.CDLL("libcuda.so.1"), [ctypes.c_void_p() for _ in range(4)]
+def end():  # of the first that is registered, so that it is the last: as destructors of compiled code
+    print(cu.cuMemFree_v2(at[1]), cu.cuStreamSynchronize(at[2]), cu.cuStreamDestroy_v2(at[2]), cu.cuModuleUnload(at[3]))
+    print(cu.cuMemAlloc_v2(ctypes.byref(at[1]), ctypes.c_size_t(64)), flush=True)
+atexit.register(end)
+import torch
+torch.zeros(1, device="cuda")
+cu.cuInit(0)
+cu.cuDevicePrimaryCtxRetain(ctypes.byref(at[0]), 0)
+cu.cuCtxSetCurrent(at[0])
+print(cu.cuMemAlloc_v2(ctypes.byref(at[1]), ctypes.c_size_t(64)), cu.cuStreamCreate(ctypes.byref(at[2]), 0))
+print(cu.cuModuleLoadData(ctypes.byref(at[3]), b".version 8.0\\n.target sm_90a\\n.address_size 64\\n.visible .entry k() { ret; }"))
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+def test_what_compiled_code_gives_back_when_python_has_ended_is_taken():
+    done = run([sys.executable, "-c", LATE])
+    assert (done.stdout, done.returncode) == ("0 0\n0\n0 0 0 0\n4\n", 0), done.stderr
+
+
 def test_a_launch_that_a_limit_ends_is_no_clean_bill_of_a_program_that_asks_for_no_errors():
     done = run([sys.executable, "-c", CARELESS], "--limit-seconds", 0.2)
     assert (done.stdout, done.returncode) == ("0\n", 1)

@@ -476,6 +476,12 @@ class TestTorch:
     def test_transforms_and_compilers(self):
         x = torch.ones(3, 2, device="cuda")
         assert torch.func.vmap(torch.func.grad(lambda v: (v * v).sum()))(x).is_cuda
+        _, slope = torch.func.jvp(lambda v: (v * v).sum(), (x,), (torch.ones_like(x),))
+        assert slope.is_cuda
+        assert torch.allclose(slope, 2 * x.sum())
+        with torch.autograd.forward_ad.dual_level():  # torch makes scripts of its own rules for it
+            dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+            assert torch.allclose(torch.autograd.forward_ad.unpack_dual(dual.sin()).tangent, x.cos())
         assert torch.compile(lambda v: v + 1)(x).is_cuda
         assert torch.jit.script(torch.nn.Linear(2, 2).cuda())(x).is_cuda
         assert x.to_sparse().is_cuda

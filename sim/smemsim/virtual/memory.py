@@ -40,6 +40,10 @@ DEVICE_BASE, HOST_BASE = 0x3000_0000_0000, 0x2000_0000_0000
 RANGE_BYTES = 1 << 40
 MOST_DEVICES = 14  # of a process: as many ranges fit between the two
 ALIGN = 512  # of allocations, as on hardware
+LARGE, LARGE_ALIGN = (
+    1 << 20,
+    1 << 21,
+)  # from one megabyte on an allocation begins a page of the card: Taichi aligns in it, and has no room for more
 GAP = 4096  # bytes between allocations, so that an access behind one is outside
 PAGE = 4096
 LINE = 16  # bytes of the widest access
@@ -121,16 +125,18 @@ class _Range:
 
     def place(self, size: int, taken: list[Allocation]) -> int:
         """The first address of `size` free bytes; `taken` are sorted by address."""
+        align = LARGE_ALIGN if size >= LARGE else ALIGN
         step = -(-(size + GAP) // ALIGN) * ALIGN
-        if self.next + step <= self.end:
-            at, self.next = self.next, self.next + step
+        at = -(-self.next // align) * align
+        if at + step <= self.end:
+            self.next = at + step
             return at
         at = self.base
         for other in taken:
             if self.base <= other.address < self.end:
                 if at + step <= other.address:
                     return at
-                at = -(-(other.end + GAP) // ALIGN) * ALIGN
+                at = -(-(other.end + GAP) // align) * align
         if at + step <= self.end:
             return at
         raise MemoryError

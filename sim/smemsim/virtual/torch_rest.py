@@ -35,6 +35,7 @@ def open_rest(mode: Any) -> None:
     _open_random(torch.cuda)
     torch.Tensor.record_stream = lambda self, stream: None
     torch.jit._state.disable()  # scripts run as the Python that they are, so that marks are seen
+    torch.autograd.forward_ad._maybe_load_decompositions = _with_scripts(torch.autograd.forward_ad._maybe_load_decompositions)
     _open_threads(mode)
     _open_storages()
     _open_defaults()
@@ -46,6 +47,21 @@ def open_rest(mode: Any) -> None:
     torch.compile = _compile
     torch._C._nn._parse_to = _read_as_cuda(torch._C._nn._parse_to)
     torch.backends.cuda.is_built = lambda: True
+
+
+def _with_scripts(load: Callable[[], None]) -> Callable[[], None]:
+    """Stands for what loads torch's own rules of forward derivatives: they have to become scripts."""
+    import torch
+
+    @functools.wraps(load)
+    def loaded() -> None:
+        torch.jit._state.enable()
+        try:
+            load()
+        finally:
+            torch.jit._state.disable()
+
+    return loaded
 
 
 def _open_random(cuda: Any) -> None:

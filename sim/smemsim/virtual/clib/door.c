@@ -144,6 +144,17 @@ static R take(const char *reply, const char *format, va_list list) {
     return error;
 }
 
+API int smemsim_is_over(void) { return is_over; }
+
+/* Of what is given back when the device is gone, nothing is left: the driver takes it as long as the process lives. */
+static int gives_back(const char *op) {
+    static const char *const all[] = {"free", "free_async", "unload", "unregister", "stream_destroy", "event_destroy", "graph_destroy", "node_destroy",
+                                      "pool_destroy", "physical_release", "range_free", "range_unmap", "user_object_release", "graph_let_go", "synchronize",
+                                      "event_synchronize"};
+    for (unsigned n = 0; n < sizeof all / sizeof *all; n++) if (!strcmp(op, all[n])) return 1;
+    return 0;
+}
+
 /* A message: its length; the length of a head, which is `op`, a zero and the kinds of its arguments; a word for each argument, the number itself or a count of
    bytes; these bytes. */
 static void write_message(const char *op, const char *format, va_list list) {
@@ -190,7 +201,8 @@ static R exchange(const char *format, va_list list) {
 }
 
 API R smemsim_call(const char *op, const char *format, ...) {
-    R error = smemsim_start();
+    R error = is_over && gives_back(op) ? 0 : smemsim_start();
+    if (is_over) return error;
     if (error) return error;
     int is_here = answer != 0;
     if (!is_here) pthread_mutex_lock(&lock); /* not around what may wait for the interpreter's own lock */

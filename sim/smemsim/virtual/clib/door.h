@@ -13,6 +13,7 @@ typedef uint64_t U; /* a handle, an address or a number */
 API R smemsim_call(const char *op, const char *format, ...);
 API void *smemsim_here(U address);            /* where the host can touch an address: device memory lies elsewhere here */
 API R smemsim_start(void);                    /* 0, or why there is no device */
+API int smemsim_is_over(void);                /* the device of this process is gone, and what it had may still be given back */
 API void smemsim_tell(const char *text, ...); /* a sentence on stderr */
 API const char *smemsim_caller(void *address, char *text, size_t room);
 API U smemsim_context(void); /* the current context of this thread, 0 without one */

@@ -33,7 +33,7 @@ API void smemsim_make_current(void) { /* of the runtime, which initializes the d
 }
 static R needed(void) {
     if (!is_initialized) return NOT_INITIALIZED;
-    R error = smemsim_start();
+    R error = smemsim_is_over() ? 0 : smemsim_start();
     return error ? error : depth && stack[depth - 1] ? 0 : INVALID_CONTEXT;
 }
 
