@@ -28,7 +28,7 @@ from smemsim.ptx.module import Instruction
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Formal", "Operation", "Operations", "Order", "Tell"]
+__all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Formal", "Operation", "Operations", "Order", "Rows", "Tell"]
 
 
 # ---- The asynchronous operations that a wave still remembers, by number; a number is used again when nothing refers to its operation any
@@ -400,6 +400,11 @@ class Order:
             return False
         own = set(self.cta_of[warps].tolist())
         return any(cta != EVERYWHERE and not own.issuperset((cta,)) for cta, _ in phase.closed.known.get(self.wave, {}))
+
+    def closed(self, what: Any) -> list[Rows]:
+        """What was released into the complete phases of a barrier: what a warp knows that has waited for the last."""
+        phase = self._phases.get(what)
+        return [] if phase is None or phase.closed is None else list(phase.closed.known.get(self.wave, {}).values())
 
     def has_seen(self, warps: Any, others: Any) -> Any:
         """Up to which clocks warps have seen others of whom they may have heard."""
