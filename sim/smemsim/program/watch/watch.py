@@ -454,6 +454,8 @@ class Watch:
             self.telling.excuses["arrive"] = current(x)
         if self.unreleased.stores:
             self.unreleased.releases(current(x), threads, relaxed=relaxed)
+        if not isinstance(what, Mbarrier):
+            self.order.hands_on(distinct(threads >> 5), what)
         self.order.release(distinct(threads >> 5), what, relaxed=relaxed, scope=scope)
 
     def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
@@ -509,6 +511,7 @@ class Watch:
         self.lanes.learn(threads)
         self.lifetimes.acquire(what, warps)
         if meets is not None:
+            self.order.takes_over(warps, what)
             self.order.fence(warps, acquires=True, releases=False, scope=meets)
 
     def meet(self, x: Wave, ctas: np.ndarray, *, is_for_all: bool) -> None:
