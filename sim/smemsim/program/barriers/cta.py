@@ -429,7 +429,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
         if ids.ndim == 0:
             check_parted(x, i, lambda key: key[0] == "barrier" and key[2] == int(ids))
         if form.waits and not form.red and ids.ndim == 0 and (counts is None or counts.ndim == 0):
-            late = _latecomers(x, int(ids), None if counts is None else int(counts))
+            late = _latecomers(x, i, int(ids), None if counts is None else int(counts))
             if late is None:
                 return
         else:
@@ -455,8 +455,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
                 if holds is not None:
                     barrier.holds += int(holds[part].sum())
                     barrier.voted += len(part)
-                if x.watch is not None:
-                    x.watch.release(x, threads[part], barrier.key)
+                _release(x, i, barrier, threads[part], waits=True)
                 wait = x.park(threads[part], following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
                 wait.missing = lambda b=barrier: b.cta.first + b.missing(x)
                 barrier.waits.append((wait, form))
@@ -493,13 +492,20 @@ def _arrive_at(x: Wave, i: Instruction, cta: Cta, number: int, threads: np.ndarr
         barrier = _barrier(x, cta, number, count)
         now = threads[: barrier.room(x, i, threads, count, waits=False)]
         barrier.arrive(x, i, now, count, waits=False)
-        if x.watch is not None:
-            x.watch.release(x, now, barrier.key)
+        _release(x, i, barrier, now, waits=False)
         _settle(x, barrier, i)
         threads = threads[len(now) :]
 
 
-def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
+def _release(x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray, *, waits: bool) -> None:
+    """The watch is told that threads have arrived."""
+    if x.watch is not None:
+        if barrier.count not in (None, WARP):
+            x.watch.named.arrives(i, barrier.key, barrier.title, distinct(threads // WARP), waits=waits)
+        x.watch.release(x, threads, barrier.key)
+
+
+def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.ndarray | None:
     """The running threads, by their place among them, whose barrier is not complete with just those that run; None: all are.
 
     The watch is told of those that are.
@@ -520,6 +526,11 @@ def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
         complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
     complete[opened] = False
     if x.watch is not None and complete.any():
+        if count is not None and WARP < count < x.stride:
+            for cta in np.flatnonzero(complete).tolist():
+                barrier = NamedBarrier(x, x.ctas[cta], number, count)
+                x.watch.named.arrives(i, barrier.key, barrier.title, distinct(x.threads[x.cta_of[x.sel] == cta] // WARP), waits=True)
+                x.watch.named.complete(barrier.key)
         x.watch.meet(x, np.flatnonzero(complete), is_for_all=count is None)
     late = ~complete[x.cta_of[x.sel]]
     _tell(x, x.threads[~late], x.threads[~late])
@@ -538,6 +549,7 @@ def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
     if x.watch is not None:
         if barrier.count is None:
             x.watch.left(x, barrier.own, barrier.key)
+        x.watch.named.complete(barrier.key)
         x.watch.complete(barrier.key)
     kept = x.sel
     if barrier.waits:

@@ -469,6 +469,12 @@ class Mbarrier:
         self.sources.setdefault(by.key, by)
         self.deliveries.append(by)
 
+    def adds(self, x: Wave, count: int) -> None:
+        """The current phase waits for `count` arrivals more, which nobody but the hardware makes; for fewer, where they have come (negative)."""
+        self.pending += count
+        self._settle(x)
+        self._changed(x)
+
     def drop(self, x: Wave, count: int, i: Instruction) -> None:
         """`count` arrivals fewer from the next phase on; the arrival itself comes next."""
         if count > self.expected:

@@ -162,7 +162,7 @@ def _wait(x: Wave, i: Instruction, left: int) -> None:
 
 @implements("cp.async.mbarrier.arrive")
 def build_arrive(i: Instruction, c: Linker) -> Step:
-    """Arrives once the thread's copies are complete, which they are; without .noinc one arrival more is expected for that."""
+    """Arrives once the thread's copies are complete, which they are, unless they land late; without .noinc one arrival more is expected for that."""
     rest = [m for m in i.modifiers[3:] if m not in ("shared", "shared::cta", "b64", "noinc")]
     if rest or i.modifiers[-1] != "b64":
         raise unmodelled(i)
@@ -180,6 +180,9 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
                 x.select(kept)
             if counts:
                 lands(x, functools.partial(_arrives, x, i, cta, offset, threads[part]), stream=GROUP)
+            elif x.late is not None:
+                barrier.adds(x, len(threads[part]))
+                lands(x, functools.partial(barrier.adds, x, -len(threads[part])), stream=GROUP)
 
     return arrive
 

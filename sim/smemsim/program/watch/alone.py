@@ -7,12 +7,13 @@ The order of `clocks.py` is that of warps. Here stands what a warp knew before s
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smemsim.distinct import distinct
-from smemsim.program.watch.clocks import OPERATIONS, Operations, Order
+from smemsim.program.watch.clocks import OPERATIONS, Operations, Order, Rows
 from smemsim.program.watch.lanes import are_whole_warps
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import EXITED, WARP
@@ -37,6 +38,12 @@ class _Wait:
     seen: np.ndarray
     done: np.ndarray
     met: int
+
+    def learn(self, released: Iterable[Rows]) -> None:
+        """The other lanes have waited for a phase, and know what was released into it."""
+        for seen, _, done, *_ in released:
+            self.seen = np.maximum(self.seen, seen)
+            self.done = self.done | done
 
 
 class LanesAlone:
@@ -69,6 +76,8 @@ class LanesAlone:
             for wait in mine:
                 if wait.barrier is barrier or not (here & ~wait.lanes).any():
                     wait.lanes |= here
+                else:  # what lanes wait for elsewhere they do not have from those that waited here
+                    wait.learn(self.order.closed(barrier))
             mine[:] = [wait for wait in mine if wait.met == met[warp] and (alive & ~wait.lanes).any()]
             if len(mine) < MOST and not any((wait.lanes == here).all() or wait.barrier is barrier for wait in mine):
                 mine.append(_Wait(barrier, i, here, self.order.seen[warp].copy(), self.order.done[warp].copy(), int(met[warp])))

@@ -28,7 +28,7 @@ from smemsim.ptx.module import Instruction
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Formal", "Operation", "Operations", "Order", "Tell"]
+__all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Formal", "Operation", "Operations", "Order", "Rows", "Tell"]
 
 
 # ---- The asynchronous operations that a wave still remembers, by number; a number is used again when nothing refers to its operation any
@@ -281,6 +281,8 @@ class _Phase:
         self.over = 0  # phases that are complete
         self.history: list[_Released] = []  # what was closed behind each of the last three
         self.waited: dict[int, int] = {}  # by warp: how many it has waited for or been past
+        self.handed: dict[tuple[bool, int], tuple[Rows, Foreign]] = {}  # what `Order.hands_on` keeps: since the last phase, and of that
+        self.handed_on: dict[tuple[bool, int], tuple[Rows, Foreign]] = {}
 
     def copy(self, count: int) -> _Phase:
         """That of some addresses, at which something of their own is done from now on."""
@@ -376,6 +378,8 @@ class Order:
         for phase in {id(phase): phase for phase in (*self._phases.values(), *self._places.values())}.values():
             for released in phase.releases:
                 released.moved(self.wave, all_moved)
+            for handed in (phase.handed, phase.handed_on):
+                handed.update({key: (all_moved(rows), foreign) for key, (rows, foreign) in handed.items()})
 
     def missing(self, test: Callable[[Order], np.ndarray], *, but: tuple[str, ...] = ()) -> tuple[np.ndarray, Formal]:
         """Where what is known fails a test, and which of EXCUSES alone makes it fail; `but`: not these."""
@@ -400,6 +404,11 @@ class Order:
             return False
         own = set(self.cta_of[warps].tolist())
         return any(cta != EVERYWHERE and not own.issuperset((cta,)) for cta, _ in phase.closed.known.get(self.wave, {}))
+
+    def closed(self, what: Any) -> list[Rows]:
+        """What was released into the complete phases of a barrier: what a warp knows that has waited for the last."""
+        phase = self._phases.get(what)
+        return [] if phase is None or phase.closed is None else list(phase.closed.known.get(self.wave, {}).values())
 
     def has_seen(self, warps: Any, others: Any) -> Any:
         """Up to which clocks warps have seen others of whom they may have heard."""
@@ -545,6 +554,36 @@ class Order:
             scope = CLUSTER
         self._release(warps, self._at(what).open, what, scope, relaxed=relaxed)
         self._tick(warps)
+
+    @property
+    def _at_fences(self) -> tuple[tuple[bool, dict[int, Rows], dict[int, dict[int, Foreign]]], ...]:
+        """What counts from fences on, by whether these are the last ones or the next."""
+        return (False, self._at_fence, self._others_at_fence), (True, self._at_next_fence, self._others_at_next)
+
+    @_both
+    def hands_on(self, warps: np.ndarray, what: Any) -> None:
+        """Warps arrive at a barrier of threads: what they have fenced, those who wait there hand on too, as in `meet` (rule order.fenced_by_others)."""
+        for is_next, held, others in self._at_fences:
+            for scope, rows in held.items():
+                handed = self._at(what).handed
+                known, foreign = self._joined(warps, rows, others.get(scope, {}))
+                before = handed.get((is_next, scope))
+                _merge(foreign, before[1] if before is not None else {})
+                handed[is_next, scope] = _joined_rows(before and before[0], known), foreign
+
+    @_both
+    def takes_over(self, warps: np.ndarray, what: Any) -> None:
+        """Warps have waited at a barrier of threads for those who have handed something on."""
+        for is_next, held, others in self._at_fences:
+            for scope in range(GPU + 1):
+                rows, foreign = self._at(what).handed_on.get((is_next, scope), (None, {}))
+                if rows is None:
+                    continue
+                mine = held.setdefault(scope, tuple(np.zeros_like(m) for m in self.rows))
+                for matrix, more in zip(mine, rows, strict=True):
+                    matrix[warps] = np.maximum(matrix[warps], more)
+                for warp in warps.tolist() if foreign else ():
+                    _merge(others.setdefault(scope, {}).setdefault(warp, {}), foreign)
 
     def release_if(self, warps: np.ndarray, what: Any) -> None:
         """A relaxed arrival at a barrier of the cluster: a release in the order that might be."""
@@ -715,6 +754,7 @@ class Order:
             phase.open.update(phase.closed)
         phase.open, phase.operations, phase.closed = _Released(), [], phase.open
         phase.over, phase.history = phase.over + 1, [*phase.history[-2:], phase.closed]
+        phase.handed, phase.handed_on = {}, phase.handed
         phase.told.clear()
 
     # ---- acquires
@@ -796,7 +836,10 @@ class Order:
 
     def _hear(self, warps: np.ndarray, known: Rows | None, foreign: Foreign, fence: int | None) -> None:
         """Warps know what was released, at once or behind their next fence of that scope."""
-        if self.wave in foreign:  # that stands in `seen`
+        if self.wave in foreign:  # what another wave has seen of this one stands in `seen`
+            own = foreign[self.wave]
+            first, *rest = known or tuple(np.zeros(m.shape[1:], m.dtype) for m in self.rows)
+            known = np.maximum(first, own), *rest
             foreign = {wave: clocks for wave, clocks in foreign.items() if wave != self.wave}
         others = dict.fromkeys(warps.tolist(), foreign) if foreign else {}
         if fence is None:

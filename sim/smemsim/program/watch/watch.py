@@ -11,6 +11,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     lanes                lanes.py             when the lanes of each warp last met
     alone                alone.py             waits of some lanes of a warp
     unreleased           unreleased.py        releases by some lanes of a warp
+    named                named.py             who fills which phase of a barrier of some warps
     shared               shared.py            the last writer and the readers of each word of shared memory
     early                early.py             reads of it before anybody had written
     tensor               tensor.py            the same of the cells of tensor memory
@@ -43,6 +44,7 @@ from smemsim.program.watch.history import History
 from smemsim.program.watch.lanes import Lanes
 from smemsim.program.watch.lifetimes import Endings, Lifetimes
 from smemsim.program.watch.maps import MapsInMemory
+from smemsim.program.watch.named import NamedPhases
 from smemsim.program.watch.registers import RegistersInFlight
 from smemsim.program.watch.shared import SharedShadow
 from smemsim.program.watch.synchronisation import CommitGroups, Initialised
@@ -92,7 +94,7 @@ class Watch:
         self.operations = Operations(x, self.order.clock, self.order.done.shape[1])
         self.telling = Telling(x, self.order, self.operations)
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
-        self.lanes = Lanes(x)
+        self.lanes, self.named = Lanes(x), NamedPhases(x, self.order, self.telling)
         self.shared = SharedShadow(x, self.order, self.operations, self.telling, self.lanes)
         self.alone = LanesAlone(x, self.order, self.operations, self.telling, self.shared.line)
         self.early = EarlyReads(x, self.telling, self.shared.words)
@@ -458,6 +460,8 @@ class Watch:
             self.telling.excuses["arrive"] = current(x)
         if self.unreleased.stores:
             self.unreleased.releases(current(x), threads, relaxed=relaxed)
+        if not isinstance(what, Mbarrier):
+            self.order.hands_on(distinct(threads >> 5), what)
         self.order.release(distinct(threads >> 5), what, relaxed=relaxed, scope=scope)
 
     def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
@@ -513,6 +517,7 @@ class Watch:
         self.lanes.learn(threads)
         self.lifetimes.acquire(what, warps)
         if meets is not None:
+            self.order.takes_over(warps, what)
             self.order.fence(warps, acquires=True, releases=False, scope=meets)
 
     def meet(self, x: Wave, ctas: np.ndarray, *, is_for_all: bool) -> None:
