@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from smemsim.errors import InputError
-from smemsim.judge.gpu import Gpu
+from smemsim import Gpu, InputError
 
 LETTERS = {
     "pred": "p",
