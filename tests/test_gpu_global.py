@@ -294,6 +294,16 @@ bar.warp.sync -1; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.
 RELEASED, ACQUIRED = "fence.proxy.tensormap::generic.release.cta;", "fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;"
 
 
+def test_warps_that_make_the_same_map_in_one_place_are_a_remark():
+    """order.replaced_alike: one lane of each warp; what follows is not ordered, and leaves the same words."""
+    body = """and.b32 %r2, %r1, 31; setp.ne.u32 %p1, %r2, 0; @%p1 bra END;
+    tensormap.replace.tile.global_address.global.b1024.b64 [%d20], %d20; mov.u32 %r3, 64; tensormap.replace.tile.global_dim.global.b1024.b32 [%d20], 0, %r3; END:"""
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body), block=128, args=[gpu.array(np.zeros(32, np.uint32))], progress=False)
+    assert not run.findings
+    assert {f.code for f in run.remarks} == {"X008"}
+
+
 @pytest.mark.parametrize(
     ("change", "acquire", "given", "codes"),
     [

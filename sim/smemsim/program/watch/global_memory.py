@@ -528,14 +528,30 @@ class GlobalShadow:
         scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
         why, repair = self._missing(i, other, scopes, does, near, is_read=bool(is_read))
         message = f"{i.name} of {me} {does} {where}, {theirs}: {why}"
-        ways = ((i, scopes[0], other), (other, scopes[1], i))
-        if any(weak.op == "ld" and not scope and self._looks_again(weak, atom) for weak, scope, atom in ways):
+        held = self._has_held(i, other, scopes, near)
+        if held:
             self.x.launch.find(
-                "X008", i, f"{message}; the atomic operation looks at the value again, and it has held", repair, because=BECAUSE,
-                milder=Severity.NOTE, operation=operation, other=other, arrays=arrays,
-            )  # fmt: skip
+                "X008",
+                i,
+                f"{message}; {held}",
+                repair,
+                because=BECAUSE,
+                milder=Severity.NOTE,
+                operation=operation,
+                other=other,
+                arrays=arrays,
+            )
             return
         tell("X008", i, message, repair, BECAUSE, formal=formal)
+
+    def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
+        """Why a race is one by the letter alone: rules order.looks_again and order.replaced_alike; "" where it is not."""
+        ways = ((i, scopes[0], other), (other, scopes[1], i))
+        if any(weak.op == "ld" and not scope and self._looks_again(weak, atom) for weak, scope, atom in ways):
+            return "the atomic operation looks at the value again, and it has held"
+        if near and all(one.op == "tensormap" and "replace" in one.modifiers for one in (i, other)):
+            return "warps that replace the same fields by the same values leave the same map"
+        return ""
 
     def _looks_again(self, load: Instruction, atom: Instruction) -> bool:
         """Is a plain load only the look in front of an atomic operation: a loop of cas, or a maximum that need not be written where it is large enough?"""
