@@ -385,17 +385,18 @@ cp.async.ca.shared.global [%r41], [%d1], 4; cp.async.commit_group;
 
 @pytest.mark.parametrize(("wait", "codes"), [("cp.async.wait_group 0;", set()), ("", {"X004"})])
 def test_a_thousand_copies_are_forgotten_and_the_last_one_is_not(monkeypatch, wait, codes):
-    watches = []
+    tables = []
 
     def watched(x, history):
-        watches.append(Watch(x, history))
-        return watches[-1]
+        watch = Watch(x, history)
+        tables.append((watch.operations, watch.order))
+        return watch
 
     monkeypatch.setattr("smemsim.program.execute.Watch", watched)
     done, _ = run(COPY_LOOP + wait + "ld.shared.u32 %r6, [%r41];", np.zeros(64, np.uint32), block=64)
     assert {f.code for f in done.findings.values()} == codes
-    assert watches[0].operations.room == ROOM
-    assert watches[0].order.done.shape[1] == ROOM
+    ((operations, order),) = tables
+    assert operations.room == order.done.shape[1] == ROOM
 
 
 @pytest.mark.parametrize(("low", "high", "whole"), [("clock", "clock_hi", "clock64"), ("globaltimer_lo", "globaltimer_hi", "globaltimer")])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.errors import HardwareTrap
+from smemsim.garbage import seldom_collected
 from smemsim.program.hangs import count_bytes, report_hang
 from smemsim.program.late import Late
 from smemsim.program.launch import CANCEL, Launch, Queue
@@ -95,7 +96,7 @@ def execute(
     launch.places = Multiprocessors(launch) if launch.program.names_multiprocessors else None
     launch.queue = queue = _queue(launch, clusters)
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), seldom_collected():
             return _Waves(launch, queue, watch=watch, done=done).run()
     finally:
         if queue.asked:

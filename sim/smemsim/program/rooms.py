@@ -1,7 +1,9 @@
-"""Room for registers that a launch has left, for the next launch of the same program: to get fresh memory takes longer than many launches compute."""
+"""Room for the registers of a wave. What a launch has left serves the next launch of the same program: to get fresh memory takes longer than many launches
+compute."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import weakref
 from typing import TYPE_CHECKING
@@ -12,19 +14,44 @@ if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.program.linking.program import Program
 
-__all__ = ["leave_rooms", "room_left"]
+__all__ = ["Room", "leave_rooms", "new_room", "room_left"]
 
 
 MOST_BYTES = 1 << 26  # of all that is kept
-_left: list[tuple[weakref.ref[Program], np.ndarray]] = []  # the last one left at the end
 _lock = threading.Lock()
 
 
-def room_left(program: Program, size: int) -> np.ndarray | None:
-    """Room of a size in bytes that waves of a program have left, with what they have left there; None where there is none."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Room:
+    """The registers of so many threads, of one behind the other `raw`; `pointers` are where in the host's memory each begins."""
+
+    threads: int
+    raw: np.ndarray
+    registers: list[np.ndarray]
+    pointers: np.ndarray
+
+
+_left: list[tuple[weakref.ref[Program], Room]] = []  # the last one left at the end
+
+
+def new_room(program: Program, threads: int) -> Room:
+    """Registers that are all zero."""
+    wide = program.wide
+    sizes = [threads * kind.itemsize * (1 + (n in wide)) for n, kind in enumerate(program.registers)]
+    ends = np.cumsum([0, *sizes])
+    raw = np.zeros(int(ends[-1]), np.uint8)
+    registers = [
+        raw[begin : begin + size].view(kind).reshape((-1, 2) if n in wide else -1)
+        for n, (begin, size, kind) in enumerate(zip(ends.tolist(), sizes, program.registers, strict=False))
+    ]
+    return Room(threads, raw, registers, raw.ctypes.data + ends[:-1].astype(np.uint64))
+
+
+def room_left(program: Program, threads: int) -> Room | None:
+    """Registers that waves of a program have left, with what they have left there; None where there are none."""
     with _lock:
         for n, (of, room) in enumerate(_left):
-            if of() is program and len(room) == size:
+            if of() is program and room.threads == threads:
                 return _left.pop(n)[1]
     return None
 
@@ -36,5 +63,5 @@ def leave_rooms(launch: Launch) -> None:
             if key[0] == "registers":
                 _left.extend((weakref.ref(launch.program), room) for room in rooms)
                 rooms.clear()
-        while sum(len(room) for _, room in _left) > MOST_BYTES:
+        while sum(len(room.raw) for _, room in _left) > MOST_BYTES:
             _left.pop(0)

@@ -19,7 +19,7 @@ from smemsim.machine.memory import SharedMemory, ThreadWrite
 from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.program.linking.flow import read_first
-from smemsim.program.rooms import room_left
+from smemsim.program.rooms import Room, new_room, room_left
 from smemsim.ptx.module import Instruction, Special
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
@@ -301,32 +301,27 @@ class Wave:
         has_tensor = machine.instruction == "tcgen05" and "tcgen05" in self.program.uses
         self.tensor = np.zeros((count if has_tensor else 0, LANES, COLUMNS), np.uint32)  # tensor memory of all CTAs
         self.tensor_allocated = np.zeros((len(self.tensor), COLUMNS), bool)
-        wide = self.program.wide
-        sizes = [self.total * kind.itemsize * (1 + (n in wide)) for n, kind in enumerate(self.program.registers)]
-        ends = np.cumsum([0, *sizes])
-        registers, is_used = self._room_for_registers(int(ends[-1]))
-        self._registers = registers
-        self.register_pointers = registers.ctypes.data + ends[:-1].astype(np.uint64)  # of each register, in the host's memory
-        self.r: list[np.ndarray] = [
-            registers[begin : begin + size].view(kind).reshape((-1, 2) if n in wide else -1)
-            for n, (begin, size, kind) in enumerate(zip(ends.tolist(), sizes, self.program.registers, strict=False))
-        ]
-        if is_used:
-            for slot in read_first(self.program):
-                self.r[slot].fill(0)
+        self._make_registers()
         self.local = np.zeros((self.total, self.program.places.local_bytes), np.uint8)
         return words
 
-    def _room_for_registers(self, size: int) -> tuple[np.ndarray, bool]:
-        """Room for registers: that of a wave that is over (True), where one has left it, or all zero."""
-        left: list[np.ndarray] = self.launch.kept.setdefault(("registers", size), [])
-        room = left.pop() if left else room_left(self.program, size)
-        return (np.zeros(size, np.uint8), False) if room is None else (room, True)
+    def _make_registers(self) -> None:
+        """Make the registers, where a wave that is over has left its room, there."""
+        left: list[Room] = self.launch.kept.setdefault(("registers", self.total), [])
+        room = left.pop() if left else room_left(self.program, self.total)
+        if room is not None:
+            self._room = room
+            for slot in read_first(self.program):
+                room.registers[slot].fill(0)
+        else:
+            self._room = new_room(self.program, self.total)
+        self.r = self._room.registers
+        self.register_pointers = self._room.pointers
 
     @property
     def register_words(self) -> np.ndarray:
         """All registers as words of 32 bits (`first_word` says where one begins)."""
-        return self._registers.view(np.uint32)
+        return self._room.raw.view(np.uint32)
 
     def first_word(self, slot: int) -> int:
         """Where a register begins in `register_words`: that of thread 0, the other threads' behind it."""
@@ -339,7 +334,7 @@ class Wave:
 
     def leave(self) -> None:
         """The wave is over, and nobody looks at its registers any more: the next one may have them."""
-        self.launch.kept["registers", len(self._registers)].append(self._registers)
+        self.launch.kept["registers", self.total].append(self._room)
         self.r = []
 
     def let_go(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.program.compiled import objects
-from smemsim.program.compiled.memory import NEIGHBOURS, ONE_PLACE, Access
+from smemsim.program.compiled.memory import GENERAL, NEIGHBOURS, ONE_PLACE, Access
 from smemsim.program.compiled.vectors import LANES
 from smemsim.program.watch.epochs import MANY_THREADS
 from smemsim.program.watch.lanes import LANE_BITS, MANY, SEVERAL
@@ -307,6 +307,9 @@ class Shadow:
         self.arrays = arrays
         self.context = np.array([*(array.ctypes.data for array in arrays), *numbers], np.int64)
         self._context = self.context.ctypes.data
+        self._host = numbers[0]
+        self._shapes = x.alike("places of any shape", lambda: np.full(x.total // LANES, GENERAL, np.uint8))
+        watch.shared.by_epochs = self.reads
         self.functions = _functions()
         self._rows: dict[Code, tuple[np.ndarray, list[int]] | None] = {}
 
@@ -347,6 +350,14 @@ class Shadow:
                 return None
             rows.append((ctypes.cast(function, ctypes.c_void_p).value or 0, access.number, access.instruction.line, 0))
         return np.array(rows, np.int64), [n for n, access in enumerate(code.of_shared) if not access.is_load]
+
+    def reads(self, line: int, words: int, places: np.ndarray) -> bool:
+        """Does the epoch order reads of all threads, so many words each from the places (int64, bytes) on? Then they are noted."""
+        function = self.functions.get((True, words))
+        if function is None or not self.shared.has_epochs():
+            return False
+        hosts = places + self._host
+        return bool(function(hosts.ctypes.data, self._shapes.ctypes.data, None, 0, len(places), line, 0, self._context))
 
     def passes(self, access: Access, places: int, shapes: int, mask: int | None, first: int, last: int) -> bool:
         """Does the epoch order all of an access? Then it is noted."""

@@ -343,6 +343,7 @@ class Order:
         self._others_at_fence: dict[int, dict[int, Foreign]] = {}
         self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know behind their next one of that scope
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
+        self._has_fenced = False  # has anybody executed fence.proxy.async?
         self._known_operations = 0  # behind the last one of which anybody knows that it is complete
         self._phases: dict[Any, _Phase] = {}
         self.too_early: dict[int, int] = {}  # by warp: the offset of the mbarrier whose phase it waited for may be two ago
@@ -483,6 +484,7 @@ class Order:
     def fence_proxy(self, warps: np.ndarray) -> None:
         """fence.proxy.async: what these warps have seen is visible to the async proxy."""
         self.fenced[warps] = np.maximum(self.fenced[warps], self.seen[warps])
+        self._has_fenced = True
         self.done_fenced[warps] |= self.done[warps]
         self._tick(warps)
 
@@ -686,21 +688,28 @@ class Order:
         return bool(here.all()) and len(warps) * warps.shape[1] == len(self.clock)
 
     def _all_meet(self, warps: np.ndarray) -> None:
-        """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own CTA alone: what that costs grows as they do."""
+        """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own CTA alone: what that costs grows as they do.
+
+        Nobody has seen more of a warp than it has done, which is its clock.
+        """
         count, size = warps.shape
-        views = []
-        for matrix in (self.seen, self.fenced):
-            row, column = matrix.strides
-            apart = size * row + (size * column if self.columns > size else 0)
-            blocks = np.lib.stride_tricks.as_strided(matrix, (count, size, size), (apart, row, column))
-            views.append((blocks, np.asarray(blocks.max(axis=1))))
+        of_warps = self.clock.reshape(count, size)
+        self._own_blocks(self.seen, size)[...] = of_warps[:, None, :]
+        if self._has_fenced:
+            blocks = self._own_blocks(self.fenced, size)
+            np.maximum(blocks, blocks.max(axis=1)[:, None, :], out=blocks)
         flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:] if self._known_operations]
         joined = [np.asarray(m.any(axis=1)) for m in flags]
-        self._tick(np.arange(len(self.clock)))
-        for blocks, known in views:
-            np.maximum(blocks, known[:, None, :], out=blocks)
+        of_warps += 1
+        np.einsum("cww->cw", self._own_blocks(self.seen, size))[...] = of_warps
         for flag, known in zip(flags, joined, strict=True):
             np.logical_or(flag, known[:, None, :], out=flag)
+
+    def _own_blocks(self, matrix: np.ndarray, size: int) -> np.ndarray:
+        """Of `seen` or `fenced` what the warps of each CTA, `size` of them, know of each other: (CTAs, warps, warps)."""
+        row, column = matrix.strides
+        apart = size * row + (size * column if self.columns > size else 0)
+        return np.lib.stride_tricks.as_strided(matrix, (len(matrix) // size, size, size), (apart, row, column))
 
     @staticmethod
     def _met(warps: np.ndarray, here: np.ndarray, everybody: np.ndarray, rows: Rows) -> list[np.ndarray]:

@@ -65,6 +65,7 @@ class SharedShadow:
                 begin = (cta * x.pitch + x.scratch) // WORD
                 self.who[begin : begin + RESERVED_BARRIERS // WORD] = ATOMIC
         self.epochs = Epochs(self.tables, len(x.ctas), x.pitch // WORD)
+        self.by_epochs: Callable[[int, int, np.ndarray], bool] | None = None  # passes reads of all threads, see `compiled/shadow.py`
         self._narrow: tuple[np.ndarray, np.ndarray] | None = (
             None  # clocks of strong reads and writes of scope .cta, where a cluster has several CTAs
         )
@@ -134,6 +135,8 @@ class SharedShadow:
         if self.parts.kept or size < WORD:
             return False
         places = np.ascontiguousarray(flat, np.int64)
+        if self.by_epochs is not None and self.x.sel is ALL and self.by_epochs(i.line, size // WORD, places):
+            return True
         done = loops.read(places, size // WORD, self.x.threads, i.line, stops_at_operations, self.tables, self._known)
         if done:
             self.parts.read_whole(_NONE, _NONE)

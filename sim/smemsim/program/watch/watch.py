@@ -135,6 +135,7 @@ class Watch:
     def let_go(self) -> None:
         """The wave is over: the parts know each other no more, so that their tables are freed."""
         self.operations.holders.clear()
+        self.shared.by_epochs = None
         self.operations.operations.clear()
         vars(self).clear()
 
@@ -581,6 +582,8 @@ class Watch:
 
 def _has_fenced_tensor(x: Wave) -> bool:
     """Does the program have tcgen05.fence, and accesses that order nothing without a fence?"""
+    if "tcgen05" not in x.program.uses:
+        return False
     body = x.program.inlined.body
     has_fence = any(i.op == "tcgen05" and i.modifiers[0].startswith("fence::") for i in body)
     return has_fence and any(i.op in ("atom", "red") or not {"relaxed", "volatile"}.isdisjoint(i.modifiers) for i in body)
