@@ -360,7 +360,7 @@ def test_ptx_for_another_card_is_no_code(runtime):
 def test_a_program_that_launches_nothing_is_told_and_fails_where_launches_are_required(tmp_path):
     done = run(["true"])
     assert done.returncode == 0
-    assert "nothing was launched, so that nothing was judged: the program did not use the driver" in done.stderr
+    assert "nothing was launched, so that nothing was judged: no process of the program asked for the device" in done.stderr
     done = run(["true"], "--require-launches", 1, "--json", tmp_path / "found.json")
     assert done.returncode == 2
     assert "--require-launches asks for 1" in done.stderr
@@ -495,3 +495,92 @@ def test_findings_of_programs_that_tests_start_fail_them(runtime, tmp_path, work
     linked = re.findall(r'<a href="([^"#][^"]*)"', (tmp_path / "report" / "index.html").read_text(encoding="utf-8"))
     assert linked
     assert all((tmp_path / "report" / name).is_file() for name in linked)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("there-is-none", None, "no folder of PATH has it"),
+        ("./there-is-none", None, "there is no such file"),
+        ("./text", "#!/bin/sh\n", "it is not marked as a program: chmod +x"),
+        ("text", "#!/bin/sh\n", "no folder of PATH has it; is it ./text?"),
+        ("./text", "#!/no/such/shell -e\n", "its first line asks for /no/such/shell, which is not there"),
+        ("./text", "echo\n", "it is neither a program nor a script whose first line says what runs it"),
+        ("../", None, "it is a folder"),
+        ("", None, "its name is empty"),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_told_why(tmp_path, monkeypatch, name, text, said):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / "text").write_text(text)
+        (tmp_path / "text").chmod(0o644 if "chmod" in said else 0o755)
+    result = CliRunner().invoke(main, ["exec", "--arch", "sm_90a", "--", name])
+    assert result.exit_code == 2
+    assert f"cannot be started: {said}" in result.output
+
+
+ASKING = """
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int count, char **given) {
+    if (count > 2) return unsetenv("LD_LIBRARY_PATH"), execv(given[0], (char *[]){given[0], given[1], 0});
+    void *driver = dlopen(given[1], RTLD_NOW);
+    int cards = 0;
+    if (!driver) return puts(dlerror()), 1;
+    ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
+    ((int (*)(int *))dlsym(driver, "cuDeviceGetCount"))(&cards);
+    return printf("%d\\n", cards), 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def asking(tmp_path_factory):
+    """A program in C that opens a driver by its argument, and prints how many cards there are; with a second argument it clears LD_LIBRARY_PATH first."""
+    source = tmp_path_factory.mktemp("asking") / "asking.c"
+    source.write_text(ASKING)
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
+    subprocess.run([compiler, "-w", str(source), "-o", str(source.with_suffix("")), "-ldl"], check=True)
+    return source.with_suffix("")
+
+
+@pytest.mark.parametrize(
+    "given", [("libcuda.so.1",), ("libcuda.so",), ("/usr/lib/x86_64-linux-gnu/libcuda.so.1",), ("libcuda.so.1", "cleared")]
+)
+def test_the_driver_is_found_by_any_name_and_without_the_path(asking, given):
+    done = run([asking, *given])
+    assert (done.stdout, done.returncode) == ("1\n", 0)
+
+
+def test_a_program_without_its_card_is_told_by_which_variable(asking):
+    done = run([asking, "libcuda.so.1"], env={"CUDA_VISIBLE_DEVICES": ""})
+    assert done.stdout == "0\n"
+    assert "CUDA_VISIBLE_DEVICES= takes the card away from the program" in done.stderr
+
+
+def test_what_cannot_be_had_is_told_by_its_limit(asking):
+    limited = ["sh", "-c", 'ulimit -f 1000; exec "$@"', "sh", *exec_command(), str(asking), "libcuda.so.1"]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    assert "is there a limit on files (ulimit -f)?" in done.stderr
+
+
+def test_a_program_that_is_told_to_end_has_its_launches_told(runtime, tmp_path):
+    command = [*exec_command("--json", tmp_path / "x.json"), "sh", "-c", f"{runtime} compute; echo ready; exec sleep 100"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while process.stdout.readline() not in ("ready\n", ""):
+            pass
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "2 launches of 2 kernels" in said
+    assert len(json.loads((tmp_path / "x.json").read_text())["launches"]) == 2
+
+
+def test_a_function_that_is_not_there_is_named_and_its_error_is_the_last_one():
+    asks = "import ctypes; r = ctypes.CDLL('libcudart.so.13'); print([r.cudaMallocArray(0), r.cudaGetLastError(), r.cudaGetLastError()])"
+    done = run([sys.executable, "-c", asks])
+    assert done.stdout == "[801, 801, 0]\n"
+    assert "cudaMallocArray is not there in the virtual GPU; it answers 801 (not supported)" in done.stderr

@@ -95,7 +95,10 @@ def build(folder: pathlib.Path, with_compiler: str) -> None:
         "-ldl",
         "-lpthread",
     ]
-    others = [("libsmemsim-audit.so", [str(SOURCES / "audit.c"), "-Wl,-z,now"]), ("libcute_dsl_runtime.so", [str(SOURCES / "cutedsl.c")])]
+    others = [
+        ("libsmemsim-audit.so", [str(SOURCES / "audit.c"), "-Wl,-z,now", "-ldl"]),
+        ("libcute_dsl_runtime.so", [str(SOURCES / "cutedsl.c")]),
+    ]
     _compile(folder, with_compiler, [("libcuda.so.1", driver), *others])
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
     _compile(folder, with_compiler, runtimes)  # which are linked with the driver
@@ -133,7 +136,8 @@ def _generate(folder: pathlib.Path) -> None:
     for which in ("driver", "runtime"):
         there, missing = entry_points(which)
         lines = ['#include "door.h"', "#include <string.h>"]
-        lines += [f'API R {name}(void) {{ return smemsim_unknown("{name}"); }}' for name in sorted(missing)]
+        tell = "smemsim_missing" if which == "runtime" else "smemsim_unknown"  # the runtime's errors are those of cudaGetLastError too
+        lines += [f"R {tell}(const char *name);", *(f'API R {name}(void) {{ return {tell}("{name}"); }}' for name in sorted(missing))]
         aliases = [(name, base) for name in sorted(there) for base in [re.sub("_pt[sd][zs]$", "", name)] if base != name]
         # A jump with all arguments as they are: an alias would have to be in the file of the function.
         lines += [f'API R {base}();\nasm(".globl {name}\\n.type {name}, @function\\n{name}: {_jump(base)}\\n");' for name, base in aliases]

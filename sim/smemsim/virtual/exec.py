@@ -6,10 +6,12 @@ of this one, which ends with it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,23 +45,54 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
         from smemsim.virtual.record import clear
 
         clear(policy)
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program decides what Ctrl-C means
+    variables = {**os.environ, **environment(folder, doors.name, arch, policy, card)}
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}  # the program decides what Ctrl-C means
     try:
-        variables = {**os.environ, **environment(folder, doors.name, arch, policy, card)}
-        program = subprocess.Popen(list(command), env=variables, preexec_fn=_of_the_program)  # noqa: PLW1509  (nothing else runs here yet)
-    except OSError as e:
-        raise InputError(f"{command[0]}: cannot be started: {e.strerror or e}") from None
-    sessions = Sessions(doors, journal, arch, policy, card)
-    ended = os.pidfd_open(program.pid)
-    try:
-        sessions.until_end(ended)
+        program = _started(command, variables)
+        for number in (signal.SIGTERM, signal.SIGHUP):  # the program ends then, and what it has launched is told
+            if signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, lambda number, _: program.send_signal(number))
+        sessions = Sessions(doors, journal, arch, policy, card)
+        sessions.until_end(program.pid)
         program.wait()
+        heard = _Heard(journal.read(), list(journal.running.values()), sessions.has_device)
     finally:
-        os.close(ended)
         doors.close()
-        signal.signal(signal.SIGINT, before)
-    heard = _Heard(journal.read(), list(journal.running.values()), sessions.has_device)
+        journal.close()
+        for number, action in before.items():
+            signal.signal(number, action)
     return _told(program.returncode, heard, policy, command, arch)
+
+
+def _started(command: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(list(command), env=variables, preexec_fn=_of_the_program)  # noqa: PLW1509  (nothing else runs here yet)
+    except OSError as e:
+        raise InputError(f"{command[0] or 'the program'}: cannot be started: {_why_not(command[0], e)}") from None
+
+
+def _why_not(program: str, e: OSError) -> str:
+    """Why a program is not one that can be started, and what to do."""
+    path = pathlib.Path(program)
+    if not program:
+        return "its name is empty"
+    if os.sep not in program and shutil.which(program) is None:
+        return f"no folder of PATH has it{f'; is it ./{program}?' if path.is_file() else ''}"
+    if not path.exists():
+        return "there is no such file"
+    if path.is_dir():
+        return "it is a folder"
+    if isinstance(e, PermissionError):
+        return "it is not marked as a program: chmod +x, or name what runs it (sh, python) in front of it"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        first, *_ = path.read_bytes()[:200].split(b"\n")
+        if isinstance(e, FileNotFoundError) and first.startswith(b"#!"):
+            return f"its first line asks for {first[2:].decode().strip().split(' ')[0]}, which is not there"
+        if not first.startswith((b"#!", b"\x7fELF")):
+            return (
+                "it is neither a program nor a script whose first line says what runs it (#!/bin/sh): name that (sh, python) in front of it"
+            )
+    return e.strerror or str(e)
 
 
 def _of_the_program() -> None:
@@ -135,5 +168,9 @@ def _unseen(found: list[Any], heard: _Heard, policy: Any) -> str:
     if ran < (policy.require_launches or 0):
         return f", where --require-launches asks for {policy.require_launches}"
     if not found:
-        return ", so that nothing was judged" + ("" if heard.has_device else ": the program did not use the driver or the shared runtime")
+        return ", so that nothing was judged" + (
+            ""
+            if heard.has_device
+            else ": no process of the program asked for the device (one that is started without the variables of smemsim exec, as by env -i or sudo, cannot)"
+        )
     return ""

@@ -274,7 +274,13 @@ def _file(size: int) -> int:
     if _libc is None:
         raise InputError("the virtual GPU needs Linux: it maps memory at addresses of its own")
     descriptor = os.memfd_create("smemsim", os.MFD_CLOEXEC)
-    os.ftruncate(descriptor, size)
+    try:
+        os.ftruncate(descriptor, size)
+    except OSError as e:
+        os.close(descriptor)
+        raise InputError(
+            f"no file in memory of {told(size)} for the device's memory: {e.strerror}; is there a limit on files (ulimit -f)?"
+        ) from None
     return descriptor
 
 

@@ -138,7 +138,7 @@ def serve(channel: socket.socket, teller: Teller, arch: str, policy: Policy, car
         threading.Thread(target=watch, daemon=True).start()
         session.run()
     except (InputError, SmemsimError) as e:
-        print(f"smemsim: {e}", flush=True)
+        print(f"smemsim: {e}", file=sys.stderr, flush=True)
     except (OSError, KeyboardInterrupt):
         pass
     finally:

@@ -117,8 +117,16 @@ class Sessions:
         self.parts = list(PARTS)
         self.has_device = False  # did a process of the program ask for one?
 
-    def until_end(self, of_program: int) -> None:
-        """Make sessions until the program, a descriptor that can be read then, and its devices have ended."""
+    def until_end(self, program: int) -> None:
+        """Make sessions until a process, the program, and its devices have ended."""
+        of_program = os.pidfd_open(program)
+        try:
+            self._until_end(of_program)
+        finally:
+            os.close(of_program)
+            self.select.close()
+
+    def _until_end(self, of_program: int) -> None:
         self.select.register(of_program, selectors.EVENT_READ)
         is_running = True
         while is_running or self.alive:
@@ -234,4 +242,4 @@ def serve_parent(parent: int, listener: int, tellers: int, journal: int) -> None
     doors = Doors(os.environ["SMEMSIM_SOCKET"], socket.socket(fileno=listener), socket.socket(fileno=tellers))
     made = Sessions(doors, Journal(journal), os.environ["SMEMSIM_ARCH"], Policy.of(), card_of_environment(), is_the_first_plain=False)
     with contextlib.suppress(ProcessLookupError):
-        made.until_end(os.pidfd_open(parent))
+        made.until_end(parent)

@@ -8,6 +8,7 @@ All of them append lines to one file in memory, the journal. Nobody is woken for
 >>> writer.refuse("no PTX")
 >>> journal.read().refused, journal.read().refused
 (['no PTX'], [])
+>>> journal.close()
 """
 
 from __future__ import annotations
@@ -124,6 +125,10 @@ class Journal:
         self.descriptor = descriptor
         self.running: dict[str, str] = {}
         self._read, self._rest = 0, b""
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        os.close(self.descriptor)
 
     def give(self, channel: socket.socket) -> None:
         """Hand the journal to another process."""

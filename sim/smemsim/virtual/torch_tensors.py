@@ -12,9 +12,7 @@ from typing import Any
 
 from smemsim.errors import InputError
 from smemsim.machine.blank import litter
-from smemsim.program.arrays import TORCH
 from smemsim.virtual import alignment, process
-from smemsim.virtual.device import MOST_LITTERED
 from smemsim.virtual.errors import CudaError
 from smemsim.virtual.memory import bytes_at
 
@@ -164,6 +162,8 @@ class Tensors:
 
     def _litter(self, place: _Place) -> None:
         """Fill the card's memory that a program takes of torch with garbage, as the policy has it."""
+        from smemsim.virtual.device import MOST_LITTERED  # which programs load that use the card
+
         if place.size and self.bytes <= MOST_LITTERED and process.device().has_garbage:
             litter(bytes_at(place.address, place.size), place.address)
             place.is_littered = True
@@ -225,6 +225,8 @@ def _inner(tensor: Any) -> Any:
 
 def _elements(tensor: Any) -> tuple[str, tuple[int, ...]]:
     """The element type of a tensor, as launch files name it, and its shape; bytes where they have no name for it."""
+    from smemsim.program.arrays import TORCH
+
     name = str(tensor.dtype)
     plain = re.fullmatch(r"torch\.(float|u?int)(8|16|32|64)", name)
     kind = (

@@ -1,8 +1,12 @@
 /* NVRTC and nvJitLink leave PTX in the cubins that they make when they are asked for line information: so they are asked, whoever calls them and
    however the call was found. The dynamic linker tells of every binding (LD_AUDIT, rtld-audit(7)); two functions are bound to those here, which
-   add an option and call the library's own. Nothing else is touched. */
+   add an option and call the library's own. It asks where libraries are, too: the driver is this one wherever a program believes it, and driver and runtime
+   by their names are found without LD_LIBRARY_PATH. Nothing else is touched. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
+#include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +45,24 @@ static int create_with_lines(void **handle, uint32_t count, const char **options
 }
 
 API unsigned la_version(unsigned version) { return version < LAV_CURRENT ? version : LAV_CURRENT; }
+static const char *base_of(const char *name) {
+    const char *last = strrchr(name, '/');
+    return last ? last + 1 : name;
+}
+API char *la_objsearch(const char *name, uintptr_t *cookie, unsigned when) {
+    static char found[PATH_MAX];
+    const char *base = base_of(name);
+    int is_driver = !strcmp(base, "libcuda.so.1") || !strcmp(base, "libcuda.so");
+    int is_runtime = base == name && (!strcmp(name, "libcudart.so.12") || !strcmp(name, "libcudart.so.13"));
+    Dl_info own;
+    (void)cookie;
+    if (when != LA_SER_ORIG || !(is_driver || is_runtime) || !dladdr((void *)la_objsearch, &own) || !own.dli_fname) return (char *)name;
+    int folder = base_of(own.dli_fname) - own.dli_fname, size = snprintf(found, sizeof found, "%.*s%s", folder, own.dli_fname, base);
+    return size < (int)sizeof found ? found : (char *)name;
+}
 API unsigned la_objopen(struct link_map *map, Lmid_t space, uintptr_t *cookie) {
     (void)space, (void)cookie;
-    const char *name = map->l_name ? strrchr(map->l_name, '/') : 0;
-    name = name ? name + 1 : map->l_name ? map->l_name : "";
+    const char *name = base_of(map->l_name ? map->l_name : "");
     int is_ours = (!strncmp(name, "libnvrtc.so", 11) || !strncmp(name, "libnvJitLink.so", 15));
     return LA_FLG_BINDFROM | (is_ours ? LA_FLG_BINDTO : 0);
 }

@@ -255,7 +255,10 @@ static R connect_now(void) {
         smemsim_tell("this is smemsim's libcuda, and no device is behind it: start the program with smemsim exec --arch sm_90a -- PROGRAM");
         return NO_DEVICE;
     }
-    if (visible && (!*visible || *visible == '-')) return NO_DEVICE;
+    if (visible && (!*visible || *visible == '-')) {
+        smemsim_tell("CUDA_VISIBLE_DEVICES=%s takes the card away from the program: unset it", visible);
+        return NO_DEVICE;
+    }
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     size_t length = strlen(name);
     if (length + 1 > sizeof at.sun_path) return NO_DEVICE;

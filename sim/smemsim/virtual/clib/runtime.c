@@ -26,6 +26,7 @@ static R bound(void) {
     if (!why) smemsim_make_current();
     return why;
 }
+R smemsim_missing(const char *name) { return told(smemsim_unknown(name)); } /* of generated entry points */
 API R cudaGetLastError(void) { R found = last; last = 0; return found; }
 API R cudaPeekAtLastError(void) { return last; }
 API const char *cudaGetErrorString(R error) {

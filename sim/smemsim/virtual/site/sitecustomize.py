@@ -20,6 +20,8 @@ class _Waiting:
         """See importlib."""
         if name.partition(".")[0] not in LIBRARIES and not name.startswith(INSIDE):
             return None
+        if os.environ.get("CUDA_VISIBLE_DEVICES", "0")[:1] in ("", "-"):
+            return None  # the program takes the card away from itself, as it is asked now
         sys.meta_path.remove(self)
         return sys.meta_path[0].find_spec(name, path, target) if _open() else None
 
