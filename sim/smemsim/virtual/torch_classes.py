@@ -45,7 +45,8 @@ def _seeing(make: Callable[..., Any], mode: Any) -> Callable[..., Any]:
         device = kwargs.get("device")
         if device is None or torch.device(device).type != CUDA or _changed.isdisjoint(cls.__mro__):
             return make(cls, *args, **kwargs)
-        out = make(cls, *args, **{**kwargs, "device": "cpu"})  # with a mark: autograd of a build for the CPU ends at a device that it has not
+        # One of the CPU with a mark: autograd ends the process at a device that torch was not built for.
+        out = make(cls, *args, **{**kwargs, "device": "cpu"})
         tensors.mark(out, CUDA)
         return out
 
