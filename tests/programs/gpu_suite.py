@@ -473,10 +473,11 @@ class TestTorch:
         y = 1000 + torch.arange(769, device="cuda") % 17 / 8.0
         assert torch.equal(torch.nn.functional.layer_norm(y, y.shape), torch.nn.functional.layer_norm(y.double(), y.shape).float())
 
+    @pytest.mark.filterwarnings("ignore:.torch.jit.script.:DeprecationWarning")
     def test_transforms_and_compilers(self):
         x = torch.ones(3, 2, device="cuda")
         assert torch.func.vmap(torch.func.grad(lambda v: (v * v).sum()))(x).is_cuda
-        _, slope = torch.func.jvp(lambda v: (v * v).sum(), (x,), (torch.ones_like(x),))
+        slope = torch.func.jvp(lambda v: (v * v).sum(), (x,), (torch.ones_like(x),))[1]
         assert slope.is_cuda
         assert torch.allclose(slope, 2 * x.sum())
         with torch.autograd.forward_ad.dual_level():  # torch makes scripts of its own rules for it
@@ -486,6 +487,43 @@ class TestTorch:
         assert torch.jit.script(torch.nn.Linear(2, 2).cuda())(x).is_cuda
         assert x.to_sparse().is_cuda
         assert x.to_sparse().to_dense().is_cuda
+
+    @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning", "ignore:TRITON_DEFAULT_FP_FUSION:UserWarning")
+    def test_tensors_of_a_class_of_the_program(self):
+        class Scaled(torch.Tensor):  # as torchao's quantized weights
+            @staticmethod
+            def __new__(cls, data, scale):
+                return torch.Tensor._make_wrapper_subclass(cls, data.shape, dtype=torch.float32, device=data.device)
+
+            def __init__(self, data, scale):
+                self.data_, self.scale = data, scale
+
+            @classmethod
+            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+                if func is torch.ops.aten.detach.default:
+                    return torch.utils._python_dispatch.return_and_correct_aliasing(
+                        func, args, kwargs or {}, cls(args[0].data_.detach(), args[0].scale)
+                    )
+                whole = torch.zeros(4, 4, device=args[0].device) + next(x.data_.float() * x.scale for x in args if isinstance(x, cls))
+                doubled = torch.empty_like(whole)
+                add[(1,)](whole, whole, doubled, whole.numel(), block=16)
+                return func(*(doubled / 2 if isinstance(x, cls) else x for x in args), **(kwargs or {}))
+
+        for place in ("cuda", "cpu"):
+            torch._dynamo.reset()
+            data = torch.arange(16, dtype=torch.int8).reshape(4, 4).to(place)
+            weight = torch.nn.Parameter(Scaled(data, 0.5), requires_grad=False)
+            x = torch.ones(2, 4, device=place, requires_grad=True)
+            assert weight.device.type == x.device.type == place
+            if place == "cpu":
+                with pytest.raises(ValueError, match="cpu tensor"):
+                    torch.nn.functional.linear(x, weight)
+                continue
+            y = torch.nn.functional.linear(x, weight)
+            assert y.is_cuda
+            assert torch.equal(y, x @ (data.float() * 0.5).T)
+            y.sum().backward()
+            assert x.grad.is_cuda
 
     def test_other_libraries_are_told_of_the_memory(self):
         x = torch.ones(3, device="cuda")

@@ -17,6 +17,7 @@ from typing import Any
 from smemsim.virtual import callers, process
 from smemsim.virtual.alignment import align
 from smemsim.virtual.cublas import MX_BLOCK, NVFP4_BLOCK, block_scaled
+from smemsim.virtual.torch_classes import is_of_class, open_classes
 from smemsim.virtual.torch_cuda import is_cuda, names, streams
 from smemsim.virtual.torch_dlpack import open_dlpack
 from smemsim.virtual.torch_fake import faked, is_fake, open_fakes
@@ -24,7 +25,7 @@ from smemsim.virtual.torch_graphs import WITHOUT_WORK, Capture, CudaGraph, captu
 from smemsim.virtual.torch_ops import is_of_program, open_operators
 from smemsim.virtual.torch_replaced import making, moving
 from smemsim.virtual.torch_rest import CudaType, cuda_types, default, open_rest
-from smemsim.virtual.torch_tensors import CPU, CUDA, PINNED, out_of_memory, tensors, tensors_in
+from smemsim.virtual.torch_tensors import CPU, CUDA, PINNED, address_of, out_of_memory, tensors, tensors_in
 
 __all__ = ["install", "streams", "tensors"]
 
@@ -80,8 +81,8 @@ def _mark_all(out: Any, place: str | None, func: Any, args: Any, kwargs: Any) ->
 
 def _shares(tensor: Any, args: Any) -> bool:
     """Is it a view of an argument?"""
-    mine = tensor.untyped_storage().data_ptr()
-    return any(mine == given.untyped_storage().data_ptr() for given in tensors_in(args))
+    mine = address_of(tensor.untyped_storage())
+    return any(mine == address_of(given.untyped_storage()) for given in tensors_in(args))
 
 
 def _moved(tensor: Any, place: str, func: Any, dtype: Any = None, **more: Any) -> Any:
@@ -279,7 +280,8 @@ def _mode_class() -> Any:
             handler = cases.get(func, _call)
             if getattr(func, "__name__", "") not in WITHOUT_WORK:
                 process.worked()
-            return captured(handler, *given) if is_capturing() and not is_of_program(func) else handler(*given)
+            is_one = is_capturing() and not is_of_program(func) and not any(map(is_of_class, args))
+            return captured(handler, *given) if is_one else handler(*given)
 
     return DeviceMode
 
@@ -313,6 +315,7 @@ def _open() -> None:
     mode = _mode_class()()
     open_rest(mode)
     open_operators(mode)
+    open_classes(mode)
     mode.__enter__()
     _keep_in_backward(mode)
     open_dlpack()

@@ -14,7 +14,7 @@ from typing import Any
 from smemsim.virtual.torch_replaced import PLACES, replace
 from smemsim.virtual.torch_tensors import CUDA, tensors, tensors_in
 
-__all__ = ["is_of_program", "open_operators"]
+__all__ = ["is_of_program", "open_operators", "with_mode"]
 
 
 STANDS_FOR = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}  # dispatch keys (c10/core/DispatchKey.h)
@@ -61,14 +61,14 @@ def open_operators(mode: Any) -> None:
     def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **named: Any) -> None:
         key = dispatch_key or self.dispatch_key
         if self.ns in OF_TORCH and key in PLACES and fn is not torch.library.fallthrough_kernel and not named.get("with_keyset"):
-            replace(self, register, op_name, _with(mode, fn), key, **named)
+            replace(self, register, op_name, with_mode(mode, fn), key, **named)
             return
         if self.ns in OF_TORCH or fn is torch.library.fallthrough_kernel or key not in KEYS:
             register(self, op_name, fn, dispatch_key, **named)
             return
         name = f"{self.ns}::{_name_of(op_name).split('::')[-1]}"
         operator = _operators.setdefault(name, _Operator(name))
-        fn = operator.kernels[key] = _with(mode, fn)
+        fn = operator.kernels[key] = with_mode(mode, fn)
         for of_card, of_host in STANDS_FOR.items():
             if key in (of_card, of_host) and operator.libraries.get(of_host) is not self:
                 operator.libraries[of_host] = self
@@ -79,7 +79,7 @@ def open_operators(mode: Any) -> None:
     library.impl = impl
 
 
-def _with(mode: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def with_mode(mode: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel that sees the card: torch calls those of operators without modes."""
     import torch
 

@@ -47,6 +47,12 @@ def open_rest(mode: Any) -> None:
     torch.compile = _compile
     torch._C._nn._parse_to = _read_as_cuda(torch._C._nn._parse_to)
     torch.backends.cuda.is_built = lambda: True
+    for name, stand_in in (
+        ("_cuda_CUDAAllocator_AllocatorState", type("AllocatorState", (), {})),
+        ("_set_cached_tensors_enabled", lambda enabled: None),
+    ):
+        if not hasattr(torch._C, name):  # which torch built for CUDA has, and its own modules ask for (`torch._dynamo.reset`)
+            setattr(torch._C, name, stand_in)
 
 
 def _with_scripts(load: Callable[[], None]) -> Callable[[], None]:

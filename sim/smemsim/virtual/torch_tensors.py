@@ -16,7 +16,7 @@ from smemsim.virtual import alignment, process
 from smemsim.virtual.errors import CudaError
 from smemsim.virtual.memory import bytes_at
 
-__all__ = ["CPU", "CUDA", "MARK", "PINNED", "Tensors", "out_of_memory", "tensors", "tensors_in"]
+__all__ = ["CPU", "CUDA", "MARK", "PINNED", "Tensors", "address_of", "out_of_memory", "tensors", "tensors_in"]
 
 
 MARK = "_smemsim_place"  # an attribute of a torch.UntypedStorage
@@ -36,6 +36,14 @@ class _Place:
         self.place, self.name, self.address, self.size, self.is_bound = place, name, 0, 0, False
         self.is_littered = False  # filled with garbage, as memory is that nobody has written
         self.watch: Any = None  # the weak reference that tells when the storage dies
+
+
+def address_of(storage: Any) -> int:
+    """Where a storage lies: 0 of one without memory, as tensors of a class of the program have (`_make_wrapper_subclass`)."""
+    try:
+        return int(storage.data_ptr())
+    except RuntimeError:
+        return 0
 
 
 class Tensors:
@@ -70,7 +78,7 @@ class Tensors:
             self._follow(known, storage)
             if is_new and known.place == CUDA and made_by in EMPTY and str(tensor.dtype) != "torch.bool":  # whose bytes are 0 or 1
                 self._litter(known)
-        elif known.address != (address := storage.data_ptr()):
+        elif known.address != (address := address_of(storage)):
             known.address = address
             self._on_host[address] = known
 
@@ -87,7 +95,7 @@ class Tensors:
             return str(getattr(tensor, MARK, CPU)) if inner is tensor else self.place(inner)
         if known is not None:
             return known.place
-        if self._others and tensor.device.type == "cpu" and alignment.is_claimed(storage.data_ptr()):
+        if self._others and tensor.device.type == "cpu" and alignment.is_claimed(address_of(storage)):
             self.mark(tensor, CUDA, "compiled code")
             return CUDA
         return CUDA if torch._C._current_graph_task_id() != -1 else CPU
@@ -145,7 +153,7 @@ class Tensors:
 
     def _follow(self, place: _Place, storage: Any) -> None:
         """Note where a storage is now."""
-        address, size = storage.data_ptr(), storage.nbytes()
+        address, size = address_of(storage), storage.nbytes()
         if (address, size) == (place.address, place.size):
             return
         self._forget(place)
