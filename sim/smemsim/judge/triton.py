@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from smemsim.judge.run import Run
     from smemsim.program.device import Device
 
-__all__ = ["at_home", "launch_triton", "map_arguments", "parameter_names", "scalar"]
+__all__ = ["as_compiled", "launch_triton", "map_arguments", "parameter_names", "scalar"]
 
 
 HOST_TYPES = {8: 10, 9: 8, 10: 9}  # the device's numbers of map data types which the driver numbers otherwise
 TF32 = 11
 SWIZZLES = ("none", "32B", "64B", "128B")
 RUN_OPTIONS = tuple(field.name for field in dataclasses.fields(RunOptions))
+LAST_WITH_STRIDES_OF_16_BYTES = (8, 4)  # of the PTX ISA: that of CUDA 12.4
 ELEMENT_BITS = re.compile(r"\*k?(?:fp|bf|i|u)(\d+)")  # of a pointer in a signature
 
 
@@ -62,7 +63,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
         raise InputError(f"gpu = {shown(gpu)}: needs a smemsim.Gpu")
     ptx, about, signature = _compiled(kernel)
     chosen = {key: more.pop(key) for key in (*RUN_OPTIONS, "cancel") if key in more and key not in signature}
-    module = module_of(at_home(ptx, kernel.src), "the kernel's PTX")
+    module = module_of(as_compiled(ptx, kernel.src), "the kernel's PTX")
     gpu = Gpu(target_of(module)) if gpu is None else gpu
     given = _by_name(signature, args, more)
     host = _HostMemory(gpu)
@@ -172,24 +173,30 @@ def _compiled(kernel: Any) -> tuple[str, Any, Mapping[str, Any]]:
 DESCRIPTOR = re.compile(r"tensordesc\w*<[^\[]*\[([^\]]*)\]")  # of a signature: its element type and its block
 
 
-def parameter_names(signature: Mapping[str, Any], has_maps: bool) -> tuple[str, ...]:
-    """What the source calls the parameters of a kernel's PTX; `has_maps`: descriptors are tensor maps, and no pointers with shapes.
+DESCRIPTOR_FLAGS = (
+    "padding",
+    "round_f32_to_tf32",
+)  # of a descriptor that is no map, of Triton 3.7 and later; 3.5 and 3.6 have the first one
+
+
+def parameter_names(signature: Mapping[str, Any], has_maps: bool, flags: int = len(DESCRIPTOR_FLAGS)) -> tuple[str, ...]:
+    """What the source calls the parameters of a kernel's PTX; `has_maps`: descriptors are tensor maps, and no pointers with shapes and `flags` flags.
 
     >>> parameter_names({"x": "*fp32", "n": "constexpr", "a": "tensordesc<fp16[64, 64]>", "t": ("i32", "i32")}, True)
     ('x', 'a', 'a.shape[0]', 'a.shape[1]', 'a.strides[0]', 'a.strides[1]', 't[0]', 't[1]')
     """
-    return tuple(part for name, kind in signature.items() for part in _names_of(name, kind, has_maps))
+    return tuple(part for name, kind in signature.items() for part in _names_of(name, kind, has_maps, flags))
 
 
-def _names_of(name: str, kind: Any, has_maps: bool) -> Iterator[str]:
+def _names_of(name: str, kind: Any, has_maps: bool, flags: int) -> Iterator[str]:
     if isinstance(kind, (tuple, list)):
         for n, member in enumerate(kind):
-            yield from _names_of(f"{name}[{n}]", member, has_maps)
+            yield from _names_of(f"{name}[{n}]", member, has_maps, flags)
     elif found := DESCRIPTOR.match(str(kind)):
         rank = found[1].count(",") + 1
         sizes = [f"{name}.{what}[{n}]" for what in ("shape", "strides") for n in range(rank)]
         yield name
-        yield from sizes if has_maps else (*sizes, f"{name}.padding", f"{name}.round_f32_to_tf32", *sizes)
+        yield from sizes if has_maps else (*sizes, *(f"{name}.{flag}" for flag in DESCRIPTOR_FLAGS[:flags]), *sizes)
     elif kind != "constexpr":
         yield name
 
@@ -197,7 +204,26 @@ def _names_of(name: str, kind: Any, has_maps: bool) -> Iterator[str]:
 _FIRST_FILE = re.compile(r"^[ \t]*\.loc[ \t]+(\d+)", re.MULTILINE)
 
 
-def at_home(ptx: str, source: Any) -> str:
+_VERSION = re.compile(r"^\s*\.version\s+(\d+)\.(\d+)", re.MULTILINE)
+_GLOBAL_STRIDE = re.compile(r"((?:@!?%\w+\s+)?tensormap\.replace\.tile\.global_stride\b[^;\n]*,\s*)(%?\w+)\s*;")
+
+
+def as_compiled(ptx: str, source: Any) -> str:
+    """A kernel's PTX as what Triton made of it runs: with the file that its function is in, and with strides of maps in bytes.
+
+    Triton's PTX has the version of the ptxas that it is for. Those of CUDA 12.3 and 12.4, which Triton up to 3.3 brings, count the strides of
+    tensormap.replace in 16 bytes, and Triton's PTX does then too (`spec/errata.py`).
+
+    >>> as_compiled(".version 8.7\\n", None), as_compiled(".version 8.4\\ntensormap.replace.tile.global_stride.b1024.b64 [%rd1], 0, %rd2;", None)[13:]
+    ('.version 8.7\\n', '{ .reg .b64 %stride; shl.b64 %stride, %rd2, 4; tensormap.replace.tile.global_stride.b1024.b64 [%rd1], 0, %stride; }')
+    """
+    version = _VERSION.search(ptx)
+    if version is not None and (int(version[1]), int(version[2])) <= LAST_WITH_STRIDES_OF_16_BYTES:
+        ptx = _GLOBAL_STRIDE.sub(r"{ .reg .b64 %stride; shl.b64 %stride, \2, 4; \1%stride; }", ptx)
+    return _at_home(ptx, source)
+
+
+def _at_home(ptx: str, source: Any) -> str:
     """A kernel's PTX with the file that its function is in: Triton's cache keeps that of a copy with the same text, which was compiled first."""
     code = getattr(getattr(getattr(source, "fn", None), "fn", None), "__code__", None)
     own = _FIRST_FILE.search(ptx)
