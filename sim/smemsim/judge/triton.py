@@ -2,13 +2,14 @@
 
 Parameters stand in the order of the signature without constexprs, members of tuples one after the other. A host tensor descriptor becomes the map of 128 bytes, then its shape as 32-bit and
 its strides as 64-bit integers; a kernel without TMA gets a pointer, shape and strides, two flags, shape and strides. Two pointers to scratch memory
-follow, zeroed here, null where the kernel needs none.
+follow, zeroed here, null where the kernel needs none. Older versions have fewer flags and pointers (`FORMS`): the number of parameters says how many.
 """
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
+import math
 import os
 import re
 import struct
@@ -67,19 +68,22 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     gpu = Gpu(target_of(module)) if gpu is None else gpu
     given = _by_name(signature, args, more)
     host = _HostMemory(gpu)
-    passed = _parameters(about, signature, given, gpu, host)
-    scratch = []
-    x, y, z = three("grid", _grid_of(grid, _meta(kernel, about, given)) if callable(grid) else grid)
-    ctas = int(about("num_ctas", 1))
-    for size in (int(about("global_scratch_size", 0)), int(about("profile_scratch_size", 0))):
-        scratch.append(gpu.zeros(x * y * z * ctas * size, np.uint8) if size else None)
     entry = entry_of(module, about("name", None))
+    has_maps = bool(about("tensordesc_meta", None))
+    flags, pointers = _form(signature, has_maps, len(module.functions[entry].parameters))
+    passed = _parameters(about, signature, given, gpu, host, flags)
+    scratch = []
+    programs = three("grid", _grid_of(grid, _meta(kernel, about, given)) if callable(grid) else grid)
+    cluster = three("cluster_dims", about("cluster_dims", (int(about("num_ctas", 1)), 1, 1)))  # which Triton has up to 3.5
+    for size in (int(about("global_scratch_size", 0)), int(about("profile_scratch_size", 0)))[:pointers]:
+        scratch.append(gpu.zeros(math.prod(programs) * math.prod(cluster) * size, np.uint8) if size else None)
     required = "reqntid" in module.functions[entry].directives
     config = LaunchConfig(
-        entry=entry, grid=(x * ctas, y, z), block=None if required else WARP_SIZE * int(about("num_warps", 4)), cluster=(ctas, 1, 1),
+        entry=entry, grid=tuple(n * ctas for n, ctas in zip(programs, cluster, strict=True)),
+        block=None if required else WARP_SIZE * int(about("num_warps", 4)), cluster=cluster,
         shared_bytes=int(about("shared", 0)), args=[*passed, *scratch], cancel=chosen.pop("cancel", LaunchConfig.cancel),
     )  # fmt: skip
-    linked = gpu.kernel(module, entry).called(parameter_names(signature, bool(about("tensordesc_meta", None))), counts_elements=True)
+    linked = gpu.kernel(module, entry).called(parameter_names(signature, has_maps, flags), counts_elements=True)
     run = gpu.run(linked, config, RunOptions(**{"sources": _source_folders(kernel), "name": entry, **chosen}))
     host.bring_back()
     for address in (*host.addresses, *(array.address for array in scratch if array is not None)):
@@ -87,7 +91,12 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     return run
 
 
-def _parameters(about: Any, signature: Mapping[str, Any], given: Mapping[str, Any], gpu: Gpu, host: _HostMemory) -> list[Any]:
+def _form(signature: Mapping[str, Any], has_maps: bool, count: int) -> tuple[int, int]:
+    """The one of `FORMS` that a kernel of so many parameters has; the newest where none fits."""
+    return next((form for form in FORMS if len(parameter_names(signature, has_maps, form[0])) + form[1] == count), FORMS[0])
+
+
+def _parameters(about: Any, signature: Mapping[str, Any], given: Mapping[str, Any], gpu: Gpu, host: _HostMemory, flags: int) -> list[Any]:
     """The kernel's parameters but for scratch memory; the host's arrays are placed in the GPU's memory."""
     flat = [part for name, kind in signature.items() if kind != "constexpr" for part in _flat(name, kind, given[name])]
     for name, kind, value in flat:
@@ -100,7 +109,7 @@ def _parameters(about: Any, signature: Mapping[str, Any], given: Mapping[str, An
     passed: list[Any] = []
     for name, kind, value in flat:
         if kind.startswith("tensordesc"):
-            passed += _descriptor(name, value, metas.pop(0) if metas else None, gpu, host)
+            passed += _descriptor(name, value, metas.pop(0) if metas else None, gpu, host, flags)
         elif kind.startswith("*"):
             passed.append(None if value is None else host.pointer(value))
         else:
@@ -173,10 +182,8 @@ def _compiled(kernel: Any) -> tuple[str, Any, Mapping[str, Any]]:
 DESCRIPTOR = re.compile(r"tensordesc\w*<[^\[]*\[([^\]]*)\]")  # of a signature: its element type and its block
 
 
-DESCRIPTOR_FLAGS = (
-    "padding",
-    "round_f32_to_tf32",
-)  # of a descriptor that is no map, of Triton 3.7 and later; 3.5 and 3.6 have the first one
+DESCRIPTOR_FLAGS = ("padding", "round_f32_to_tf32")  # of a descriptor that is no map
+FORMS = ((2, 2), (1, 2), (0, 1))  # (flags of these, pointers to scratch memory) of Triton 3.7 and later, 3.5 and 3.6, 3.3 and 3.4
 
 
 def parameter_names(signature: Mapping[str, Any], has_maps: bool, flags: int = len(DESCRIPTOR_FLAGS)) -> tuple[str, ...]:
@@ -419,13 +426,13 @@ def _tensor_of(name: str, value: Any) -> tuple[Any, list[int], list[int]]:
         ) from None
 
 
-def _descriptor(name: str, value: Any, meta: Any, gpu: Device, host: _HostMemory) -> list[Any]:
-    """A host tensor descriptor as parameters."""
+def _descriptor(name: str, value: Any, meta: Any, gpu: Device, host: _HostMemory, flags: int) -> list[Any]:
+    """A host tensor descriptor as parameters; `flags` follow where it is no map."""
     base, shape, strides = _tensor_of(name, value)
     array = host.pointer(base)
     is_nan, is_tf32 = getattr(value, "padding", "zero") == "nan", bool(getattr(value, "round_f32_to_tf32", False))
     if meta is None:
-        return [array, *shape, *strides, is_nan, is_tf32, *shape, *strides]
+        return [array, *shape, *strides, *(is_nan, is_tf32)[:flags], *shape, *strides]
     code = TF32 if is_tf32 else HOST_TYPES.get(int(meta["elem_type"]), int(meta["elem_type"]))
     extents = [*shape[:-1], shape[-1] * (2 if meta.get("fp4_padded") else 1)]
     im2col: dict[str, Any] = {}
