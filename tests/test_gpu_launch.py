@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import inspect
 import io
+import re
 import struct
 import sys
 import time
@@ -750,6 +751,33 @@ def test_a_triton_kernel_is_launched_by_its_convention(style):
     assert np.array_equal(x, wanted)
     assert run.launch.block == (32, 1, 1)
     assert run.launch.grid == (4, 1, 1)
+
+
+def test_a_kernel_of_an_older_triton_has_one_scratch_pointer_and_clusters_of_three_dimensions():
+    body = """ld.param.u64 %d1, [x]; ld.param.u64 %d4, [scratch]; ld.param.u32 %r1, [n];
+mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ctaid.y; mad.lo.u32 %r4, %r3, 4, %r2; mul.wide.u32 %d2, %r4, 4; add.u64 %d3, %d1, %d2;
+add.u32 %r4, %r4, %r1; st.global.u32 [%d3], %r4; mul.lo.u64 %d2, %d2, 32; add.u64 %d4, %d4, %d2; st.global.u32 [%d4], %r4;"""
+    old = kernel(".param .u64 x, .param .u32 n, .param .u64 scratch", body, name="scale")
+    x = np.zeros(8, np.int32)
+    run = smemsim.launch_triton(compiled(old, {"x": "*i32", "n": "i32"}, num_ctas=2, cluster_dims=(1, 2, 1)), x, 5, grid=(4,))
+    assert run.ok, run.text()
+    assert x.tolist() == [5 + n for n in range(8)]
+    assert (run.launch.grid, run.launch.cluster) == ((4, 2, 1), (1, 2, 1))
+
+
+@pytest.mark.parametrize(("version", "stride"), [("8.4", 256), ("8.7", 16)])
+def test_strides_of_maps_count_16_bytes_where_ptxas_of_cuda_12_4_counts_them_so(version, stride):
+    body = """ld.param.u64 %d1, [x]; ld.param.u64 %d2, [map]; mov.u64 %d3, 16; tensormap.replace.tile.global_stride.global.b1024.b64 [%d2], 0, %d3;"""
+    text = re.sub(
+        r"\.version \S+", f".version {version}", kernel(".param .u64 x, .param .u64 map, .param .u64 scratch", body, name="scale")
+    )
+    made = smemsim.TensorMap.tiled(
+        data_type="f32", global_address=1 << 20, global_dim=[64, 8], global_strides=[512], box_dim=[32, 8], element_strides=[1, 1],
+        interleave="none", swizzle="none", l2_promotion="none", oob_fill="zeros", arch="sm_90a",
+    )  # fmt: skip
+    raw = np.frombuffer(bytes(made), np.uint8).copy()
+    smemsim.launch_triton(compiled(text, {"x": "*i32", "map": "*i8"}), np.zeros(8, np.int32), raw, grid=1)
+    assert smemsim.TensorMap.from_bytes(raw.tobytes()).global_strides[0] == stride
 
 
 @pytest.mark.parametrize(

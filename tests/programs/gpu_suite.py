@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import gc
 import runpy
 from concurrent.futures import ThreadPoolExecutor
 
@@ -671,6 +672,27 @@ def test_a_compiled_kernel_is_launched_without_its_constexprs():
         assert torch.equal(out, x + x)
     with pytest.raises(TypeError, match="argument 2 of its signature is no constexpr"):
         compiled[(1, 1, 1)](x, out)
+
+
+def test_python_collects_garbage_when_it_likes_on_a_card():
+    x, out = torch.arange(5.0, device=DEVICE), torch.zeros(5, device=DEVICE)
+    doubled[(1,)](x, out, 5, block=64)
+    before = gc.get_threshold()
+    gc.freeze()  # what there is need not be looked at again and again
+    try:
+        for allocations in range(20, 700, 8):
+            gc.collect()
+            for _ in range(4):
+                ring = [torch.zeros(8, device=DEVICE)]
+                ring.append(ring)
+            gc.set_threshold(allocations)
+            out.zero_()
+            doubled[(1,)](x, out, 5, block=64)
+            gc.set_threshold(*before)
+            assert torch.equal(out, x + x)
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def test_a_profiler_that_knows_real_cards_alone():

@@ -2,13 +2,14 @@
 
 Parameters stand in the order of the signature without constexprs, members of tuples one after the other. A host tensor descriptor becomes the map of 128 bytes, then its shape as 32-bit and
 its strides as 64-bit integers; a kernel without TMA gets a pointer, shape and strides, two flags, shape and strides. Two pointers to scratch memory
-follow, zeroed here, null where the kernel needs none.
+follow, zeroed here, null where the kernel needs none. Older versions have fewer flags and pointers (`FORMS`): the number of parameters says how many.
 """
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
+import math
 import os
 import re
 import struct
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
     from smemsim.judge.run import Run
     from smemsim.program.device import Device
 
-__all__ = ["at_home", "launch_triton", "map_arguments", "parameter_names", "scalar"]
+__all__ = ["as_compiled", "launch_triton", "map_arguments", "parameter_names", "scalar"]
 
 
 HOST_TYPES = {8: 10, 9: 8, 10: 9}  # the device's numbers of map data types which the driver numbers otherwise
 TF32 = 11
 SWIZZLES = ("none", "32B", "64B", "128B")
 RUN_OPTIONS = tuple(field.name for field in dataclasses.fields(RunOptions))
+LAST_WITH_STRIDES_OF_16_BYTES = (8, 4)  # of the PTX ISA: that of CUDA 12.4
 ELEMENT_BITS = re.compile(r"\*k?(?:fp|bf|i|u)(\d+)")  # of a pointer in a signature
 
 
@@ -62,23 +64,26 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
         raise InputError(f"gpu = {shown(gpu)}: needs a smemsim.Gpu")
     ptx, about, signature = _compiled(kernel)
     chosen = {key: more.pop(key) for key in (*RUN_OPTIONS, "cancel") if key in more and key not in signature}
-    module = module_of(at_home(ptx, kernel.src), "the kernel's PTX")
+    module = module_of(as_compiled(ptx, kernel.src), "the kernel's PTX")
     gpu = Gpu(target_of(module)) if gpu is None else gpu
     given = _by_name(signature, args, more)
     host = _HostMemory(gpu)
-    passed = _parameters(about, signature, given, gpu, host)
-    scratch = []
-    x, y, z = three("grid", _grid_of(grid, _meta(kernel, about, given)) if callable(grid) else grid)
-    ctas = int(about("num_ctas", 1))
-    for size in (int(about("global_scratch_size", 0)), int(about("profile_scratch_size", 0))):
-        scratch.append(gpu.zeros(x * y * z * ctas * size, np.uint8) if size else None)
     entry = entry_of(module, about("name", None))
+    has_maps = bool(about("tensordesc_meta", None))
+    flags, pointers = _form(signature, has_maps, len(module.functions[entry].parameters))
+    passed = _parameters(about, signature, given, gpu, host, flags)
+    scratch = []
+    programs = three("grid", _grid_of(grid, _meta(kernel, about, given)) if callable(grid) else grid)
+    cluster = three("cluster_dims", about("cluster_dims", (int(about("num_ctas", 1)), 1, 1)))  # which Triton has up to 3.5
+    for size in (int(about("global_scratch_size", 0)), int(about("profile_scratch_size", 0)))[:pointers]:
+        scratch.append(gpu.zeros(math.prod(programs) * math.prod(cluster) * size, np.uint8) if size else None)
     required = "reqntid" in module.functions[entry].directives
     config = LaunchConfig(
-        entry=entry, grid=(x * ctas, y, z), block=None if required else WARP_SIZE * int(about("num_warps", 4)), cluster=(ctas, 1, 1),
+        entry=entry, grid=tuple(n * ctas for n, ctas in zip(programs, cluster, strict=True)),
+        block=None if required else WARP_SIZE * int(about("num_warps", 4)), cluster=cluster,
         shared_bytes=int(about("shared", 0)), args=[*passed, *scratch], cancel=chosen.pop("cancel", LaunchConfig.cancel),
     )  # fmt: skip
-    linked = gpu.kernel(module, entry).called(parameter_names(signature, bool(about("tensordesc_meta", None))), counts_elements=True)
+    linked = gpu.kernel(module, entry).called(parameter_names(signature, has_maps, flags), counts_elements=True)
     run = gpu.run(linked, config, RunOptions(**{"sources": _source_folders(kernel), "name": entry, **chosen}))
     host.bring_back()
     for address in (*host.addresses, *(array.address for array in scratch if array is not None)):
@@ -86,7 +91,12 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     return run
 
 
-def _parameters(about: Any, signature: Mapping[str, Any], given: Mapping[str, Any], gpu: Gpu, host: _HostMemory) -> list[Any]:
+def _form(signature: Mapping[str, Any], has_maps: bool, count: int) -> tuple[int, int]:
+    """The one of `FORMS` that a kernel of so many parameters has; the newest where none fits."""
+    return next((form for form in FORMS if len(parameter_names(signature, has_maps, form[0])) + form[1] == count), FORMS[0])
+
+
+def _parameters(about: Any, signature: Mapping[str, Any], given: Mapping[str, Any], gpu: Gpu, host: _HostMemory, flags: int) -> list[Any]:
     """The kernel's parameters but for scratch memory; the host's arrays are placed in the GPU's memory."""
     flat = [part for name, kind in signature.items() if kind != "constexpr" for part in _flat(name, kind, given[name])]
     for name, kind, value in flat:
@@ -99,7 +109,7 @@ def _parameters(about: Any, signature: Mapping[str, Any], given: Mapping[str, An
     passed: list[Any] = []
     for name, kind, value in flat:
         if kind.startswith("tensordesc"):
-            passed += _descriptor(name, value, metas.pop(0) if metas else None, gpu, host)
+            passed += _descriptor(name, value, metas.pop(0) if metas else None, gpu, host, flags)
         elif kind.startswith("*"):
             passed.append(None if value is None else host.pointer(value))
         else:
@@ -172,24 +182,28 @@ def _compiled(kernel: Any) -> tuple[str, Any, Mapping[str, Any]]:
 DESCRIPTOR = re.compile(r"tensordesc\w*<[^\[]*\[([^\]]*)\]")  # of a signature: its element type and its block
 
 
-def parameter_names(signature: Mapping[str, Any], has_maps: bool) -> tuple[str, ...]:
-    """What the source calls the parameters of a kernel's PTX; `has_maps`: descriptors are tensor maps, and no pointers with shapes.
+DESCRIPTOR_FLAGS = ("padding", "round_f32_to_tf32")  # of a descriptor that is no map
+FORMS = ((2, 2), (1, 2), (0, 1))  # (flags of these, pointers to scratch memory) of Triton 3.7 and later, 3.5 and 3.6, 3.3 and 3.4
+
+
+def parameter_names(signature: Mapping[str, Any], has_maps: bool, flags: int = len(DESCRIPTOR_FLAGS)) -> tuple[str, ...]:
+    """What the source calls the parameters of a kernel's PTX; `has_maps`: descriptors are tensor maps, and no pointers with shapes and `flags` flags.
 
     >>> parameter_names({"x": "*fp32", "n": "constexpr", "a": "tensordesc<fp16[64, 64]>", "t": ("i32", "i32")}, True)
     ('x', 'a', 'a.shape[0]', 'a.shape[1]', 'a.strides[0]', 'a.strides[1]', 't[0]', 't[1]')
     """
-    return tuple(part for name, kind in signature.items() for part in _names_of(name, kind, has_maps))
+    return tuple(part for name, kind in signature.items() for part in _names_of(name, kind, has_maps, flags))
 
 
-def _names_of(name: str, kind: Any, has_maps: bool) -> Iterator[str]:
+def _names_of(name: str, kind: Any, has_maps: bool, flags: int) -> Iterator[str]:
     if isinstance(kind, (tuple, list)):
         for n, member in enumerate(kind):
-            yield from _names_of(f"{name}[{n}]", member, has_maps)
+            yield from _names_of(f"{name}[{n}]", member, has_maps, flags)
     elif found := DESCRIPTOR.match(str(kind)):
         rank = found[1].count(",") + 1
         sizes = [f"{name}.{what}[{n}]" for what in ("shape", "strides") for n in range(rank)]
         yield name
-        yield from sizes if has_maps else (*sizes, f"{name}.padding", f"{name}.round_f32_to_tf32", *sizes)
+        yield from sizes if has_maps else (*sizes, *(f"{name}.{flag}" for flag in DESCRIPTOR_FLAGS[:flags]), *sizes)
     elif kind != "constexpr":
         yield name
 
@@ -197,7 +211,26 @@ def _names_of(name: str, kind: Any, has_maps: bool) -> Iterator[str]:
 _FIRST_FILE = re.compile(r"^[ \t]*\.loc[ \t]+(\d+)", re.MULTILINE)
 
 
-def at_home(ptx: str, source: Any) -> str:
+_VERSION = re.compile(r"^\s*\.version\s+(\d+)\.(\d+)", re.MULTILINE)
+_GLOBAL_STRIDE = re.compile(r"((?:@!?%\w+\s+)?tensormap\.replace\.tile\.global_stride\b[^;\n]*,\s*)(%?\w+)\s*;")
+
+
+def as_compiled(ptx: str, source: Any) -> str:
+    """A kernel's PTX as what Triton made of it runs: with the file that its function is in, and with strides of maps in bytes.
+
+    Triton's PTX has the version of the ptxas that it is for. Those of CUDA 12.3 and 12.4, which Triton up to 3.3 brings, count the strides of
+    tensormap.replace in 16 bytes, and Triton's PTX does then too (`spec/errata.py`).
+
+    >>> as_compiled(".version 8.7\\n", None), as_compiled(".version 8.4\\ntensormap.replace.tile.global_stride.b1024.b64 [%rd1], 0, %rd2;", None)[13:]
+    ('.version 8.7\\n', '{ .reg .b64 %stride; shl.b64 %stride, %rd2, 4; tensormap.replace.tile.global_stride.b1024.b64 [%rd1], 0, %stride; }')
+    """
+    version = _VERSION.search(ptx)
+    if version is not None and (int(version[1]), int(version[2])) <= LAST_WITH_STRIDES_OF_16_BYTES:
+        ptx = _GLOBAL_STRIDE.sub(r"{ .reg .b64 %stride; shl.b64 %stride, \2, 4; \1%stride; }", ptx)
+    return _at_home(ptx, source)
+
+
+def _at_home(ptx: str, source: Any) -> str:
     """A kernel's PTX with the file that its function is in: Triton's cache keeps that of a copy with the same text, which was compiled first."""
     code = getattr(getattr(getattr(source, "fn", None), "fn", None), "__code__", None)
     own = _FIRST_FILE.search(ptx)
@@ -393,13 +426,13 @@ def _tensor_of(name: str, value: Any) -> tuple[Any, list[int], list[int]]:
         ) from None
 
 
-def _descriptor(name: str, value: Any, meta: Any, gpu: Device, host: _HostMemory) -> list[Any]:
-    """A host tensor descriptor as parameters."""
+def _descriptor(name: str, value: Any, meta: Any, gpu: Device, host: _HostMemory, flags: int) -> list[Any]:
+    """A host tensor descriptor as parameters; `flags` follow where it is no map."""
     base, shape, strides = _tensor_of(name, value)
     array = host.pointer(base)
     is_nan, is_tf32 = getattr(value, "padding", "zero") == "nan", bool(getattr(value, "round_f32_to_tf32", False))
     if meta is None:
-        return [array, *shape, *strides, is_nan, is_tf32, *shape, *strides]
+        return [array, *shape, *strides, *(is_nan, is_tf32)[:flags], *shape, *strides]
     code = TF32 if is_tf32 else HOST_TYPES.get(int(meta["elem_type"]), int(meta["elem_type"]))
     extents = [*shape[:-1], shape[-1] * (2 if meta.get("fp4_padded") else 1)]
     im2col: dict[str, Any] = {}

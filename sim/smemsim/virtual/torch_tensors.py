@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import re
@@ -50,13 +51,26 @@ class Tensors:
     """The storages of this process's tensors that are the device's memory."""
 
     def __init__(self) -> None:
-        self.live: dict[int, _Place] = {}  # by address
+        self._live: dict[int, _Place] = {}  # by address
+        self._dead: collections.deque[_Place] = collections.deque()  # whose storages are gone, and which are known yet
         self._new: dict[int, _Place] = {}  # not known to the device yet
         self._on_host: weakref.WeakValueDictionary[int, _Place] = (
             weakref.WeakValueDictionary()
         )  # by address: what Python knows to be the host's
         self._others: set[int] = set()  # where that begins which compiled code took of torch and kernels were given
-        self.bytes = self.most_bytes = 0
+        self._bytes = self.most_bytes = 0
+
+    @property
+    def live(self) -> dict[int, _Place]:
+        """Storages of the device, by address."""
+        self._bury()
+        return self._live
+
+    @property
+    def bytes(self) -> int:
+        """What they take of the device's memory."""
+        self._bury()
+        return self._bytes
 
     def mark(self, tensor: Any, place: str, made_by: str = "") -> None:
         """Say where a tensor's storage is; one that is marked keeps its mark, and is looked at again, since it may have been resized."""
@@ -71,7 +85,7 @@ class Tensors:
             known = _Place(place, _described(tensor, made_by), _elements(tensor)) if place != CPU else _Place(place, "")
             setattr(storage, MARK, known)
             if place != CPU:
-                known.watch = weakref.ref(storage, functools.partial(self._forget, known))
+                known.watch = weakref.ref(storage, functools.partial(self._died, known))
         if tensor.device.type != "cpu":
             return
         if known.place != CPU:
@@ -110,6 +124,7 @@ class Tensors:
 
     def show(self) -> None:
         """Make the memory of all tensors known to the device: before a launch."""
+        self._bury()
         self._forget_others()
         if not self._new:
             return
@@ -128,8 +143,9 @@ class Tensors:
 
         Which device such code had in mind nobody knows: what a kernel is given is the card's, unless Python has a tensor of the host's there.
         """
+        self._bury()
         found = alignment.holding(address)
-        if found is None or found[0] in self.live or self._is_on_host(found[0]):
+        if found is None or found[0] in self._live or self._is_on_host(found[0]):
             return
         first, size = found
         with contextlib.suppress(InputError):  # a part of it is registered
@@ -156,40 +172,50 @@ class Tensors:
         address, size = address_of(storage), storage.nbytes()
         if (address, size) == (place.address, place.size):
             return
+        self._bury()
         self._forget(place)
         place.is_littered = False
         if not size or not address:
             return
-        if (other := self.live.get(address)) is not None:
+        if (other := self._live.get(address)) is not None:
             self._forget(other)
         self._check_room(size)
         place.address, place.size = address, size
-        self.live[address] = self._new[address] = place
-        self.bytes += size
-        self.most_bytes = max(self.most_bytes, self.bytes)
+        self._live[address] = self._new[address] = place
+        self._bytes += size
+        self.most_bytes = max(self.most_bytes, self._bytes)
 
     def _litter(self, place: _Place) -> None:
         """Fill the card's memory that a program takes of torch with garbage, as the policy has it."""
         from smemsim.virtual.device import MOST_LITTERED  # which programs load that use the card
 
-        if place.size and self.bytes <= MOST_LITTERED and process.device().has_garbage:
+        if place.size and self._bytes <= MOST_LITTERED and process.device().has_garbage:
             litter(bytes_at(place.address, place.size), place.address)
             place.is_littered = True
 
     def _check_room(self, size: int) -> None:
         """OutOfMemoryError where the card's memory is full."""
         most = process.device().memory_bytes
-        if self.bytes + size > most:
+        if self._bytes + size > most:
             raise out_of_memory(
-                f"Tried to allocate {size / 2**30:.2f} GiB. The card has {most / 2**30:.2f} GiB, of which {self.bytes / 2**30:.2f} are in use."
+                f"Tried to allocate {size / 2**30:.2f} GiB. The card has {most / 2**30:.2f} GiB, of which {self._bytes / 2**30:.2f} are in use."
             )
 
-    def _forget(self, place: _Place, _: Any = None) -> None:
+    def _died(self, place: _Place, _: Any) -> None:
+        """A storage is gone. Python collects garbage when it likes, in the middle of what the device does too: it is noted, and no more."""
+        self._dead.append(place)
+
+    def _bury(self) -> None:
+        """Forget what has died, before anything can lie there again or a kernel is launched."""
+        while self._dead:
+            self._forget(self._dead.popleft())
+
+    def _forget(self, place: _Place) -> None:
         """A storage is gone, or has moved."""
-        if self.live.get(place.address) is place:
-            del self.live[place.address]
+        if self._live.get(place.address) is place:
+            del self._live[place.address]
             self._new.pop(place.address, None)
-            self.bytes -= place.size
+            self._bytes -= place.size
         if place.is_bound:
             with contextlib.suppress(CudaError):
                 process.device().unbind(place.address)

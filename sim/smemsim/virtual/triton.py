@@ -1,22 +1,24 @@
 """The door for Triton and Gluon: a driver that Triton takes for NVIDIA's, and that launches on the device of this process.
 
-Triton's own launcher stays: it flattens arguments, makes scratch memory and descriptors, and calls hooks. What it calls of the CUDA driver is here.
-The PTX is that of the compiled kernel, or what its cubin holds.
+Triton's own launcher stays: it flattens arguments, makes scratch memory and descriptors, and calls hooks. What it calls of the CUDA driver is here, as
+Triton 3.7 and later call it; `triton_compiled.py` has what 3.3 to 3.6 do otherwise. The PTX is that of the compiled kernel, or what its cubin holds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import itertools
 import math
+import operator
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from smemsim.judge.triton import at_home, map_arguments, parameter_names, scalar
+from smemsim.judge.triton import as_compiled, map_arguments, parameter_names
 from smemsim.program.arrays import HostMap
 from smemsim.spec.launches import DEFAULT_SHARED
 from smemsim.spec.ptx import WARP_SIZE
@@ -27,6 +29,7 @@ from smemsim.virtual.cublas import CublasLt
 from smemsim.virtual.errors import CudaError
 from smemsim.virtual.fatbin import registers_of
 from smemsim.virtual.policy import FindingsError, Policy
+from smemsim.virtual.triton_compiled import Argument, decomposed_flags, map_fillers, map_of, replace
 
 __all__ = ["Utils", "install"]
 
@@ -34,18 +37,9 @@ __all__ = ["Utils", "install"]
 DYNAMIC_SHARED, LARGE_CLUSTERS = 8, 14  # CUfunction_attribute
 LARGE_CLUSTER = 16  # CTAs, for which Triton's driver sets LARGE_CLUSTERS
 INTEGERS = {"i1": "<i", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q", "u1": "<I", "u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q"}
-FLOATS = {"fp32": "<f", "f32": "<f", "fp64": "<d"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Argument:
-    """Triton's `PyKernelArg`: what an argument of the signature is; the members of a tuple are `nested_tuple`."""
-
-    nested_tuple: Any
-    type: int
-
-
-ARGUMENT_KINDS = {"ARG_CONSTEXPR": 0, "ARG_KERNEL": 1, "ARG_TUPLE": 2}
+ARGUMENT_KINDS = {f"ARG_{name}": getattr(Argument, name) for name in ("CONSTEXPR", "KERNEL", "TUPLE")}
 
 
 class Utils:
@@ -57,6 +51,7 @@ class Utils:
         self.loading: str | None = None  # the PTX of the kernel that is being loaded
         self.names: tuple[str, ...] = ()  # of its parameters
         self.is_measuring = False  # launches are left out
+        self.tells_threads = True  # `load_binary` tells how many threads a kernel can have, as from Triton 3.4 on
 
     # Properties
 
@@ -95,7 +90,7 @@ class Utils:
 
     # Code
 
-    def load_binary(self, name: str, cubin: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
+    def load_binary(self, name: str, cubin: bytes, shared: int, device: int) -> tuple[int, ...]:
         """Load a kernel: (module, function, registers, spilled registers, most threads). RuntimeError as Triton gives it."""
         with _errors():
             module = process.device().load(self.loading or cubin)
@@ -107,7 +102,7 @@ class Utils:
         registers, local = registers_of(cubin, name)
         number = max(self.modules, default=0) + 1
         self.modules[number], self.functions[number] = module, function
-        return number, number, registers, local // 4, function.most_threads
+        return (number, number, registers, local // 4, function.most_threads)[: 5 if self.tells_threads else 4]
 
     def unload_module(self, module: int) -> None:
         """A kernel is not needed any more."""
@@ -116,8 +111,8 @@ class Utils:
         if found is not None:
             process.device().unload(found)
 
-    def cuOccupancyMaxActiveClusters(self, function: int, shared: int, x: int, y: int, z: int) -> int:  # noqa: N802
-        """Clusters that the card holds at once."""
+    def cuOccupancyMaxActiveClusters(self, function: int, shared: int, x: int, y: int = 1, z: int = 1) -> int:  # noqa: N802
+        """Clusters that the card holds at once. Up to Triton 3.5 they have three dimensions."""
         f = self.functions[function]
         with _errors():
             f.allows_large_clusters = True
@@ -138,9 +133,11 @@ class Utils:
 
     def fill_tma_descriptor_im2col(
         self, address: int, swizzle: int, element_bytes: int, data_type: int, block: Any, shape: Any, strides: Any, padding: int,
-        lower: Any, upper: Any, element_strides: Any,
+        lower: Any, upper: Any, *more: Any,
     ) -> HostMap:  # fmt: skip
-        """A tensor map in im2col mode. RuntimeError where the driver refuses it."""
+        """A tensor map in im2col mode. RuntimeError where the driver refuses it. Triton 3.7 gives channels and pixels before the elements' strides."""
+        *sizes, element_strides = more
+        block = sizes[::-1] or block
         made = map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding, lower, upper, element_strides)
         return _map(*made, shape, strides)
 
@@ -149,21 +146,26 @@ class Utils:
     def launch(
         self, x: int, y: int, z: int, stream: int, function: int, cooperative: bool, dependent: bool, sizes: tuple[int, ...],
         metadata: Any, enter: Callable[[Any], Any] | None, leave: Callable[[Any], Any] | None, scratch: Any, profile: Any,
-        annotations: Sequence[Argument], signature: Sequence[str], arguments: Sequence[Any],
+        annotations: Sequence[Argument], signature: Sequence[str], arguments: Sequence[Any], *, cluster: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
-        """Run a kernel. RuntimeError for what the driver refuses, FindingsError where the policy is to raise."""
+        """Run a kernel. RuntimeError for what the driver refuses, FindingsError where the policy is to raise.
+
+        `cluster` are its CTAs in three dimensions, else the second of `sizes` is their number.
+        """
         if enter is not None:
             enter(metadata)
         flat = list(_flat(annotations, arguments))
         values = [*zip(signature, flat, strict=True), ("*i8", scratch), ("*i8", profile)]
         packed = [_packed(kind, value) for kind, value in values]
         if x * y * z > 0 and not self.is_measuring:
-            self._run(self.functions[function], (x, y, z), sizes, packed, stream, bool(cooperative), bool(dependent))
+            ctas = cluster or (sizes[1], 1, 1)
+            self._run(self.functions[function], (x, y, z), sizes, ctas, packed, stream, bool(cooperative), bool(dependent))
         if leave is not None:
             leave(metadata)
 
     def _run(
-        self, f: Function, grid: tuple[int, int, int], sizes: tuple[int, ...], packed: list[bytes], stream: int, cooperative: bool, dependent: bool,
+        self, f: Function, grid: tuple[int, int, int], sizes: tuple[int, ...], cluster: tuple[int, ...], packed: list[bytes], stream: int,
+        cooperative: bool, dependent: bool,
     ) -> None:  # fmt: skip
         warps, ctas, shared = sizes[:3]  # Meta's Triton has a preferred cluster behind them, which a card need not take
         if ctas == LARGE_CLUSTER:
@@ -178,9 +180,12 @@ class Utils:
             for raw, name in itertools.zip_longest(given, f.parameter_names[: len(given)])
         ]
         block = f.directives.get("reqntid") or (WARP_SIZE * warps, 1, 1)
+        if ctas != 1:
+            x, y, z = (n * of_cluster for n, of_cluster in zip(grid, cluster, strict=True))
+            grid = x, y, z
         try:
             process.device().launch(
-                f, (grid[0] * ctas, *grid[1:]), block, given, cluster=(ctas, 1, 1) if ctas != 1 else None, shared_bytes=shared,
+                f, grid, block, given, cluster=cluster if ctas != 1 else None, shared_bytes=shared,
                 stream=_stream(stream), cooperative=cooperative, dependent=dependent,
             )  # fmt: skip
         except CudaError as e:
@@ -238,17 +243,18 @@ def _packed(kind: str, value: Any) -> bytes:
     if kind.startswith("*"):
         return _pointer(value).to_bytes(8, "little")
     if kind == "nvTmaDesc":
-        if not isinstance(value, HostMap):
-            raise TypeError(f"object must be of type PyCUtensorMap, got {type(value).__name__}")
-        return value
+        return map_of(value)
     if kind in INTEGERS:
         try:
             return struct.pack(INTEGERS[kind], value)
         except struct.error:
-            return (int(value) & (1 << 64) - 1).to_bytes(8, "little")
-    if kind in FLOATS:
-        return struct.pack(FLOATS[kind], value)
-    return bytes(scalar("an argument", kind, float(value)))
+            return (operator.index(value) & (1 << 64) - 1).to_bytes(8, "little")
+    if kind == "fp64":
+        return struct.pack("<d", value)
+    if kind == "fp16":
+        return struct.pack("<e", value)
+    single = bytes(ctypes.c_float(value))  # as a cast in C: what is too large is infinite
+    return single[2:] if kind == "bf16" else single
 
 
 def _pointer(value: Any) -> int:
@@ -397,15 +403,16 @@ def install(arch: str | None = None, *, policy: Policy | None = None, multiproce
     _open()
 
 
-def _know_what_is_loaded(kernels: Any, utils: Utils) -> None:
-    """Tell `utils` of each kernel that Triton loads its PTX and the names of its parameters."""
+def _know_what_is_loaded(kernels: Any, utils: Utils, flags: int) -> None:
+    """Tell `utils` of each kernel that Triton loads its PTX and the names of its parameters; `flags` are those of a descriptor without a map."""
     begin = kernels._init_handles
+    utils.tells_threads = "n_max_threads" in begin.__code__.co_names
 
     @functools.wraps(begin)
     def load(kernel: Any) -> None:
         ptx = kernel.asm.get("ptx")
-        utils.loading = at_home(ptx, kernel.src) if isinstance(ptx, str) else ptx
-        utils.names = parameter_names(getattr(kernel.src, "signature", {}), bool(getattr(kernel.metadata, "tensordesc_meta", None)))
+        utils.loading = as_compiled(ptx, kernel.src) if isinstance(ptx, str) else ptx
+        utils.names = parameter_names(getattr(kernel.src, "signature", {}), bool(getattr(kernel.metadata, "tensordesc_meta", None)), flags)
         try:
             begin(kernel)
         finally:
@@ -426,15 +433,17 @@ def _open() -> None:
     from triton.runtime import driver
     from triton.runtime.autotuner import Autotuner
 
-    nvidia.PyCUtensorMap, nvidia.PyKernelArg = HostMap, Argument
-    for name, value in ARGUMENT_KINDS.items():
-        setattr(nvidia, name, value)
+    _know_what_is_loaded(CompiledKernel, utils, decomposed_flags(nvidia))
+    utils.__dict__ |= map_fillers(nvidia, utils.fill_tma_descriptor_tiled)
+    replace(nvidia, utils.launch)
+    for name, value in {"PyCUtensorMap": HostMap, "PyKernelArg": Argument, **ARGUMENT_KINDS}.items():
+        if hasattr(nvidia, name):
+            setattr(nvidia, name, value)
     nvidia.CudaDriver = _driver_class(utils)
     backends["nvidia"] = dataclasses.replace(backends["nvidia"], driver=nvidia.CudaDriver)  # for a driver that is made anew
     made = nvidia.CudaDriver()
-    driver._default = made
+    setattr(driver, "_default" if hasattr(driver, "_default") else "default", made)
     driver.set_active(made)
-    _know_what_is_loaded(CompiledKernel, utils)
     for name in ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton"):
         if hasattr(testing, name):
             setattr(testing, name, call_once)
