@@ -314,6 +314,18 @@ NEXT_LANE = f"@!%p2 bra OUT; xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5
 SHUFFLED = f"setp.gt.u32 %p8, %r3, {{some}}; @%p8 bra OUT; shfl.sync.idx.b32 %r9, %r1, {{lane}}, 31, {{mask}}; {RESULT} OUT:"
 
 # fmt: off
+# each pair of warps stores, meets and reads what the other one has stored; thread 0 lets the second pair begin in front of its own barrier, or behind it
+GO = "@%p1 mbarrier.arrive.shared::cta.b64 _, [bar];"
+GROUPED = f"""shr.u32 %r2, %r1, 6; {init()} bar.sync 0; setp.eq.u32 %p12, %r2, 0; @%p12 bra G; {waits()} G: st.shared.u32 [%r6], %r1; {{number}}
+{{before}} bar.sync %r20, 64; {{behind}} ld.shared.u32 %r9, [%r7]; {RESULT}"""
+OF_EACH, OF_ALL = "add.u32 %r20, %r2, 1;", "mov.u32 %r20, 1;"
+# warp 0 fills two stages and goes on, warp 1 takes them
+STAGES = f"""@%p2 bra GIVE; bar.sync 1, 64; ld.shared.u32 %r9, [%r8]; bar.sync {{second}}, 64; ld.shared.u32 %r10, [%r8+128]; add.u32 %r9, %r9, %r10; {RESULT} bra OUT;
+GIVE: st.shared.u32 [%r8], %r3; bar.arrive 1, 64; st.shared.u32 [%r8+128], %r3; bar.arrive {{second}}, 64; OUT:"""
+# lane 0 waits for an mbarrier of its own, and then for lane 1, which has read by then what all lanes wait for
+APART = f"""{init()} {init(1, "[bar+8]")} {init(1, "[bar+16]")} bar.sync 0; {LOAD} @!%p1 bra N; mbarrier.arrive.shared::cta.b64 _, [bar+8];
+{waits("[bar+8]", label="W1")} {waits("[bar+16]", label="W2")} N: {{}} ld.shared.u32 %r9, [%r6]; setp.eq.u32 %p12, %r3, 1;
+@%p12 mbarrier.arrive.shared::cta.b64 _, [bar+16]; {RESULT}"""
 KERNELS = (
     Kernel("bulk load, try_wait in a loop",            loaded(waits())),
     Kernel("bulk load, test_wait in a loop",           loaded(TEST)),
@@ -560,6 +572,15 @@ KERNELS = (
     Kernel("multicast, met behind mbarrier.init",      f"{init()} fence.mbarrier_init.release.cluster; {MULTICAST.format(MEET)} {waits()} {READ} {MEET}", cluster=2),
     Kernel("multicast before any meeting",             f"{init()} fence.mbarrier_init.release.cluster; {MULTICAST.format('bar.sync 0;')} {waits()} {READ} {MEET}", "X008", cluster=2),
     Kernel("pair, a store before any meeting",         f"{init()} bar.sync 0; xor.b32 %r10, %r4, 1; mapa.shared::cluster.u32 %r11, %r6, %r10; st.shared::cluster.u32 [%r11+512], %r1; {MEET}", "X008", cluster=2),
+    Kernel("multicast, one CTA waits for itself",      f"{init()} fence.mbarrier_init.release.cluster; {MULTICAST.format(MEET)} setp.eq.u32 %p11, %r4, 1; @%p11 bra V; {waits()} {READ} V: {MEET}",
+                                                       "X005", cluster=2),
+    Kernel("two groups, a barrier each",               GROUPED.format(number=OF_EACH, before=GO, behind=""), block=128),
+    Kernel("two groups, one barrier",                  GROUPED.format(number=OF_ALL, before=GO, behind=""), "X010", block=128),
+    Kernel("two groups, one barrier, one by one",      GROUPED.format(number=OF_ALL, before="", behind=GO), block=128),
+    Kernel("two stages, a barrier each",               STAGES.format(second=2)),
+    Kernel("two stages, one barrier",                  STAGES.format(second=1), "X010"),
+    Kernel("lanes, one waits elsewhere in between",    APART.format(waits()), block=32),
+    Kernel("lanes, one waits elsewhere for the others", APART.format(f"@!%p1 bra M; {waits()} M:"), "X004", block=32),
     Kernel("a CTA exits before the pair meets",        f"setp.eq.u32 %p10, %r4, 1; @!%p10 bra B; barrier.cluster.arrive.relaxed; barrier.cluster.wait; mapa.shared::cluster.u32 %r11, %r6, 0; st.shared::cluster.u32 [%r11], %r1; ret; "
                                                        f"B: {SLOW} {MEET} {READ}", cluster=2),
 )

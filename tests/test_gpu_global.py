@@ -422,6 +422,26 @@ def test_the_last_cta_adds_what_all_have_fenced(each, one, last, after, codes):
     assert set(found(LAST.format(each=each, one=one, last=last, after=after), *arrays, grid=3, block=64)) == codes
 
 
+@pytest.mark.parametrize(("each", "codes"), [(FENCE, set()), ("", {"X008"})], ids=["fenced", "not fenced"])
+def test_what_is_fenced_counts_for_all_who_meet_however_they_come(each, codes):
+    """The same where the warps come to the barrier by two instructions, one after the other."""
+    apart = "setp.ge.u32 %p5, %r1, 32; @%p5 bra OTHER; bar.sync 0; bra MET; OTHER: bar.sync 0; MET:"
+    body = LAST.replace("{each} bar.sync 0;", "{each}").format(each=f"{each} {apart}", one="", last=2, after=FENCE)
+    assert set(found(body, *(np.zeros(n, np.uint32) for n in (192, 1, 64)), grid=3, block=64)) == codes
+
+
+# CTA 0 stores and tells the last CTA, of another wave, by a flag; that tells CTA 1, which reads.
+RELAYED = """setp.ne.u32 %p1, %r1, 0; @%p1 bra END; mov.u32 %r8, %ctaid.x; setp.eq.u32 %p2, %r8, 0; setp.eq.u32 %p3, %r8, 1; setp.eq.u32 %p4, %r8, 7;
+@!%p2 bra A; st.global.u32 [%d20], 5; st.release.gpu.global.u32 [%d21], 1; A: @!%p4 bra B; P: ld.acquire.gpu.global.u32 %r2, [%d21]; setp.eq.u32 %p5, %r2, 0; @%p5 bra P;
+st{}.gpu.global.u32 [%d21+4], 1; B: @!%p3 bra END; Q: ld.acquire.gpu.global.u32 %r2, [%d21+4]; setp.eq.u32 %p5, %r2, 0; @%p5 bra Q;
+ld.global.u32 %r3, [%d20]; st.global.u32 [%d21+8], %r3; END:"""
+
+
+@pytest.mark.parametrize(("does", "codes"), [(".release", set()), (".relaxed", {"X008"})])
+def test_order_comes_back_from_a_cta_of_another_wave(does, codes):
+    assert set(found(RELAYED.format(does), np.zeros(1, np.uint32), np.zeros(3, np.uint32), grid=8, block=1024)) == codes
+
+
 # Both warps load the same 32 words, as Triton lets warps do in a block smaller than the CTA; the first one stores them, one larger.
 IN_PLACE = """and.b32 %r3, %r1, 31; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d20, %d1; setp.lt.u32 %p1, %r1, 32; setp.ge.u32 %p2, %r1, 32;
 {} ld.global.u32 %r4, [%d1]; add.u32 %r4, %r4, 1; @%p1 st.global.u32 [%d1], %r4; {}"""

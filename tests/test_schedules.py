@@ -260,3 +260,27 @@ def test_stores_and_reductions_in_another_cta_land_when_their_bytes_are_counted(
     told, out = run(right.replace(WAITS, ""), "latest")
     assert told.findings
     assert (out == 0).all()
+
+
+@pytest.mark.parametrize("noinc", ["", ".noinc"])
+def test_an_mbarrier_waits_for_copies_that_land_late(noinc: str):
+    """cp.async.mbarrier.arrive: warp 0 copies, and warp 1 waits; without .noinc the arrival is one more than mbarrier.init says."""
+    ptx = f""".version 8.0
+.target sm_90a
+.address_size 64
+.shared .align 16 .b8 sm[128];
+.shared .align 8 .b64 bar;
+.visible .entry k(.param .u64 m, .param .u64 o) {{ .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<6>;
+ld.param.u64 %rd1, [m]; ld.param.u64 %rd2, [o]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; mul.wide.u32 %rd3, %r2, 4; add.u64 %rd1, %rd1, %rd3;
+add.u64 %rd2, %rd2, %rd3; mov.u32 %r3, sm; mad.lo.u32 %r3, %r2, 4, %r3; setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [bar], {64 if noinc else 32};
+bar.sync 0; setp.ge.u32 %p2, %r1, 32; @%p2 bra T; cp.async.ca.shared.global [%r3], [%rd1], 4;
+cp.async.mbarrier.arrive{noinc}.shared.b64 [bar]; mbarrier.arrive.shared.b64 _, [bar]; bra E;
+T: mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @!%p3 bra T; ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd2], %r4; E: ret; }}""".replace(
+        "; ", ";\n"
+    )
+    for schedule in (None, "latest", 0, 1):
+        gpu = smemsim.Gpu("sm_90a")
+        m, o = gpu.array(np.arange(32, dtype=np.uint32) + 7), gpu.array(np.zeros(32, np.uint32))
+        run = gpu.launch(ptx, block=64, args=[m, o], schedule=schedule, progress=False)
+        assert run.findings == []
+        assert o.numpy().tolist() == list(range(7, 39))

@@ -1528,6 +1528,7 @@ def _widths(reads: Reads) -> list[Finding]:
 
 
 DATA = {"ld", "st", "atom", "red"}
+SPACES = frozenset(("global", "shared", "shared::cta", "local", "param", "const"))
 MOVES = {"mov", "add", "sub", "mad", "or", "cvt"}  # that make an address of another
 HOPS = 4
 
@@ -1550,12 +1551,14 @@ def own_ranks(launch: Launch) -> list[Finding]:
 
 
 def _is_used_for_data(body: list[Instruction], mapa: Instruction) -> bool:
-    """Does a load, store or atomic of .shared::cluster take the address, or one made of it?"""
-    slots = _slots(mapa.operands[0])
+    """Does a load, store or atomic of .shared::cluster (or a generic one, where mapa makes a generic address) take the address, or one made of it?"""
+    slots, is_generic = _slots(mapa.operands[0]), "shared::cluster" not in mapa.modifiers
     for _ in range(HOPS):
         slots |= {s for i in body if i.op in MOVES and any(slots & _slots(o) for o in i.operands[1:]) for s in _slots(i.operands[0])}
     return any(
-        i.op in DATA and "shared::cluster" in i.modifiers and any(isinstance(o, Address) and slots & _slots(o) for o in i.operands)
+        i.op in DATA
+        and ("shared::cluster" in i.modifiers or (is_generic and SPACES.isdisjoint(i.modifiers)))
+        and any(isinstance(o, Address) and slots & _slots(o) for o in i.operands)
         for i in body
     )
 

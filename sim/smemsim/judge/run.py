@@ -15,6 +15,7 @@ from smemsim.finding import Finding, InLaunch, Path, Touched, shortened, told
 from smemsim.judge.build import Scenario
 from smemsim.judge.epilogue import exchanged_loads, stored_tiles
 from smemsim.judge.explained import Executed, Wrong, explained, rounding_of
+from smemsim.judge.fills import exchanged_boxes
 from smemsim.judge.meanings import Written, judged, scenario_of
 from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.operand_reads import Issued, Product, Reads, mismatches, of_maps, own_ranks, swapped, turned, unreached, unread
@@ -346,6 +347,8 @@ class Run:
         stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
         if self.reads is not None and not any(f.code == "R508" for f in (*causes, *executed)):  # else the load is told already
             stored = [*exchanged_loads(self.reads, self.launch), *stored]
+        if not any(f.code in ("R508", "T209") for f in (*causes, *executed, *stored)):
+            stored = [*stored, *exchanged_boxes(self.launch)]
         of_schedules = self._schedules.findings if self._schedules is not None else []
         findings = findings_of(
             causes, (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values(), *of_schedules), written,

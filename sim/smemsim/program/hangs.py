@@ -7,9 +7,9 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.errors import Unmodelled
 from smemsim.program.barriers.cta import tell_parted
-from smemsim.program.barriers.mbarrier import check_reused, mbarriers
+from smemsim.program.barriers.mbarrier import Mbarrier, check_reused, mbarriers, sent_elsewhere
+from smemsim.program.held_up import brings_bytes, could_come, reached, roots
 from smemsim.program.launch import Launch
-from smemsim.program.linking.flow import following
 from smemsim.program.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
 from smemsim.ptx.module import Immediate, Instruction
 
@@ -29,9 +29,23 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
     """
     for cta in wave.ctas.made:
         for barrier in mbarriers(cta).values():
-            barrier.check_bytes(wave, hangs=hangs)
+            if not (hangs and not barrier.all_brought and _is_to_come(wave, barrier)):
+                barrier.check_bytes(wave, hangs=hangs)
             check_reused(wave, barrier)
     tell_parted(wave)
+
+
+def _is_to_come(x: Wave, barrier: Mbarrier) -> bool:
+    """Has nothing come to an mbarrier yet, and do threads of its cluster wait elsewhere in front of copies that may be for it? Then what holds them up is
+    the cause."""
+    if sent_elsewhere(barrier, x):
+        return False
+    waiting = [wait.threads for wait in x.waiting if all(wait is not own for own, _ in barrier.waits)]
+    if not waiting:
+        return False
+    threads = np.concatenate(waiting)
+    near = threads[x.cta_of[threads] // x.launch.cluster_size == barrier.cta.index // x.launch.cluster_size]
+    return bool(could_come(x, near, (i.line for i in x.program.inlined.body if brings_bytes(i))).size)
 
 
 def refuse_host(launch: Launch, wave: Wave) -> None:
@@ -58,8 +72,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         if wave.watch is not None:
             wave.watch.nothing_came()
         _report_parted_warps(launch, wave)
-        told = [(*_suspicion(wave, wait), wait) for wait in wave.waiting]
-        for _, mend, wait in sorted(told, key=lambda t: (t[0], t[2].instruction.line, int(t[2].threads[0]))):
+        for mend, wait in _by_suspicion(wave):
             who = _who(wave, wait.threads)
             waits = "wait" if "warps" in who or "lanes" in who or ";" in who else "waits"
             missing = _missing(wait)
@@ -83,6 +96,17 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
 def _missing(wait: Wait) -> np.ndarray | None:
     """The threads that a wait is for, by their number in the wave; None where nobody knows who could arrive."""
     return None if wait.missing is None else wait.missing()
+
+
+def _by_suspicion(x: Wave) -> list[tuple[str, Wait]]:
+    """The waits, the likeliest cause first, each with what to change there."""
+    causes = roots(x)
+    told = []
+    for wait in x.waiting:
+        suspicion, mend = _suspicion(x, wait)
+        is_held = suspicion > 0 and id(wait) not in causes
+        told.append((is_held, suspicion, wait.instruction.line, int(wait.threads[0]), mend, wait))
+    return [(mend, wait) for *_, mend, wait in sorted(told, key=lambda t: (min(t[1], 1), *t[:4]))]
 
 
 def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
@@ -147,7 +171,7 @@ def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -
     """Have missing lanes gone elsewhere: past the instruction, or to a barrier (or another such instruction) that waits for those that are here?"""
     for at in distinct(x.key[missing]).tolist():
         where = at - (PARKED if at >= PARKED else GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0)
-        if GATHERING <= at < PARKED or block not in _reached(x, where):
+        if GATHERING <= at < PARKED or block not in reached(x, where):
             return True
     for wait in x.waiting:
         if np.isin(wait.threads, missing).any():
@@ -155,22 +179,6 @@ def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -
             if waits_for is not None and np.isin(own, waits_for).any():
                 return True
     return False
-
-
-def _reached(x: Wave, block: int) -> set[int]:
-    """The blocks that threads can come to from the begin of a block on; all of them where a jump goes nobody knows where."""
-    seen: set[int] = set()
-    open_ = [block]
-    while open_:
-        n = open_.pop()
-        if n in seen or n >= len(x.program.blocks):
-            continue
-        seen.add(n)
-        after = following(x.program, n)
-        if after is None:
-            return set(range(len(x.program.blocks)))
-        open_ += after
-    return seen
 
 
 # ---- in words

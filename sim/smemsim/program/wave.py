@@ -217,7 +217,8 @@ def _gone(index: int) -> Cta:
 @dataclasses.dataclass(eq=False)
 class Wait:
     """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang; `suspicion` how far from
-    its cause that is, 0 the nearest, and what to change; `missing` who has not arrived (threads of the wave), where that is known.
+    its cause that is, 0 the nearest, and what to change; `missing` who has not arrived (threads of the wave), where that is known; `fed` the lines that
+    have arrived at an mbarrier, or brought it bytes.
 
     Those of `mbarrier.try_wait` have an `expired` callback: they also go on after a while, which comes when nobody else can.
     """
@@ -229,6 +230,7 @@ class Wait:
     suspicion: Callable[[], tuple[int, str]] = lambda: (LEAST_SUSPICIOUS, "")
     touched: tuple[Touched, ...] = ()  # the mbarrier that they wait at
     missing: Callable[[], np.ndarray] | None = None
+    fed: Callable[[], set[int]] | None = None
 
 
 class Wave:

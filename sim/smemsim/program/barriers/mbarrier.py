@@ -7,6 +7,7 @@ the parity of the phase in 63; a phase token is that word as it was before the a
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ __all__ = [
     "missing_arrivals",
     "parity_of",
     "pending_of",
+    "sent_elsewhere",
     "suspicion",
     "twice",
     "unexpected",
@@ -94,13 +96,13 @@ def _ignored(barrier: Mbarrier) -> list[int]:
 
 
 def before_loads(i: Instruction, x: Wave) -> bool:
-    """Do loads that complete on an mbarrier follow this wait before the next wait? It is then a producer's wait for a free stage."""
+    """Do loads that complete on an mbarrier, or stores, follow this wait before the next wait and the next read? It is then a producer's wait for a free stage."""
     body = x.program.inlined.body
     at = next((n for n, other in enumerate(body) if other is i), len(body))
     for other in body[at + 1 :]:
-        if is_wait(other):
+        if is_wait(other) or other.op in ("wgmma", "ldmatrix", "tcgen05") or (other.op == "ld" and "shared" in other.modifiers):
             return False
-        if other.op == "cp" and "mbarrier::complete_tx::bytes" in other.modifiers:
+        if (other.op == "cp" and "mbarrier::complete_tx::bytes" in other.modifiers) or (other.op == "st" and "shared" in other.modifiers):
             return True
     return False
 
@@ -225,26 +227,43 @@ def _twice(barrier: Mbarrier, first: Delivery, second: Delivery) -> Cause:
     )
 
 
-def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
-    """Copies that went to other CTAs of the cluster, and would have brought what is missing here."""
+def sent_elsewhere(barrier: Mbarrier, x: Wave) -> dict[int, list[Delivery]]:
+    """Copies that went to other CTAs of the cluster, where their bytes lie at places that nothing came to here; by these places."""
     here = {d.begin for d in barrier.sources.values() if d.to is barrier.cta}
-    elsewhere: dict[tuple[int, int], Delivery] = {}
+    found: dict[int, list[Delivery]] = {}
     for other in _siblings(barrier, x):
-        elsewhere.update(
-            {key: d for key, d in other.sources.items() if key not in barrier.sources and d.to is other.cta and d.begin not in here}
-        )
-    if not elsewhere or sum(d.size for d in elsewhere.values()) != missing:
+        for key, d in other.sources.items():
+            if (
+                key not in barrier.sources
+                and d.to is other.cta
+                and d.begin not in here
+                and all(d.key != one.key for one in found.get(d.begin, []))
+            ):
+                found.setdefault(d.begin, []).append(d)
+    return found
+
+
+def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
+    """Copies that went to other CTAs of the cluster, and would have brought what is missing here: the CTA's own first, else all that would."""
+    elsewhere = sent_elsewhere(barrier, x)
+    if not elsewhere or sum(found[0].size for found in elsewhere.values()) != missing:
         return None
-    d, rank = next(iter(elsewhere.values())), barrier.cta.rank
-    because = f"its mask {d.mask:#x} leaves out bit {rank}" if d.is_multicast else "it has no .multicast::cluster"
-    why = (
-        f"what CTA {d.issuer.number} loads at line {d.instruction.line} ({d.size} bytes) does not reach CTA {barrier.cta.number}: {because}"
-    )
-    return (
-        d.instruction,
-        why,
-        f"multicast with the mask {d.mask | 1 << rank:#x}, or do not expect these bytes in CTA {barrier.cta.number}",
-    )
+    candidates = sorted(next(iter(elsewhere.values())), key=lambda d: (d.issuer is not barrier.cta, d.issuer.index))
+    d, rank, number = candidates[0], barrier.cta.rank, barrier.cta.number
+    does = f"at line {d.instruction.line} ({d.size} bytes) does not reach CTA {number}"
+    if d.is_multicast and len(candidates) > 1 and d.issuer is not barrier.cta:
+        who = " or ".join(f"CTA {one.issuer.number} (mask {one.mask:#x})" for one in candidates)
+        return (
+            d.instruction,
+            f"what {who} loads {does}: bit {rank} is in neither mask",
+            f"set bit {rank} in the mask of the one whose part CTA {number} needs",
+        )
+    if d.instruction.op == "cp":
+        because = f"its mask {d.mask:#x} leaves out bit {rank}" if d.is_multicast else "it has no .multicast::cluster"
+        right = f"multicast with the mask {d.mask | 1 << rank:#x}, or do not expect these bytes in CTA {number}"
+        return d.instruction, f"what CTA {d.issuer.number} loads {does}: {because}", right
+    why = f"what CTA {d.issuer.number} stores {does}: it goes to CTA {', '.join(str(one.to.number) for one in candidates)} alone"
+    return d.instruction, why, f"store it to CTA {number} too, or do not expect these bytes there"
 
 
 def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
@@ -252,10 +271,11 @@ def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     issued = {key for other in (barrier, *_siblings(barrier, x)) for key in other.sources}
     for (line, _), d in barrier.sources.items():
         absent = [cta for cta in _members(barrier, x) if (line, cta.index) not in issued]
-        if d.is_multicast and absent and d.size * len(absent) == missing:
+        if d.is_multicast and absent and missing % d.size == 0 and missing // d.size <= len(absent):
             names = ", ".join(str(cta.number) for cta in absent)
             why = f"line {line} brings {d.size} bytes from CTA {d.issuer.number}, and has not been issued by CTA {names}"
-            return d.instruction, why, f"let CTA {names} issue its part too, or expect {missing} bytes fewer"
+            part = "its part" if len(absent) == 1 else "their parts"
+            return d.instruction, why, f"let CTA {names} issue {part} too, or expect {missing} bytes fewer"
     return None
 
 
@@ -278,6 +298,40 @@ def _other_barrier(barrier: Mbarrier) -> Cause | None:
         f"{expects.line} expects them at another"
     )
     return d.instruction, why, f"give both lines the same mbarrier: {other.offset:#x} is another stage's than {barrier.offset:#x}"
+
+
+# ---- bytes that were counted wrongly
+
+
+FACTORS = {2: "twice", 4: "four times", 8: "eight times"}
+
+
+def miscounted(barrier: Mbarrier, x: Wave, size: int, each: int) -> str:
+    """Where a round expects `size` bytes and `each` come: which bytes were forgotten, or counted too often, as far as the numbers say so; "" else."""
+    parts = list({d.begin: d for d in barrier.sources.values() if d.to is barrier.cta}.values())
+    if size == sum(d.size for d in parts if d.issuer is barrier.cta) < each:
+        return f"they are those that CTA {barrier.cta.number} issues itself, and what other CTAs of the cluster multicast to it counts too"
+    if size > each and x.launch.cluster_size * each == size:
+        return (
+            f"they are those of all {x.launch.cluster_size} CTAs of the cluster, and each CTA's mbarrier counts only what comes to that CTA"
+        )
+    if sum(d.size for d in parts) == each and (left := _uncounted(parts, each - size)):
+        return f"what line{'s' * (len(left) > 1)} {' and '.join(map(str, left))} bring{'s' * (len(left) == 1)} was not counted"
+    width = "look at the size of an element (1 byte of fp8, 2 of bf16, 4 of fp32)"
+    if size % each == 0 and size // each in FACTORS:
+        return f"they are {FACTORS[size // each]} as many as come: {width}, and at the box"
+    if each % size == 0 and each // size in FACTORS:
+        return f"{FACTORS[each // size]} as many come: {width}, and at how many boxes are loaded"
+    return ""
+
+
+def _uncounted(parts: list[Delivery], missing: int) -> list[int]:
+    """The lines of the fewest copies that bring just the missing bytes."""
+    for count in range(1, min(len(parts), KEPT)):
+        for left in itertools.combinations(parts, count):
+            if sum(d.size for d in left) == missing:
+                return sorted({d.instruction.line for d in left})
+    return []
 
 
 # ---- Mbarrier objects (PTX ISA 9.1 §9.7.13.15): 64 bits of shared memory that count arrivals and bytes, phase after phase
@@ -398,6 +452,10 @@ class Mbarrier:
         tokens = np.empty(len(threads), np.uint64)
         done, step = 0, count
         while done < len(threads):
+            if step > self.pending and not self.pending and self.tx > 0:
+                misuse(
+                    x, i, f"{step} arrivals at the mbarrier at {self.offset:#x} of CTA {self.cta.number}, of whose phase all have come: it waits for {self.tx} bytes", "wait for the phase (mbarrier.try_wait) before arriving in the next; expect only bytes that come",
+                )  # fmt: skip
             if step > self.pending:
                 misuse(
                     x, i, f"{step} arrivals at the mbarrier at {self.offset:#x} of CTA {self.cta.number}, of whose phase only {self.pending} are "
@@ -475,6 +533,15 @@ class Mbarrier:
         self._settle(x)
         self._changed(x)
 
+    def sent(self, by: Delivery) -> None:
+        """Remember who stores here by st.async or red.async."""
+        self.sources.setdefault(by.key, by)
+
+    @property
+    def lines(self) -> set[int]:
+        """The lines of the instructions that have arrived, or brought bytes."""
+        return {line for by in self.done.values() for line in by}
+
     def drop(self, x: Wave, count: int, i: Instruction) -> None:
         """`count` arrivals fewer from the next phase on; the arrival itself comes next."""
         if count > self.expected:
@@ -545,6 +612,8 @@ class Mbarrier:
         if cause is not None:
             at, why, right = cause
             message, i = f"{why}: {message} at line {i.line}", at
+        elif each and each.is_integer() and (why := miscounted(self, x, size, int(each))):
+            message, right = f"{message}; of the {size} expected bytes: {why}", f"expect {int(each)} bytes"
         milder, because = None, "PTX ISA 9.1 §9.7.13.15.3"
         if cause is None and not hangs and self.tx > 0 and self.asked != self.phase:
             milder, message = Severity.NOTE, f"{message}; nobody waits for the phase that lacks them"
@@ -572,6 +641,7 @@ class Mbarrier:
         phase = self.phase
         wait = x.park(threads, x.at, i, lambda: self.describe(x, phase))
         wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(self, i, x), self.touched
+        wait.fed = lambda: self.lines
         self.waits.append((wait, phase))
         return wait
 

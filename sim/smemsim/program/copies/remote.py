@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError
-from smemsim.program.barriers.mbarrier import mbarrier_of
+from smemsim.program.barriers.mbarrier import Delivery, mbarrier_of
 from smemsim.program.late import lands
 from smemsim.program.memory.atomics import Form, build_atomic, combine, form, raw_elements
 from smemsim.program.memory.load_store import build_st, items, scattered
@@ -96,6 +96,8 @@ def _counted(
         barriers = [(x.ctas[mbar // x.pitch], mbar % x.pitch + x.window_begin) for mbar in place.at.tolist()]
         for thread, at, (cta, address) in zip(x.threads.tolist(), piece.at.tolist(), barriers, strict=True):
             barrier, index = mbarrier_of(x, cta, address, i), cta.index
+            issuer, begin = x.ctas[int(x.cta_of[thread])], at - index * x.pitch + x.window_begin
+            barrier.sent(Delivery(i, issuer, cta, begin, size, (cta.rank,)))
             if x.watch is not None:
                 operation = x.watch.begin(x, i, thread, f"{i.op}.async")
                 x.watch.op_writes(operation, x.ctas[index], np.arange(at - index * x.pitch, at - index * x.pitch + size, 4))

@@ -189,6 +189,11 @@ def _is_bulk(op: Operation) -> bool:
     return i.op == "clusterlaunchcontrol" or (i.op == "cp" and "bulk" in i.modifiers)
 
 
+def _is_multicast(op: Operation) -> bool:
+    """Does a copy go to several CTAs? Who has waited for it in one does not know that it has come in another: each has an mbarrier of its own for that."""
+    return "multicast::cluster" in op.instruction.modifiers
+
+
 class Endings:
     """Bulk copies, and requests for clusters to take over, that nobody has waited for when their CTA ends: its shared memory is given to the next CTA, which they still read or write."""
 
@@ -217,7 +222,9 @@ class Endings:
                         op.has_written
                         and _is_bulk(op)
                         and self.operations.remembers(op)
-                        and not self._is_known(self.order.done, op, cta.index - cta.rank, count)
+                        and not (
+                            self._is_known(self.order.done, op, cta.index - cta.rank, count) and (barrier.seen or not _is_multicast(op))
+                        )
                     ):
                         self._tell(
                             op,

@@ -547,6 +547,8 @@ class SharedShadow:
         w = op.warps
         apart = ~self.operations.piped(op, number)
         unseen, formal = self._order_of(op).missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
+        if unseen.any() and self.order.too_early and self._refilled[places[unseen]].all():  # by a load that came too early, which is told
+            return
         if unseen.any():
             late, writer = places[unseen], self.operations[int(number[unseen][0])]
             own = late[self.who[late] == OPERATIONS + writer.number]
@@ -688,12 +690,29 @@ class SharedShadow:
         if done == "read":
             why, repair = self.telling.other_stage(self.telling.last_wait(np.array([warp]), late), late, op)
             why = why or self.order.why_early(warp)
+            if self.order.too_early and self._refilled[late].all():  # by a load that came too early, which is told
+                return
+        elif self._is_unread(i, late, op):
+            why = ": it refills the stage before anybody has read what that brought"
+            self._refilled[late] = True
         brought = np.flatnonzero(self.who == OPERATIONS + op.number) if i.op == "cp" else late
         self.telling.find(
             "X004" if done == "read" else "X005", i, late,
             f"{{where}} is {done} by {{i}} of warp {self.telling.warp(warp)}, which has not waited for {op.name}{why}",
             repair or self.telling.make_room(i, at, brought, op, warp), formal=formal, cause=op.kind,
         )  # fmt: skip
+
+    @functools.cached_property
+    def _refilled(self) -> np.ndarray:
+        """Words that a load has brought again before anybody had read what the one before brought there."""
+        return np.zeros(self.words, bool)
+
+    def _is_unread(self, i: Instruction, at: np.ndarray, op: Operation) -> bool:
+        """Does a load overwrite words that another one brings, and has nobody read any of them since that was issued, as far as is known?"""
+        if i.op != "cp" or "bulk" not in i.modifiers or op.kind not in ("tma_load", "bulk") or self.read_line[at].any():
+            return False
+        readers = distinct(self.read_by[:, at])
+        return all(self.operations[number].since < op.since for number in readers[readers >= 0].tolist())
 
     def _by_kind(self, numbers: np.ndarray) -> Iterator[tuple[Operation, np.ndarray]]:
         """The first operation of each kind among some operations, with which of them are of that kind."""

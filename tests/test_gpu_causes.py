@@ -1,0 +1,197 @@
+"""What a finding names as the cause: the part of a multicast that does not come, the bytes that were counted wrongly, coordinates that are exchanged, and
+of a launch that hangs what holds the others up."""
+
+import numpy as np
+import pytest
+
+import smemsim
+from launches import found, kernel
+
+HEAD = """.version 8.8
+.target sm_90a
+.address_size 64
+.shared .align 1024 .b8 sm[4096];
+.shared .align 8 .b64 bar[4];
+"""
+
+
+# ---- boxes outside of their tensor
+
+BOXES = (
+    HEAD
+    + """
+.visible .entry k(.param .align 64 .b8 tm[128], .param .u64 o) {
+.reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<8>;
+mov.u64 %rd1, tm; cvta.param.u64 %rd1, %rd1; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, %ctaid.x; mov.u32 %r3, 0;
+@%p1 mbarrier.init.shared::cta.b64 [bar], 1;
+bar.sync 0;
+mul.lo.u32 %r4, %r2, {step};
+@!%p1 bra W;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd1, {{at}}], [bar];
+W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;
+@!%p2 bra W;
+ret;
+}
+"""
+)
+
+
+def boxes(at: str, step: int, dims: tuple[int, int], grid: int) -> list[smemsim.Finding]:
+    gpu = smemsim.Gpu("sm_90a")
+    x = gpu.array(np.zeros(dims[::-1], np.uint32))
+    tm = smemsim.TensorMap.tiled(data_type="u32", global_address=x.address, global_dim=dims, global_strides=[4 * dims[0]], box_dim=(32, 8))
+    text = BOXES.replace("{step}", str(step)).replace("{{at}}", "{" + at + "}").replace("; ", ";\n")
+    return gpu.launch(text, grid=grid, block=32, args=[tm, x], progress=False).findings
+
+
+@pytest.mark.parametrize(
+    ("at", "step", "dims", "grid", "codes"),
+    [
+        ("%r3, %r4", 8, (32, 64), 8, []),
+        ("%r4, %r3", 8, (32, 64), 8, ["T209"]),  # the rows' coordinate stands first
+        ("%r4, %r3", 32, (256, 8), 8, []),
+        ("%r3, %r4", 32, (256, 8), 8, ["T209"]),
+        ("%r3, %r4", 8, (32, 52), 9, []),  # a box past a ragged end
+        ("%r3, %r4", 8, (32, 8), 3, []),  # more CTAs than tiles
+    ],
+    ids=["rows", "rows, exchanged", "columns", "columns, exchanged", "ragged", "too many"],
+)
+def test_boxes_that_lie_inside_with_two_coordinates_exchanged(at, step, dims, grid, codes):
+    told = boxes(at, step, dims, grid)
+    assert [f.code for f in told] == codes
+    assert all("with coordinates 0 and 1 exchanged" in f.message for f in told)
+
+
+# ---- bytes
+
+LOADS = """@%p9 mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0; @!%p9 bra W; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {expected};
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d20], 256, [bar];
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm+256], [%d20], 128, [bar];
+W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;"""
+
+
+@pytest.mark.parametrize(
+    ("expected", "why"),
+    [
+        (256, "was not counted"),
+        (128, "was not counted"),
+        (768, "twice as many as come"),
+        (192, "twice as many come"),
+        (320, "expect 384 bytes, if"),
+    ],
+)
+def test_bytes_that_are_counted_wrongly(expected, why):
+    gpu = smemsim.Gpu("sm_90a")
+    x = gpu.array(np.zeros(64, np.uint32))
+    first = gpu.launch(kernel(1, LOADS.format(expected=expected)), args=[x], block=32, progress=False).findings[0]
+    assert first.code == "T210"
+    assert why in f"{first.message}; {first.repair}"
+    assert found(LOADS.format(expected=384), np.zeros(64, np.uint32)) == {}
+
+
+# Each CTA of a cluster of four loads a part for itself and for the CTA two ranks further.
+PARTS = (
+    HEAD
+    + """
+.visible .entry k(.param .u64 in) {
+.reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<20>; .reg .b64 %rd<8>;
+ld.param.u64 %rd1, [in]; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r4, %cluster_ctarank; shr.u32 %r5, %r4, 1; and.b32 %r6, %r4, 1;
+@%p1 mbarrier.init.shared::cta.b64 [bar], 1;
+@%p1 fence.mbarrier_init.release.cluster;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+@!%p1 bra W;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
+{guard} bra W;
+mov.u32 %r7, {mask}; shl.b32 %r7, %r7, %r6; cvt.u16.u32 %h1, %r7; mov.u32 %r8, sm; mad.lo.u32 %r8, %r5, 256, %r8;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r8], [%rd1], 256, [bar], %h1;
+W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;
+@!%p2 bra W;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("mask", "guard", "says"),
+    [
+        ("5", "@!%p1", []),
+        ("4", "@!%p1", ["its mask 0x4 leaves out bit 0", "the mask 0x5"]),
+        ("5", "setp.gt.u32 %p3, %r4, 1;\n@%p3", ["has not been issued by CTA 2, 3"]),
+    ],
+    ids=["right", "a mask without its own CTA", "two CTAs do not issue theirs"],
+)
+def test_the_part_of_a_multicast_that_does_not_come(mask, guard, says):
+    gpu = smemsim.Gpu("sm_90a")
+    text = PARTS.replace("{mask}", mask).replace("{guard}", guard).replace("; ", ";\n")
+    findings = gpu.launch(text, grid=4, cluster=4, block=32, args=[gpu.array(np.zeros(64, np.uint32))], progress=False).findings
+    assert [f.code for f in findings][:1] == ["T210"] * bool(says)
+    assert all(one in f"{findings[0].message}; {findings[0].repair}" for one in says)
+
+
+def test_a_store_to_another_cta_that_only_one_gets():
+    """CTA 0 gives both CTAs a word; or forgets the other one."""
+
+    def given(count: int) -> dict[str, str]:
+        body = f"""mov.u32 %r4, %cluster_ctarank; @%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 fence.mbarrier_init.release.cluster;
+        barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; @!%p9 bra W; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 4;
+        setp.ne.u32 %p2, %r4, 0; @%p2 bra W; mov.u32 %r5, 0; mov.u32 %r8, sm; mov.u32 %r9, bar;
+        L: mapa.shared::cluster.u32 %r6, %r8, %r5; mapa.shared::cluster.u32 %r7, %r9, %r5;
+        st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r6], %r4, [%r7]; add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, {count}; @%p3 bra L;
+        W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"""
+        return found(body, grid=2, cluster=2)
+
+    assert given(2) == {}
+    assert "it goes to CTA 0 alone" in given(1)["T210"]
+
+
+# ---- hangs
+
+
+def test_what_holds_others_up_is_told_first():
+    """Warps 1 and 2 wait for each other at two barriers, and warp 0 for an arrival that comes behind them; its line is the first of the kernel."""
+    body = """@%p9 mbarrier.init.shared::cta.b64 [bar], 2; bar.sync 0; setp.ge.u32 %p1, %r1, 32; @%p1 bra OTHERS;
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W; bra E;
+    OTHERS: shr.u32 %r3, %r1, 5; {} bar.sync %r3, 64; and.b32 %r4, %r1, 31; setp.eq.u32 %p3, %r4, 0; @%p3 mbarrier.arrive.shared::cta.b64 _, [bar]; E:"""
+    text = kernel(0, body.format("").replace("; ", ";\n"))
+    findings = smemsim.Gpu("sm_90a").launch(text, block=96, progress=False).findings
+    assert [(f.code, "bar.sync" in f.instruction) for f in findings] == [("X006", True), ("X006", False)]
+    assert found(body.format("mov.u32 %r3, 1;"), block=96) == {}
+
+
+# ---- own ranks
+
+
+@pytest.mark.parametrize(("rank", "codes"), [("%r4", ["X019"]), ("%r5", [])])
+def test_mapa_of_ones_own_rank_by_generic_addresses(rank, codes):
+    """As cooperative groups' map_shared_rank makes them."""
+    text = (
+        HEAD
+        + f""".visible .entry k(.param .u64 o) {{ .reg .b32 %r<12>; .reg .b64 %rd<8>; .reg .pred %p<4>;
+    ld.param.u64 %rd1, [o]; cvta.to.global.u64 %rd1, %rd1; mov.u32 %r4, %cluster_ctarank; xor.b32 %r5, %r4, 1; mov.u32 %r6, sm; st.shared.u32 [%r6], %r4;
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    cvt.u64.u32 %rd2, %r6; cvta.shared.u64 %rd2, %rd2; mapa.u64 %rd3, %rd2, {rank}; ld.u32 %r7, [%rd3];
+    mul.wide.u32 %rd4, %r4, 4; add.u64 %rd4, %rd4, %rd1; st.global.u32 [%rd4], %r7;
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret; }}""".replace("; ", ";\n")
+    )
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(text, grid=2, cluster=2, block=1, args=[gpu.array(np.zeros(2, np.uint32))], progress=False)
+    assert [f.code for f in (*run.findings, *run.remarks)] == codes
+
+
+# ---- stages
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_stage_that_is_loaded_again_before_anybody_has_read_it(waits):
+    body = """@%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 mbarrier.init.shared::cta.b64 [bar+8], 32; bar.sync 0; mov.u32 %r3, 0; setp.ge.u32 %p1, %r1, 32; @%p1 bra T;
+    @!%p9 bra E; G: and.b32 %r4, %r3, 1; xor.b32 %r5, %r4, 1; {} mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar]; add.u64 %d20, %d20, 128; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra G; bra E;
+    T: and.b32 %r4, %r3, 1; V: mbarrier.try_wait.parity.shared::cta.b64 %p4, [bar], %r4; @!%p4 bra V; mov.u32 %r6, sm; ld.shared.u32 %r7, [%r6];
+    st.global.u32 [%d21], %r7; mbarrier.arrive.shared::cta.b64 _, [bar+8]; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra T; E:"""
+    wait = "U: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar+8], %r5; @!%p2 bra U;" if waits else ""
+    told = found(body.format(wait), np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32), block=64)
+    assert ("before anybody has read what that brought" in told.get("X005", "")) == (not waits)
+    assert not (waits and told)
