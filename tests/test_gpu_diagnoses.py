@@ -119,6 +119,34 @@ def test_barriers_that_never_meet_say_where_the_others_are(one, other, message, 
     assert not ran(body.replace(one, "bar.sync 1, 128;").replace(f"A: {other}", "A: bar.arrive 1, 128;"), block=128).findings
 
 
+# ---- phases that nobody waited for
+
+
+@pytest.mark.parametrize(
+    ("arrives", "repair"),
+    [
+        ("@%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p9 mbarrier.arrive.shared.b64 _, [bar];", "the same threads arrived in each"),
+        (
+            "setp.eq.u32 %p3, %r1, 32; @%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p3 mbarrier.arrive.shared.b64 _, [bar];",
+            "more arrive in a round",
+        ),
+    ],
+)
+def test_who_runs_ahead_is_told_from_a_count_that_is_too_small(arrives, repair):
+    found = first(f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {arrives} bar.sync 0; {WAIT} {OUT}", block=64)
+    assert found.code == "X006"
+    assert "phases 0 to 1 went by without a wait" in found.repair
+    assert repair in found.repair
+
+
+@pytest.mark.parametrize(("leaves", "is_told"), [("", True), ("bra OUT;", False)])
+def test_a_wait_is_a_producers_where_loads_follow_it_on_its_way(leaves, is_told):
+    body = f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; mov.u32 %r5, sm; {WAIT} {leaves} {bulk('%r5', 'bar')} OUT: {OUT}"
+    found = first(body)
+    assert found.code == "X006"
+    assert ("a stage is free in the first round" in found.repair) == is_told
+
+
 # ---- bytes that came twice, or elsewhere
 
 RANK = (

@@ -14,6 +14,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.finding import Touched
+from smemsim.program.linking.flow import following
 from smemsim.program.scopes import CLUSTER, GPU
 from smemsim.program.traps import misuse
 from smemsim.program.wave import THREADS, WARP, Cta, Wait
@@ -63,9 +64,15 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             return 0, f"wait for the mbarrier of the stage that is read: phases of {names} are over, and nobody has ever waited for one"
         if unseen == 1:
             return 0, f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
-        return 0, (
-            f"phases {barrier.seen} to {last} went by without a wait: more arrive in a round than the {barrier.expected} that mbarrier.init "
-            "says; correct that count, or let fewer threads arrive"
+        by = f"phases {barrier.seen} to {last} went by without a wait"
+        if barrier.runs_ahead:
+            return 0, (
+                f"{by}, and the same threads arrived in each: before they arrive again, let them wait for who waits here (another mbarrier, at which "
+                "that one arrives); or is one of their arrivals meant for another mbarrier?"
+            )
+        return (
+            0,
+            f"{by}: more arrive in a round than the {barrier.expected} that mbarrier.init says; correct that count, or let fewer threads arrive",
         )
     if barrier.pending != barrier.expected and barrier.pending:
         absent = _never_here(barrier, x)
@@ -95,13 +102,20 @@ def _ignored(barrier: Mbarrier) -> list[int]:
 
 def before_loads(i: Instruction, x: Wave) -> bool:
     """Do loads that complete on an mbarrier follow this wait before the next wait? It is then a producer's wait for a free stage."""
-    body = x.program.inlined.body
-    at = next((n for n, other in enumerate(body) if other is i), len(body))
-    for other in body[at + 1 :]:
-        if is_wait(other):
-            return False
-        if other.op == "cp" and "mbarrier::complete_tx::bytes" in other.modifiers:
-            return True
+    blocks = x.program.blocks
+    begin = next(((n, k + 1) for n, block in enumerate(blocks) for k, other in enumerate(block.instructions) if other is i), None)
+    ways, been = [begin] if begin is not None else [], set[int]()
+    while ways:
+        n, first = ways.pop()
+        for other in blocks[n].instructions[first:] if n < len(blocks) else ():
+            if is_wait(other):
+                break
+            if other.op == "cp" and "mbarrier::complete_tx::bytes" in other.modifiers:
+                return True
+        else:
+            after = [to for to in following(x.program, n) or () if to not in been] if n < len(blocks) else []
+            been.update(after)
+            ways += [(to, 0) for to in after]
     return False
 
 
@@ -337,6 +351,8 @@ class Mbarrier:
         self.asked = -1  # the phase that a wait or test last found not to be over
         self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
         self.arrived_from: set[int] = set()  # warps of the wave
+        self.arrived: set[int] = set()  # threads of the wave (of those that arrive together the first and the last), in the current phase
+        self.rounds: list[set[int]] = []  # the same of the last phases that have ended
         self.arrivals: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA (index) that arrives
         self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
         self.deliveries: list[Delivery] = []  # of the current phase
@@ -355,6 +371,11 @@ class Mbarrier:
     def parity(self) -> int:
         """The parity of the current phase; 0 for the first phase."""
         return self.phase & 1
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Did the same threads arrive in the last two phases?"""
+        return len(self.rounds) > 1 and self.rounds[0] == self.rounds[1] != set()
 
     @property
     def is_late(self) -> bool:
@@ -385,6 +406,7 @@ class Mbarrier:
         self._note("arrives", i)
         if len(threads):  # of warps that arrive together two are enough to tell
             self.arrived_from |= set((threads[[0, -1]] // WARP).tolist())
+            self.arrived |= set(threads[[0, -1]].tolist())
             self._count_arrivals(x, threads, i, count)
         if x.watch is not None:
             x.watch.lifetimes.arrives(
@@ -486,6 +508,7 @@ class Mbarrier:
         if self.pending or self.tx:
             return
         self.phase += 1
+        self.rounds, self.arrived = [*self.rounds[-1:], self.arrived], set()
         self.came |= self.of_phase
         self.of_phase = set()
         self.last, self.deliveries = self.deliveries, []
