@@ -345,7 +345,8 @@ class Run:
                 executed = unreached(self.reads, self.launch.memory)
         stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
         if self.reads is not None and not any(f.code == "R508" for f in (*causes, *executed)):  # else the load is told already
-            stored = [*exchanged_loads(self.reads, self.launch), *stored]
+            transposed = {f.path.side for f in report.findings if f.code == "R505"} if report else set()  # whose loads may be right
+            stored = [*exchanged_loads(self.reads, self.launch, transposed), *stored]
         of_schedules = self._schedules.findings if self._schedules is not None else []
         findings = findings_of(
             causes, (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values(), *of_schedules), written,

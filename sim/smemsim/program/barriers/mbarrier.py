@@ -191,7 +191,7 @@ def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause 
     if short <= 0:
         return None
     missing = barrier.tx if barrier.tx > 0 else short // max(rounds, 1)
-    return _left_out(barrier, x, missing) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
+    return _left_out(barrier, x, missing) or _at_a_sibling(barrier, x, short) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
 
 
 def twice(barrier: Mbarrier) -> Cause | None:
@@ -259,6 +259,22 @@ def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
         why,
         f"multicast with the mask {d.mask | 1 << rank:#x}, or do not expect these bytes in CTA {barrier.cta.number}",
     )
+
+
+def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
+    """Copies of another CTA that complete on its own mbarrier at the same offset, which nobody told to expect as much."""
+    for other in _siblings(barrier, x):
+        own = [d for d in other.sources.values() if d.issuer is other.cta and not d.is_multicast]
+        if not own or other.all_brought - other.all_expected != short:
+            continue
+        here, there, of_pair = barrier.cta, other.cta, "cta_group::2" in own[0].instruction.modifiers
+        why = (
+            f"line {own[0].instruction.line} of CTA {there.number} brings its bytes to its own mbarrier at {barrier.offset:#x}, {short} more in all than "
+            f"that expects, and the one at {barrier.offset:#x} of CTA {here.number} lacks as many"
+        )
+        repair = f"give it the address of CTA {here.number}'s mbarrier" + ("" if of_pair else ", with .cta_group::2: without it a load completes in the CTA that it loads into")
+        return own[0].instruction, why, f"{repair}; or expect the bytes in CTA {there.number}"
+    return None
 
 
 def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
