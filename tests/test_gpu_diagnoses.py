@@ -236,6 +236,22 @@ def test_bytes_that_complete_on_another_mbarrier_are_named():
     assert not ran(STAGES + WAIT + LAST_WAIT).findings
 
 
+def test_bytes_that_complete_on_the_mbarrier_of_the_issuers_own_cta_are_named():
+    """CTA 0 expects what both load; the other one's load completes at home."""
+    body = f"""mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; setp.ne.u32 %p4, %r7, 0; and.pred %p3, %p1, %p9; and.pred %p4, %p4, %p9; mov.u32 %r5, bar;
+    mov.u32 %r6, sm; @%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive; barrier.cluster.wait;
+    @%p3 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512; {bulk("%r6", "%r5")} @!%p1 bra OUT; {WAIT} OUT: barrier.cluster.arrive; barrier.cluster.wait;"""
+    run = ran(body, cluster=2)
+    found = run.findings[0]
+    assert found.code == "T210"
+    assert found.instruction.startswith("@%p9 cp.async.bulk")
+    assert "of CTA 1 brings its bytes to its own mbarrier" in found.message
+    assert "the address of CTA 0's mbarrier" in found.repair
+    assert not ran(
+        body.replace("512;", "256;").replace("@!%p1 bra OUT;", "@%p4 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;"), cluster=2
+    ).findings
+
+
 @pytest.mark.parametrize(("stage", "silent"), [(0, True), (1, False)])
 def test_a_read_of_another_stage_than_was_waited_for_is_named(stage, silent):
     rest = LAST_WAIT if silent else ""

@@ -60,7 +60,11 @@ class _Box:
 
 def exchanged_loads(reads: Reads, launch: Launch, transposed: Set[str]) -> list[Finding]:
     """R508 for tensor loads whose two coordinates are exchanged; not of the operands ("a", "b") that are read as their transpose."""
-    return [at_instruction("R508", t.load.instruction, t.shows, COORDINATES) for t in turned_loads(reads, launch) if t.name.lower() not in transposed]
+    return [
+        at_instruction("R508", t.load.instruction, t.shows, COORDINATES)
+        for t in turned_loads(reads, launch)
+        if t.name.lower() not in transposed
+    ]
 
 
 def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:

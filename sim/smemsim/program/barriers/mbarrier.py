@@ -272,7 +272,9 @@ def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
             f"line {own[0].instruction.line} of CTA {there.number} brings its bytes to its own mbarrier at {barrier.offset:#x}, {short} more in all than "
             f"that expects, and the one at {barrier.offset:#x} of CTA {here.number} lacks as many"
         )
-        repair = f"give it the address of CTA {here.number}'s mbarrier" + ("" if of_pair else ", with .cta_group::2: without it a load completes in the CTA that it loads into")
+        repair = f"give it the address of CTA {here.number}'s mbarrier" + (
+            "" if of_pair else ", with .cta_group::2: without it a load completes in the CTA that it loads into"
+        )
         return own[0].instruction, why, f"{repair}; or expect the bytes in CTA {there.number}"
     return None
 
