@@ -310,6 +310,12 @@ def given_by_one(meets: str, gives: str = AGAIN, takes: str = "", *, count: int 
     @%p8 st.shared.u32 [%r8], %r3; {meets} {gives} bra OUT; T: {takes or waits()} {other} @%p3 ld.shared.u32 %r9, [%r10]; {RESULT} OUT:"""
 
 
+def stored_by_one(meets: str) -> str:
+    """The same where a lane of warp 1 issues a bulk store of the words."""
+    return f"""{init(1)} bar.sync 0; @%p3 bra T; st.shared.u32 [%r8], %r3; fence.proxy.async.shared::cta; {meets} {AGAIN} bra OUT;
+    T: {waits()} @!%p4 bra OUT; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"""
+
+
 NEXT_LANE = f"@!%p2 bra OUT; xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5; {{first}} {{second}} {RESULT} OUT:"
 SHUFFLED = f"setp.gt.u32 %p8, %r3, {{some}}; @%p8 bra OUT; shfl.sync.idx.b32 %r9, %r1, {{lane}}, 31, {{mask}}; {RESULT} OUT:"
 
@@ -549,6 +555,9 @@ KERNELS = (
     Kernel("lanes, one loads over what all read",      f"{lanes('bar.warp.sync -1;')} {init()} fence.proxy.async.shared::cta; bar.warp.sync -1; {OVER} {waits()}", block=32),
     Kernel("lanes, one arrives for all, met",          given_by_one("bar.warp.sync -1;")),
     Kernel("lanes, one arrives for all",               given_by_one(""), "X008"),
+    Kernel("lanes, one arrives for all, a bulk store",  stored_by_one(""), "X008"),
+    Kernel("lanes, one arrives for all, bulk store, met", stored_by_one("bar.warp.sync -1;")),
+    Kernel("lanes, one arrives for all, a proxy fence", given_by_one("fence.proxy.async.shared::cta;"), "X008"),
     Kernel("lanes, one arrives for all, met by vote",  given_by_one("vote.sync.ballot.b32 %r20, %p4, -1;")),
     Kernel("lanes, one arrives for half, met",         given_by_one("setp.lt.u32 %p8, %r3, 16; @%p8 bar.warp.sync 0xffff;"), "X008"),
     Kernel("lanes, one arrives for its own words",     given_by_one("", who=1)),

@@ -119,6 +119,34 @@ def test_barriers_that_never_meet_say_where_the_others_are(one, other, message, 
     assert not ran(body.replace(one, "bar.sync 1, 128;").replace(f"A: {other}", "A: bar.arrive 1, 128;"), block=128).findings
 
 
+# ---- phases that nobody waited for
+
+
+@pytest.mark.parametrize(
+    ("arrives", "repair"),
+    [
+        ("@%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p9 mbarrier.arrive.shared.b64 _, [bar];", "the same threads arrived in each"),
+        (
+            "setp.eq.u32 %p3, %r1, 32; @%p9 mbarrier.arrive.shared.b64 _, [bar]; @%p3 mbarrier.arrive.shared.b64 _, [bar];",
+            "more arrive in a round",
+        ),
+    ],
+)
+def test_who_runs_ahead_is_told_from_a_count_that_is_too_small(arrives, repair):
+    found = first(f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; {arrives} bar.sync 0; {WAIT} {OUT}", block=64)
+    assert found.code == "X006"
+    assert "phases 0 to 1 went by without a wait" in found.repair
+    assert repair in found.repair
+
+
+@pytest.mark.parametrize(("leaves", "is_told"), [("", True), ("bra OUT;", False)])
+def test_a_wait_is_a_producers_where_loads_follow_it_on_its_way(leaves, is_told):
+    body = f"@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; mov.u32 %r5, sm; {WAIT} {leaves} {bulk('%r5', 'bar')} OUT: {OUT}"
+    found = first(body)
+    assert found.code == "X006"
+    assert ("a stage is free in the first round" in found.repair) == is_told
+
+
 # ---- bytes that came twice, or elsewhere
 
 RANK = (
@@ -206,6 +234,22 @@ def test_bytes_that_complete_on_another_mbarrier_are_named():
     assert "expects them at another" in found.message
     assert "give both lines the same mbarrier" in found.repair
     assert not ran(STAGES + WAIT + LAST_WAIT).findings
+
+
+def test_bytes_that_complete_on_the_mbarrier_of_the_issuers_own_cta_are_named():
+    """CTA 0 expects what both load; the other one's load completes at home."""
+    body = f"""mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; setp.ne.u32 %p4, %r7, 0; and.pred %p3, %p1, %p9; and.pred %p4, %p4, %p9; mov.u32 %r5, bar;
+    mov.u32 %r6, sm; @%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive; barrier.cluster.wait;
+    @%p3 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512; {bulk("%r6", "%r5")} @!%p1 bra OUT; {WAIT} OUT: barrier.cluster.arrive; barrier.cluster.wait;"""
+    run = ran(body, cluster=2)
+    found = run.findings[0]
+    assert found.code == "T210"
+    assert found.instruction.startswith("@%p9 cp.async.bulk")
+    assert "of CTA 1 brings its bytes to its own mbarrier" in found.message
+    assert "the address of CTA 0's mbarrier" in found.repair
+    assert not ran(
+        body.replace("512;", "256;").replace("@!%p1 bra OUT;", "@%p4 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;"), cluster=2
+    ).findings
 
 
 @pytest.mark.parametrize(("stage", "silent"), [(0, True), (1, False)])

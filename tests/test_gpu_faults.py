@@ -30,6 +30,12 @@ def test_the_right_kernel_has_none(name: str):
     assert run.ok
 
 
+@pytest.mark.parametrize("name", ["A transposed", "B transposed"])
+def test_the_loads_of_a_transposed_operand_are_not_told_as_exchanged(name: str):
+    run, _ = launched(BLACKWELL, next(f for f in FAULTS if f.kernel == BLACKWELL and f.name == name))
+    assert {f.code for f in run.findings} == {"R505"}
+
+
 def test_what_threads_or_stores_read_of_a_tile_is_not_missed():
     run, _ = launched(BLACKWELL, next(f for f in FAULTS if f.kernel == BLACKWELL and f.name == "N = 64"))
     assert [f.code for f in unread(run.reads)] == ["I603"]

@@ -515,6 +515,10 @@ COPIED = "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %
 LOAD, STORE = "ld.global.u32 %r2, [%d2];", "st.global.u32 [%d3], %r2;"
 
 
+BULK = """mov.u32 %r5, sm; mad.lo.u32 %r6, %r1, 4, %r5; st.shared.u32 [%r6], 1; fence.proxy.async.shared::cta; bar.warp.sync -1;
+@%p9 {}.async.bulk.global.shared::cta.bulk_group{} [%d20], [%r5], 128; @%p9 cp.async.bulk.commit_group; @%p9 cp.async.bulk.wait_group 0;"""
+
+
 def of_blank(body: str, block: int = 32, *, before: Callable[[DeviceArray], None] = lambda array: None) -> set[str]:
     """What is found in a kernel whose first array nobody has written."""
     gpu = Gpu("sm_90a")
@@ -533,6 +537,9 @@ def of_blank(body: str, block: int = 32, *, before: Callable[[DeviceArray], None
         (f"st.global.u16 [%d2], %r1; {LOAD} {STORE}".replace("%r1;", "%h1;", 1), {"R507"}),  # half of it is written
         ("ld.global.v2.u32 {%r2, %r3}, [%d20]; st.global.u32 [%d3], %r3;", {"R507"}),
         ("red.global.add.u32 [%d2], 1;", {"R507"}),
+        (f"{BULK.format('cp.reduce', '.add.u32')}", {"R507"}),
+        (f"{BULK.format('cp', '')}", set()),
+        (f"st.global.u32 [%d2], 0; fence.proxy.async.global; bar.warp.sync -1; {BULK.format('cp.reduce', '.add.u32')}", set()),
         (f"atom.global.exch.b32 %r3, [%d2], 1; {LOAD} {STORE}", set()),
         ("setp.eq.u32 %p1, %r1, 0; @!%p1 bra END; mov.u32 %r2, 5; st.global.u32 [%d2], %r2; END:", set()),
     ],

@@ -972,6 +972,15 @@ def test_registers_that_nobody_gives_back_are_waited_for_for_ever(directives, ot
     assert all("setmaxnreg.inc" in f.instruction for f in run.findings)
 
 
+@pytest.mark.parametrize(("threads", "codes"), [(128, []), (96, ["X011"])])
+def test_setmaxnreg_of_a_part_of_a_warpgroup_is_a_remark(threads, codes):
+    body = f"mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, {threads}; @!%p1 bra B; setmaxnreg.dec.sync.aligned.u32 64; B:"
+    run = smemsim.Gpu("sm_90a").launch(kernel("", body, directives=".maxnreg 128"), block=256)
+    assert run.findings == []
+    assert [f.code for f in run.broken] == codes
+    assert all("warps 0, 1, 2 of a warpgroup, and not by warps 3" in f.message for f in run.broken)
+
+
 def test_tritons_own_compilation_of_tuples_and_half_precision_numbers_runs_on_tensors(monkeypatch):
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # without it Triton 3.9 warns
     triton, torch = pytest.importorskip("triton"), pytest.importorskip("torch")

@@ -238,6 +238,30 @@ def test_a_wrong_use_is_found_at_its_line(name: str) -> None:
     assert "tcgen05" in line or found[0].code in ("X006", "X008", "X012")
 
 
+MMA = "@%p1 tcgen05.mma.cta_group::1.kind::{} [%r197{}], {}, %rd4, %r160, {};"
+
+
+@pytest.mark.parametrize(("kind", "dtype", "codes"), [("f16", "bf16", ["R508"]), ("tf32", "tf32", [])])
+def test_sums_are_no_numbers_of_sixteen_bits(kind: str, dtype: str, codes: list[str]) -> None:
+    """A product leaves a number of 32 bits a column: as A of bf16 it is another thing, as A of tf32 it is a matrix."""
+    text, images, a, b, _ = product(kind, dtype)
+    once = MMA.format(kind, "", "%rd3", "0")
+    assert once in text
+    run, d = multiplied(text.replace(once, f"{once} {MMA.format(kind, '+64', '[%r197]', '0')}"), images)
+    assert [f.code for f in run.findings] == codes
+    np.testing.assert_array_equal(d, a @ b.T)
+
+
+@pytest.mark.parametrize("commits", ["", "@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r161];"])
+def test_a_lost_product_is_another_tiles_where_it_was_committed(commits: str) -> None:
+    text, images, *_ = product("f16", "bf16", steps=2)
+    wrong = re.sub(r"(%r160, 0;)(.*?)%r160, 1;", rf"\1 {commits}\2%r160, 0;", text, flags=re.DOTALL)
+    run, _ = multiplied(wrong, images)
+    lost = next(f for f in run.findings if f.code == "X017")
+    assert ("wait first until it has been read" in lost.repair) == bool(commits)
+    assert "all but the first" in lost.repair
+
+
 def test_a_pair_needs_a_peer() -> None:
     text, images, *_ = product("f16", "bf16", 2)
     run, _ = multiplied(text, images[:1])

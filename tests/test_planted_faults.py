@@ -11,8 +11,8 @@ from tools.faults.here import judged
 from tools.faults.planted import all_planted, planted
 from tools.faults.table import PAGE, page, results
 
-# By day: an ending, uninitialised memory, an arrival of the next phase, another lane's tcgen05.commit.
-SAMPLE = ("bulk/7", "histogram/1", "ring/12", "tc_gemm/20")
+# By day: an ending, uninitialised memory, an arrival of the next phase, a transposed operand, a start in bytes, another lane's tcgen05.commit.
+SAMPLE = ("bulk/7", "histogram/1", "ring/12", "tc_chain/1", "tc_chain/5", "tc_gemm/20")
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on the PATH")
 
 

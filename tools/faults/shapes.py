@@ -72,6 +72,11 @@ def _attention(arrays: Arrays) -> dict[str, np.ndarray]:
     return {"o": np.asarray(_floats(_bf16(p)) @ _floats(arrays["v"]).T, np.float32)}
 
 
+def _chain(arrays: Arrays) -> dict[str, np.ndarray]:
+    p = _floats(_bf16(np.maximum(_floats(arrays["q"]) @ _floats(arrays["k"]).T, 0)))
+    return {"o": np.asarray(p @ _floats(arrays["v"]), np.float32)}
+
+
 def _softmax(arrays: Arrays) -> dict[str, np.ndarray]:
     x = arrays["x"][:768].reshape(3, 256).astype(np.float64)
     e = np.exp(x - x.max(1, keepdims=True))
@@ -166,5 +171,11 @@ SHAPES: dict[str, Shape] = {
          "args": [_map("q", "bf16", (64, 128), (64, 128)), _map("k", "bf16", (64, 192), (64, 64)), _map("v", "bf16", (192, 64), (64, 64)), {"array": "o"}],
          "arrays": [_array("q", "bf16", [128, 64], _SMALL), _array("k", "bf16", [192, 64], _SMALL), _array("v", "bf16", [64, 192], _SMALL), _array("o", "f32", [128, 64])]},
         _attention, arch="sm_100a"),
+    "tc_chain": Shape(
+        {"grid": 1, "block": 192, "shared_bytes": 82048, "outputs": ["o"],
+         "args": [_map("q", "bf16", (64, 128), (64, 128)), _map("k", "bf16", (64, 192), (64, 64)), _map("v", "bf16", (64, 192), (64, 64)), {"array": "o"}, {"array": "blank"}],
+         "arrays": [_array("q", "bf16", [128, 64], _SMALL), _array("k", "bf16", [192, 64], _SMALL), _array("v", "bf16", [192, 64], _SMALL), _array("o", "f32", [128, 64]),
+                    _array("blank", "f32", [8192])]},
+        _chain, unwritten=("blank",), arch="sm_100a"),
 }
 # fmt: on

@@ -318,7 +318,18 @@ def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
     def repair(code: str, message: str, text: str, **numbers: Value) -> Repair:
         return Repair(code, where, message, text, max(len(fixes), 1), fixes, numbers)
 
-    return _lost_bits(read, s, starts, repair) or _other_advance(read, s, starts, fixes, repair)
+    return _start_in_bytes(read, s, repair) or _lost_bits(read, s, starts, repair) or _other_advance(read, s, starts, fixes, repair)
+
+
+def _start_in_bytes(read: Read, s: FoundDescriptor, repair: Callable[..., Repair]) -> Repair | None:
+    """A start that was put into its field as it is, in bytes, perhaps with an advance in bytes too."""
+    raw = (read.words & np.uint64(START.mask)).astype(np.int64)
+    if raw[0, 0] != s.starts[0, 0] & START.mask or not raw[0, 0]:
+        return None
+    used, needed = (of[0] - of[0, 0] for of in (raw << START.shift, s.starts))
+    steps = f", and K steps {used.tolist()} must be {needed.tolist()}" if (used != needed).any() else ""
+    text = f"start {int(raw[0, 0]) << START.shift:#x} must be {int(s.starts[0, 0]):#x}{steps}: shift addresses and advances right by {START.shift}"
+    return repair("D301", "the start field holds bytes where it counts 16 B", text)
 
 
 def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Callable[..., Repair]) -> Repair | None:
@@ -404,7 +415,7 @@ def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iter
             read.where / "major",
             f"the operand lies {other}-major: it is the transpose of what is meant",
             f"major {other}{_as_written(read, other, idesc)}, word {word}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
-            2,
+            2 if changes is None or changes else 0,  # words that fit the other major-ness as they stand were made for it
             fixes,
         )
         return

@@ -7,7 +7,7 @@ one that its store takes away. Where an epilogue changes the numbers, nothing is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import numpy as np
 
@@ -58,9 +58,13 @@ class _Box:
     extent: tuple[int, int]
 
 
-def exchanged_loads(reads: Reads, launch: Launch) -> list[Finding]:
-    """R508 for tensor loads whose two coordinates are exchanged."""
-    return [at_instruction("R508", t.load.instruction, t.shows, COORDINATES) for t in turned_loads(reads, launch)]
+def exchanged_loads(reads: Reads, launch: Launch, transposed: Set[str]) -> list[Finding]:
+    """R508 for tensor loads whose two coordinates are exchanged; not of the operands ("a", "b") that are read as their transpose."""
+    return [
+        at_instruction("R508", t.load.instruction, t.shows, COORDINATES)
+        for t in turned_loads(reads, launch)
+        if t.name.lower() not in transposed
+    ]
 
 
 def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:

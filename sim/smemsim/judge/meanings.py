@@ -7,7 +7,8 @@ import enum
 import itertools
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding
@@ -88,12 +89,14 @@ def scenario_of(
     title: str = "",
     most: int = MOST_PRODUCTS,
     meaning: Mapping[str, str] = AS_READ,
+    lines: Mapping[str, Set[int]] = MappingProxyType({}),
     wide: bool = False,
 ) -> Written:
     """The different products of a run, the first of each kind, with the loads that brought their operands.
 
     `meaning` says of operands "a" and "b" what they were meant to be: "as read" goes on from the first element that was read, "corner" begins where
-    the tile that was loaded does, "turned" too, with the axes of rows and of K changed. `wide`: with the loads around every product, where what was
+    the tile that was loaded does, "turned" too, with the axes of rows and of K changed; of an operand in `lines` it says so of the instructions at these lines
+    alone. `wide`: with the loads around every product, where what was
     meant may lie.
     """
     different = _different(reads.products)
@@ -109,7 +112,8 @@ def scenario_of(
         if isinstance(item, Issued):
             writing.load(item)
         else:
-            writing.product(item, meaning)
+            there = {e.instruction.line for e in item.events}
+            writing.product(item, {side: kind if there & lines.get(side, there) else AS_READ[side] for side, kind in meaning.items()})
     scenario = writing.scenario(title or f"{launch.program.name}, as it ran")
     return Written(scenario, tuple(writing.events), writing.loads, len(different), len(different) - len(chosen))
 
@@ -280,23 +284,24 @@ def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
     if not written.steps:
         return written, None
     report = check(written.scenario)
-    meaning = dict(AS_READ)
+    meaning, lines = dict(AS_READ), dict[str, Set[int]]()
     wrong = [side for side in ("a", "b") if _of_side(report, side)]
     for side in wrong:
-        for kind, alone in (("turned", True), ("corner", False), ("turned", False)):
-            other = scenario_of(launch, reads, meaning=meaning | {side: kind})
+        own = _lines(written, _of_side(report, side))  # one instruction may read another tensor than its neighbour, in which all is right
+        for kind, alone, among in (("turned", True, {}), ("turned", True, {side: own}), ("corner", False, {}), ("turned", False, {})):
+            other = scenario_of(launch, reads, meaning=meaning | {side: kind}, lines=lines | among)
             better = check(other.scenario)
             if _is_better(report, better, side, kind, launch.arch, alone=alone):
-                meaning[side], written, report = kind, other, better
+                meaning[side], written, report, lines = kind, other, better, lines | among
                 break
     for side in _strayed(launch, reads):
         if side not in wrong:
-            other = scenario_of(launch, reads, meaning=meaning | {side: "corner"})
+            other = scenario_of(launch, reads, meaning=meaning | {side: "corner"}, lines=lines)
             better = check(other.scenario)
             if _is_of_starts(_of_side(better, side)):
                 meaning[side], written, report = "corner", other, better
     if any(f.code in ("R507", "R508") and not f.repair for f in report.findings):
-        other = scenario_of(launch, reads, meaning=meaning, wide=True)
+        other = scenario_of(launch, reads, meaning=meaning, lines=lines, wide=True)
         better = check(other.scenario)
         if sum(not f.repair for f in better.findings) < sum(not f.repair for f in report.findings):
             written, report = other, better
@@ -333,6 +338,8 @@ def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *
         turned = [f for f in after if f.code == "R505"]
         if not turned or not all((_is_kept if alone else _begins_there)(f, arch) for f in turned):
             return False
+    if kind == "corner" and all(f.code == "D301" for f in after):  # the address that is meant stands there: no coincidence
+        return True
     if kind == "corner" and _is_of_starts(after):
         return any(f.code in ("R507", "R508") and not f.repair for f in before)
     return alone or any(f.code == "R508" and not f.repair for f in before)
@@ -341,6 +348,12 @@ def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *
 def _places(found: list[Finding]) -> set[int | None]:
     """The steps that findings are about."""
     return {f.path.step for f in found}
+
+
+def _lines(written: Written, found: list[Finding]) -> set[int]:
+    """The lines of the instructions of the steps that findings are about."""
+    items = [written.steps[step] for step in _places(found) if step is not None]
+    return {e.instruction.line for item in items if isinstance(item, Product) for e in item.events}
 
 
 def _is_of_starts(found: list[Finding]) -> bool:
@@ -366,10 +379,10 @@ def _begins_there(f: Finding, arch: str) -> bool:
 
 
 def _is_kept(f: Finding, arch: str) -> bool:
-    """Does a repair leave the descriptors as they are, but for the LBO, which a swizzled operand along K does not use?"""
+    """Does a repair leave the descriptors as they are, but for an LBO that is not used: that of a swizzled operand along K, or one that it makes 0?"""
     along_k = any(path.key == "major" and new == "K" for path, _, new in f.changes)
     for one, two in _words(f, arch):
-        lbo = one.leading_byte_offset == two.leading_byte_offset or (along_k and one.swizzle != Swizzle.NONE)
+        lbo = two.leading_byte_offset in (one.leading_byte_offset, 0) or (along_k and one.swizzle != Swizzle.NONE)
         if not lbo or _all_but_lbo(one) != _all_but_lbo(two):
             return False
     return True

@@ -32,6 +32,7 @@ from smemsim.ptx.module import Address, Instruction, Operand, Register, Vector
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK, LINE
+from smemsim.spec.smem_descriptor import BASE_OFFSET
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.wgmma import WGMMA_THREADS
 from smemsim.words.instr import InstrDescriptor
@@ -728,6 +729,7 @@ class _Found(NamedTuple):
 
 
 _WIDTH = "width"
+_BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -773,8 +775,9 @@ def _places_of(shared: SharedMemory, what: SharedOperand) -> _Places | None:
 
 @remembered(512)
 def _chunks_of(what: SharedOperand, arch: str, begin: int, end: int) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """The chunks and the lines of an operand in a window."""
+    """The chunks and the lines of an operand in a window. A base offset is left out: tensor loads write by absolute addresses, and it moves no tile."""
     per_chunk = element_format(what.dtype).elements_per_chunk(what.packing)
+    what = dataclasses.replace(what, word=what.number & ~_BASE_OFFSET)
     try:
         address = what.addresses(arch)
     except SmemsimError:

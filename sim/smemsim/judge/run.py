@@ -346,7 +346,8 @@ class Run:
                 executed = unreached(self.reads, self.launch.memory)
         stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
         if self.reads is not None and not any(f.code == "R508" for f in (*causes, *executed)):  # else the load is told already
-            stored = [*exchanged_loads(self.reads, self.launch), *stored]
+            transposed = {f.path.side for f in report.findings if f.code == "R505"} if report else set()  # whose loads may be right
+            stored = [*exchanged_loads(self.reads, self.launch, transposed), *stored]
         if not any(f.code in ("R508", "T209") for f in (*causes, *executed, *stored)):
             stored = [*stored, *exchanged_boxes(self.launch)]
         of_schedules = self._schedules.findings if self._schedules is not None else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from smemsim.spec.fields import Field, Word
 from smemsim.spec.swizzles import MODES, Swizzle
 
-__all__ = ["IDLE_STRIDES", "REACH", "SM90_SMEM_DESC", "SM100_SMEM_DESC", "START", "layout_codes"]
+__all__ = ["BASE_OFFSET", "IDLE_STRIDES", "REACH", "SM90_SMEM_DESC", "SM100_SMEM_DESC", "START", "layout_codes"]
 
 
 # fmt: off
@@ -36,6 +36,7 @@ SM100_SMEM_DESC = Word("sm100.smem_desc", 64, {
 # fmt: on
 
 START = SM90_SMEM_DESC.fields["start_address"]  # the same in every descriptor; LBO and SBO have as many bits of the same unit
+BASE_OFFSET = SM90_SMEM_DESC.fields["base_offset"]  # the same in every descriptor
 REACH = START.mask + 1 << START.shift  # bytes: starts, LBO and SBO are below it
 # Bytes that kernels write into LBO or SBO where nothing uses it: 0 DeepGEMM, JAX, Triton; one unit CUTLASS, TVM (compiled).
 IDLE_STRIDES = (0, 16)

@@ -15,6 +15,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.finding import Touched
+from smemsim.program.linking.flow import following
 from smemsim.program.scopes import CLUSTER, GPU
 from smemsim.program.traps import misuse
 from smemsim.program.wave import THREADS, WARP, Cta, Wait
@@ -65,9 +66,15 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             return 0, f"wait for the mbarrier of the stage that is read: phases of {names} are over, and nobody has ever waited for one"
         if unseen == 1:
             return 0, f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
-        return 0, (
-            f"phases {barrier.seen} to {last} went by without a wait: more arrive in a round than the {barrier.expected} that mbarrier.init "
-            "says; correct that count, or let fewer threads arrive"
+        by = f"phases {barrier.seen} to {last} went by without a wait"
+        if barrier.runs_ahead:
+            return 0, (
+                f"{by}, and the same threads arrived in each: before they arrive again, let them wait for who waits here (another mbarrier, at which "
+                "that one arrives); or is one of their arrivals meant for another mbarrier?"
+            )
+        return (
+            0,
+            f"{by}: more arrive in a round than the {barrier.expected} that mbarrier.init says; correct that count, or let fewer threads arrive",
         )
     if barrier.pending != barrier.expected and barrier.pending:
         absent = _never_here(barrier, x)
@@ -97,13 +104,22 @@ def _ignored(barrier: Mbarrier) -> list[int]:
 
 def before_loads(i: Instruction, x: Wave) -> bool:
     """Do loads that complete on an mbarrier, or stores, follow this wait before the next wait and the next read? It is then a producer's wait for a free stage."""
-    body = x.program.inlined.body
-    at = next((n for n, other in enumerate(body) if other is i), len(body))
-    for other in body[at + 1 :]:
-        if is_wait(other) or other.op in ("wgmma", "ldmatrix", "tcgen05") or (other.op == "ld" and "shared" in other.modifiers):
-            return False
-        if (other.op == "cp" and "mbarrier::complete_tx::bytes" in other.modifiers) or (other.op == "st" and "shared" in other.modifiers):
-            return True
+    blocks = x.program.blocks
+    begin = next(((n, k + 1) for n, block in enumerate(blocks) for k, other in enumerate(block.instructions) if other is i), None)
+    ways, been = [begin] if begin is not None else [], set[int]()
+    while ways:
+        n, first = ways.pop()
+        for other in blocks[n].instructions[first:] if n < len(blocks) else ():
+            if is_wait(other) or other.op in ("wgmma", "ldmatrix", "tcgen05") or (other.op == "ld" and "shared" in other.modifiers):
+                break
+            if (other.op == "cp" and "mbarrier::complete_tx::bytes" in other.modifiers) or (
+                other.op == "st" and "shared" in other.modifiers
+            ):
+                return True
+        else:
+            after = [to for to in following(x.program, n) or () if to not in been] if n < len(blocks) else []
+            been.update(after)
+            ways += [(to, 0) for to in after]
     return False
 
 
@@ -179,7 +195,7 @@ def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause 
     if short <= 0:
         return None
     missing = barrier.tx if barrier.tx > 0 else short // max(rounds, 1)
-    return _left_out(barrier, x, missing) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
+    return _left_out(barrier, x, missing) or _at_a_sibling(barrier, x, short) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
 
 
 def twice(barrier: Mbarrier) -> Cause | None:
@@ -264,6 +280,24 @@ def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
         return d.instruction, f"what CTA {d.issuer.number} loads {does}: {because}", right
     why = f"what CTA {d.issuer.number} stores {does}: it goes to CTA {', '.join(str(one.to.number) for one in candidates)} alone"
     return d.instruction, why, f"store it to CTA {number} too, or do not expect these bytes there"
+
+
+def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
+    """Copies of another CTA that complete on its own mbarrier at the same offset, which nobody told to expect as much."""
+    for other in _siblings(barrier, x):
+        own = [d for d in other.sources.values() if d.issuer is other.cta and not d.is_multicast]
+        if not own or other.all_brought - other.all_expected != short:
+            continue
+        here, there, of_pair = barrier.cta, other.cta, "cta_group::2" in own[0].instruction.modifiers
+        why = (
+            f"line {own[0].instruction.line} of CTA {there.number} brings its bytes to its own mbarrier at {barrier.offset:#x}, {short} more in all than "
+            f"that expects, and the one at {barrier.offset:#x} of CTA {here.number} lacks as many"
+        )
+        repair = f"give it the address of CTA {here.number}'s mbarrier" + (
+            "" if of_pair else ", with .cta_group::2: without it a load completes in the CTA that it loads into"
+        )
+        return own[0].instruction, why, f"{repair}; or expect the bytes in CTA {there.number}"
+    return None
 
 
 def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
@@ -391,6 +425,8 @@ class Mbarrier:
         self.asked = -1  # the phase that a wait or test last found not to be over
         self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
         self.arrived_from: set[int] = set()  # warps of the wave
+        self.arrived: set[int] = set()  # threads of the wave (of those that arrive together the first and the last), in the current phase
+        self.rounds: list[set[int]] = []  # the same of the last phases that have ended
         self.arrivals: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA (index) that arrives
         self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
         self.deliveries: list[Delivery] = []  # of the current phase
@@ -409,6 +445,11 @@ class Mbarrier:
     def parity(self) -> int:
         """The parity of the current phase; 0 for the first phase."""
         return self.phase & 1
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Did the same threads arrive in the last two phases?"""
+        return len(self.rounds) > 1 and self.rounds[0] == self.rounds[1] != set()
 
     @property
     def is_late(self) -> bool:
@@ -439,6 +480,7 @@ class Mbarrier:
         self._note("arrives", i)
         if len(threads):  # of warps that arrive together two are enough to tell
             self.arrived_from |= set((threads[[0, -1]] // WARP).tolist())
+            self.arrived |= set(threads[[0, -1]].tolist())
             self._count_arrivals(x, threads, i, count)
         if x.watch is not None:
             x.watch.lifetimes.arrives(
@@ -559,6 +601,7 @@ class Mbarrier:
         if self.pending or self.tx:
             return
         self.phase += 1
+        self.rounds, self.arrived = [*self.rounds[-1:], self.arrived], set()
         self.came |= self.of_phase
         self.of_phase = set()
         self.last, self.deliveries = self.deliveries, []

@@ -393,9 +393,9 @@ def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
             builder = builder_of(i)
             if builder is None:
                 raise unmodelled(i)
-            check_shapes(i)
             linker.typed = OperandTypes(i)
             steps.append(_guarded(i, builder(i, linker)))
+            check_shapes(i)
         except Unmodelled as problem:
             if slip := misspelt(i):
                 raise InputError(slip) from None

@@ -29,8 +29,9 @@ from smemsim.ptx.module import Address, Immediate, Instruction, Vector
 from smemsim.spec.assumptions import in_force, remembered
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity
+from smemsim.spec.formats import element_format
 from smemsim.spec.tcgen05 import ASHIFT_M
-from smemsim.spec.tensor_memory import COLUMNS, LANES
+from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, LANES
 from smemsim.words.instr import InstrDescriptor
 
 if TYPE_CHECKING:
@@ -235,6 +236,8 @@ class _Mma:
                     x.watch.op_reads(op, member, read_runs((operand,), member.shared))
         if mma.only_adds and not self.shifts and not product.found and x.watch.tensor.adds_again(op, members, mma.d):
             return
+        if isinstance(mma.a, ATmemLayout) and element_format(mma.of.i.a_type).bits < CELL_BITS:
+            x.watch.tensor.reads_as(op, members, boxes_of(mma.a), mma.of.i.a_type)
         is_doubtful = x.watch.tensor.reads(op, members, mma.reads)
         if is_doubtful or product.found or x.watch.tensor.marks is not None:
             product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))

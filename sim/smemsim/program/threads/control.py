@@ -21,8 +21,9 @@ from smemsim.program.modifiers import Modifiers
 from smemsim.program.registers import dtype_of
 from smemsim.program.registry import End, Plain, Step, implements, unmodelled
 from smemsim.program.traps import thread_name
-from smemsim.program.wave import EXITED, WARP, YIELDED
+from smemsim.program.wave import EXITED, WARP, WARPGROUP, YIELDED
 from smemsim.ptx.module import Arguments, Immediate, Instruction, Label, Operand, Parameter, Prototype, Symbol
+from smemsim.spec.findings import Severity
 from smemsim.spec.launches import REGISTERS
 from smemsim.spec.ptx import SETMAXNREG
 from smemsim.spec.traps import INVALID_PC, STACK_ERROR
@@ -158,12 +159,30 @@ def check_registers(x: Wave) -> None:
             continue
         at_entry, _ = of_warps.pop("at entry")
         warps = x.stride // WARP
+        _check_warpgroups(x, of_warps, warps)
         total = sum(count for count, _ in of_warps.values()) + (warps - len(of_warps)) * at_entry
         most, i = max(of_warps.values(), key=lambda one: one[0])
         if total > warps * at_entry and "inc" in i.modifiers:
             x.launch.find(
                 "X006", i, f"{i.name} waits for ever: with {most} registers a thread here the {warps} warps would have {WARP * total}, and the CTA has "
                 f"{WARP * warps * at_entry}, {at_entry} a thread, since its launch", "setmaxnreg.dec in the warps that need fewer", because="PTX ISA 9.1 §9.7.19.5",
+            )  # fmt: skip
+
+
+def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], warps: int) -> None:
+    """X011, a remark, where some warps of a warpgroup have executed setmaxnreg and others never: undefined, and no case is known in which it does harm."""
+    size = WARPGROUP // WARP
+    groups: dict[tuple[int, int], set[int]] = {}  # the warps, by CTA and warpgroup
+    for warp in of_warps:
+        groups.setdefault((warp // warps, warp % warps // size), set()).add(warp % warps)
+    for (cta, group), came in groups.items():
+        absent = set(range(size * group, min(size * (group + 1), warps))) - came
+        if absent:
+            i = of_warps[cta * warps + min(came)][1]
+            names = [", ".join(map(str, sorted(some))) for some in (came, absent)]
+            x.launch.find(
+                "X011", i, f"{i.name} is executed by warps {names[0]} of a warpgroup, and not by warps {names[1]} of it: what it does then is undefined",
+                "let all four warps of the warpgroup execute it", because="PTX ISA 9.1 §9.7.19.5", milder=Severity.NOTE,
             )  # fmt: skip
 
 

@@ -203,8 +203,12 @@ class GlobalShadow:
     def updates(self, i: Instruction, piece: Piece, size: int) -> None:
         """The running threads are about to make something of what lies there, by an atomic operation."""
         array = self._array(piece.memory, size)
-        if array is not None and array.blank is not None and (there := array.blank.words(piece.at, size).any(axis=1)).any():
-            self._say_blank(i, array, int(piece.at[np.argmax(there)]), None)
+        if array is not None:
+            self._makes_of_blank(i, array, piece.at, size)
+
+    def _makes_of_blank(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
+        if array.blank is not None and (there := array.blank.words(at, size).any(axis=1)).any():
+            self._say_blank(i, array, int(at[np.argmax(there)]), None)
 
     def _say_blank(self, i: Instruction, array: ArrayShadow, at: int, user: Instruction | None) -> None:
         """R507: a remark of memory that a program has allocated, where the value goes to another place of global memory: nobody may use that (rule memory.allocated)."""
@@ -301,6 +305,8 @@ class GlobalShadow:
             if self.before is not None:
                 self.before.look(op.instruction, array.region.words, at, size, threads >> 5, writes=True)
             if array.region.blank is not None:
+                if "reduce" in op.instruction.modifiers:
+                    self._makes_of_blank(op.instruction, array, at, size)
                 array.region.blank.fill(at, size)
             array.fit(size)
             index = self.history.index(op.instruction)

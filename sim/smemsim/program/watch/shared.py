@@ -556,7 +556,7 @@ class SharedShadow:
             why = why or self.order.why_early(int(w[0]))
             self._doubt(
                 op, "X004", late, f"{{i}} reads {{where}} before it has waited for {writer.name}{why}",
-                repair or self.telling.wait_for(writer), formal=formal, cause=writer.kind,
+                repair or self.telling.wait_for(writer) + self.telling.or_free_later(writer, int(w[0])), formal=formal, cause=writer.kind,
             )  # fmt: skip
         if op.kind in GENERIC:
             return

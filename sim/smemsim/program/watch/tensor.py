@@ -203,6 +203,22 @@ class TensorShadow:
             self.is_product[at] = False
         return is_doubtful
 
+    def reads_as(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], dtype: str) -> None:
+        """An operation reads boxes as numbers of less than 32 bits, several a column: R508 where a product left its sums there, one a column."""
+        for which, lanes, first, end in boxes:
+            self._touched(members[which].index)
+            at = (members[which].index, lanes, slice(first, end))
+            by = distinct(self.who[at][self.who[at] >= OPERATIONS]) - OPERATIONS
+            for before in (self.operations[n] for n in by.tolist()):
+                if before.kind != "tcgen05.mma" or "ashift" in before.instruction.modifiers:  # .ashift leaves rows of A moved, too
+                    continue
+                where, i = self._where(at, self.who[at] == OPERATIONS + before.number), op.instruction
+                self.x.launch.find(
+                    "R508", i, f"{i.name} reads {where} as A, numbers of {dtype}; there lies what {before.instruction.name} of line "
+                    f"{before.instruction.line} has summed up, one number of 32 bits a column", "the columns that hold A; or convert the sums first "
+                    "(tcgen05.ld, cvt, tcgen05.st, tcgen05.wait::st)", because="PTX ISA 9.1 §9.7.16.10.4",
+                )  # fmt: skip
+
     def writes(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], *, is_product: bool | None = None) -> None:
         """An operation writes boxes; an mma a product, unless it says otherwise."""
         warp, i = int(op.warps[0]), op.instruction
@@ -256,8 +272,7 @@ class TensorShadow:
                 where = self._where(at, who == OPERATIONS + number)
                 self.telling.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
-                    f"{operation.instruction.line} writes: nobody has waited for it{self.order.why_early(warp)}",
-                    "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first",
+                    f"{operation.instruction.line} writes: nobody has waited for it{self.order.why_early(warp)}", self._wait_for(warp),
                     "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
         by_warp = (who >= 0) & ~by_op
@@ -307,6 +322,12 @@ class TensorShadow:
                     "tcgen05.commit behind it, and wait for the phase of that mbarrier first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
 
+    def _wait_for(self, warp: int) -> str:
+        """What to change where a warp does not wait for an operation."""
+        if self.order.why_early(warp):
+            return "wait for every phase of that mbarrier in turn; and who commits waits first for what this warp has read, so as not to be two phases ahead"
+        return "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first"
+
     def _is_piped(self, i: Instruction, warp: int, before: Operation) -> bool:
         """Does the tensor core execute an instruction that a warp issues now behind an operation? It does once that was issued before, by whomever."""
         first = int(before.warps[0])
@@ -318,9 +339,14 @@ class TensorShadow:
         """X012: a warp's tcgen05.ld or .st is not known to be done; `what` it is, and does."""
         access, does = what
         why = f"its warp has not executed tcgen05.wait::{access}" if pending else "nothing orders the two"
+        wait = f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction"
+        after = (
+            f"between tcgen05.wait::{access} behind line {line} and this instruction an arrival and a wait for it (where they are relaxed, with "
+            "tcgen05.fence::before_thread_sync and ::after_thread_sync); or is one of the two addresses another than meant?"
+        )
         self.telling.tell(
             "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which tcgen05.{access} of warp {self._warp(other)} at line {line} {does}: {why}",
-            f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction", "PTX ISA 9.1 §9.7.16.6", formal=formal,
+            wait if pending else after, "PTX ISA 9.1 §9.7.16.6", formal=formal,
         )  # fmt: skip
 
     def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
@@ -380,10 +406,13 @@ class TensorShadow:
     def _lost(self, i: Instruction, at: Any, warp: int) -> None:
         """Is a product overwritten that nobody has read?"""
         if self.is_product[at].all():
+            by = int(self.who[at].flat[0]) - OPERATIONS
+            is_committed = all(op.number != by for op in self._open.values())
             self.x.launch.find(
                 "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, self.is_product[at])}: the product that line "
                 f"{int(self.line[at].flat[0])} left there is lost, nobody has read it",
-                "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.16.10",
+                ("wait first until it has been read (another mbarrier, at which its readers arrive); or, where this belongs to the same sum, " * is_committed)
+                + "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.16.10",
             )  # fmt: skip
 
     def _where(self, at: Any, cells: np.ndarray) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.program.linking.flow import following
 from smemsim.program.memory.spaces import Piece
-from smemsim.program.watch.clocks import Order
+from smemsim.program.watch.clocks import Operation, Order
 from smemsim.program.watch.lanes import Lanes
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import EXITED, WARP
@@ -34,6 +34,7 @@ __all__ = ["UnreleasedStores", "unmet_stores"]
 MOST = 64  # stores of one warp that are kept until its lanes meet
 MOST_WORDS = 1 << 14  # that are kept
 _STEP = 4  # bytes of a word
+_ALL_LANES = (1 << WARP) - 1
 _MEETINGS = frozenset(("bar", "barrier", "elect", "shfl", "vote"))
 _STRONG = frozenset(("relaxed", "volatile", "release", "acq_rel", "mmio"))
 _unmet: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
@@ -177,6 +178,11 @@ class UnreleasedStores:
             if clock:
                 self._release(i, warp, here, clock, is_whole=len(here) == alive)
 
+    def fences_proxy(self, warps: np.ndarray) -> None:
+        """A tick of these warps ends with a proxy fence, which releases nothing: it answers for no lane."""
+        for warp in [warp for warp in warps.tolist() if warp in self._stored] if self._stored else ():
+            self._apart.setdefault(warp, {}).setdefault(int(self.order.clock[warp]), _ALL_LANES)
+
     def _release(self, i: Instruction, warp: int, here: np.ndarray, clock: int, *, is_whole: bool) -> None:
         known = self._apart.setdefault(warp, {})
         bits = 0
@@ -229,7 +235,20 @@ class UnreleasedStores:
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
             one, warp = self._words[memory][int(places[row, column])], int(threads[row]) // WARP
             if warp != one.warp and self._is_unreleased(one, warp):
-                self._tell(i, piece, int(piece.at[row]), one, warp)
+                self._tell(i, piece.space, piece.memory, int(piece.at[row]), one, warp)
+                return
+
+    def is_exposed(self, memory: np.ndarray) -> bool:
+        """Is there a word of a memory that a lane has stored, and another one alone has released for?"""
+        return bool(self._words) and _begin(memory) in self._words
+
+    def op_reads(self, op: Operation, memory: np.ndarray, words: np.ndarray) -> None:
+        """The same of an asynchronous operation, which sees what its issuer knew: `words` are those of a memory that it reads, by their numbers."""
+        begin, warp = _begin(memory), int(op.warps[0])
+        for place in words[self._are_exposed(begin, words)].tolist():
+            one = self._words[begin][place]
+            if warp != one.warp and self._is_unreleased(one, warp):
+                self._tell(op.instruction, "shared", memory, place * _STEP, one, warp)
                 return
 
     def _is_unreleased(self, one: _Exposed, warp: int) -> bool:
@@ -242,24 +261,28 @@ class UnreleasedStores:
             return False
         return all(apart.get(clock, 0) >> one.lane & 1 for clock in range(one.clock, seen + 1))
 
-    def _tell(self, i: Instruction, piece: Piece, at: int, one: _Exposed, warp: int) -> None:
+    def _tell(self, i: Instruction, space: str, memory: np.ndarray, at: int, one: _Exposed, warp: int) -> None:
         name, release = self.telling.warp, one.release
         why = (
             f"is read by {i.name} of warp {name(warp)}, and written by lane {one.lane} of warp {name(one.warp)} at line {one.store.line}: lane {one.by} alone releases, "
             f"at line {release.line} ({release.name}), and has not met lane {one.lane} in between, which may still be in front of its store"
         )
         repair = f"bar.warp.sync (__syncwarp) in front of line {release.line}, or let each lane release"
-        if piece.space == "shared":
+        if space == "shared":
             self.telling.find("X008", i, np.array([at // _STEP]), f"{{where}} {why}", repair, other=one.store.line)
         else:
             self.x.launch.find(
-                "X008", i, f"{self.name(i, piece.memory, at)} {why}", repair, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
+                "X008", i, f"{self.name(i, memory, at)} {why}", repair, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
                 operation=f"global memory, line {one.store.line}", other=one.store,
             )  # fmt: skip
 
 
 def _memory(piece: Piece) -> int:
-    begin: int = piece.memory.__array_interface__["data"][0]
+    return _begin(piece.memory)
+
+
+def _begin(memory: np.ndarray) -> int:
+    begin: int = memory.__array_interface__["data"][0]
     return begin
 
 

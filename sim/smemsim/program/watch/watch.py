@@ -268,6 +268,8 @@ class Watch:
         """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough; or runs of words)."""
         runs = self.shared.of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
+        if self.unreleased.is_exposed(self.x.shared):
+            self.unreleased.op_reads(op, self.x.shared, runs.words)
         is_elsewhere = self._is_elsewhere and op.kind not in ("wgmma", "tcgen05.mma")
         is_ordered = self.shared.is_read_by(op, runs, stops_at_operations=is_elsewhere)
         if is_ordered and not self._follows(op):
@@ -300,7 +302,9 @@ class Watch:
     def products_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
         """Matrix products of one instruction read the same words of CTAs' windows, and nothing has to be said about any. False where each has to be told
         by `op_reads`."""
-        if self._follows(ops[0]) or not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=False):
+        if self._follows(ops[0]) or self.unreleased.is_exposed(self.x.shared):
+            return False
+        if not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=False):
             return False
         for op, cta in zip(ops, ctas, strict=True):
             self.lifetimes.touch(op.instruction, cta.index, op.warps)
@@ -550,7 +554,9 @@ class Watch:
 
     def fence_async(self, x: Wave, i: Instruction) -> None:
         """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""
-        self.order.fence_proxy(self._running(x))
+        warps = self._running(x)
+        self.unreleased.fences_proxy(warps)
+        self.order.fence_proxy(warps)
 
     def fence_global(self, x: Wave, i: Instruction) -> None:
         """fence.proxy.async.global: what the running threads have seen of global memory is visible to asynchronous operations ordered behind it."""
