@@ -998,3 +998,52 @@ def test_tritons_own_compilation_of_tuples_and_half_precision_numbers_runs_on_te
     )
     assert run.findings == []
     assert base[1].tolist() == [n + 0.5 for n in range(128)]
+
+
+# ---- what a launch leaves behind
+
+# Each warp stores to shared memory what its neighbour reads behind a barrier; a register gets a value in some threads only where the parameter is not 0.
+LEFT = kernel(
+    ".param .u64 to, .param .u32 gives",
+    """.shared .align 4 .b8 sm[256];
+ld.param.u64 %d1, [to]; ld.param.u32 %r1, [gives]; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 mov.u32 %r9, 7;
+mov.u32 %r3, sm; mad.lo.u32 %r4, %r2, 4, %r3; st.shared.u32 [%r4], %r9; bar.sync 0; xor.b32 %r5, %r4, 128; ld.shared.u32 %r6, [%r5];
+mul.wide.u32 %d2, %r2, 4; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r6;""",
+)
+
+
+def test_a_launch_that_is_over_leaves_next_to_nothing_for_the_garbage_collector():
+    gpu = smemsim.Gpu("sm_90a")
+    to = gpu.array(np.zeros(64, np.uint32))
+
+    def launch():
+        assert not gpu.launch(LEFT, grid=40, block=64, args=[to, 1], progress=False, workers=1).findings
+
+    launch()
+    gc.collect()
+    gc.disable()
+    try:
+        launch()
+        assert gc.collect() < 20
+    finally:
+        gc.enable()
+
+
+def test_registers_of_a_launch_before_are_not_seen():
+    gpu = smemsim.Gpu("sm_90a")
+    to = gpu.array(np.zeros(64, np.uint32))
+    for gives in (1, 0, 1, 0):
+        gpu.launch(LEFT, grid=1, block=64, args=[to, gives], progress=False, workers=1)
+        assert (to.numpy() == 7 * gives).all()
+
+
+@pytest.mark.parametrize("body", ["", "trap;"])
+def test_the_garbage_collector_comes_by_as_before_when_a_launch_is_over(body):
+    before = gc.get_threshold()
+    try:
+        for own in ((700, 10, 10), (0, 10, 10)):
+            gc.set_threshold(*own)
+            smemsim.Gpu("sm_90a").launch(kernel("", body), grid=1, block=32, args=[], progress=False, workers=1)
+            assert gc.get_threshold() == own
+    finally:
+        gc.set_threshold(*before)
