@@ -56,6 +56,8 @@ def environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, 
         libraries = {
             "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(folder)),
             "LD_AUDIT": first("LD_AUDIT", str(folder / "libsmemsim-audit.so")),
+            # for compilers that link with -lcuda where there is neither a driver nor the toolkit's stub of it
+            "LIBRARY_PATH": ":".join(dict.fromkeys(filter(None, (*os.environ.get("LIBRARY_PATH", "").split(":"), str(folder))))),
         }
     flags = os.environ.get("NVCC_APPEND_FLAGS", "")
     return {
