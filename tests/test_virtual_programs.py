@@ -470,6 +470,37 @@ def test_with_an_end(at_the_end):
 """
 
 
+OF_ITSELF = '''
+import ctypes, pytest
+
+PTX = b""".version 8.0 .target sm_90a .address_size 64
+.visible .entry numbers(.param .u64 to) { .reg .b32 %r<2>; .reg .b64 %d<3>; ld.param.u64 %d1, [to]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4;
+add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r1; ret; }"""
+
+@pytest.mark.parametrize("room", [32, 16, 48])
+def test_it(room):
+    driver, context, module, kernel, at = ctypes.CDLL("libcuda.so.1"), *[ctypes.c_void_p() for _ in range(4)]
+    assert driver.cuInit(0) == driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == driver.cuCtxSetCurrent(context) == 0
+    assert driver.cuModuleLoadData(ctypes.byref(module), PTX) == driver.cuModuleGetFunction(ctypes.byref(kernel), module, b"numbers") == 0
+    assert driver.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(4 * room)) == 0
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(at))
+    assert driver.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, None, arguments, None) == 0
+'''
+
+
+def test_tests_on_the_driver_api_find_a_device_that_works_whatever_trapped_before(tmp_path):
+    (tmp_path / "test_itself.py").write_text(OF_ITSELF)
+    options = ["-p", "smemsim.testing.plugin", "-p", "no:cacheprovider", "-q", "-rA", "--smemsim-gpu", "sm_90a", "test_itself.py"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, env={**own, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"},
+    )  # fmt: skip
+    ended = {name: how for how, name in re.findall(r"^(PASSED|FAILED|ERROR) test_itself\.py::(\S+)", done.stdout, re.MULTILINE)}
+    assert ended == {"test_it[32]": "PASSED", "test_it[16]": "FAILED", "test_it[48]": "PASSED"}, done.stdout + done.stderr
+    assert "X001" in done.stdout
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_findings_of_programs_that_tests_start_fail_them(runtime, tmp_path, workers):
     pytest.importorskip("xdist", reason="needs pytest-xdist")
@@ -559,6 +590,12 @@ def test_a_program_without_its_card_is_told_by_which_variable(asking):
     done = run([asking, "libcuda.so.1"], env={"CUDA_VISIBLE_DEVICES": ""})
     assert done.stdout == "0\n"
     assert "CUDA_VISIBLE_DEVICES= takes the card away from the program" in done.stderr
+
+
+def test_a_program_that_takes_the_card_away_from_itself_has_none_for_torch():
+    pytest.importorskip("torch")
+    asks = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = {!r}; import torch; print(torch.cuda.is_available())"
+    assert [run([sys.executable, "-c", asks.format(cards)]).stdout for cards in ("", "-1", "0")] == ["False\n", "False\n", "True\n"]
 
 
 def test_what_cannot_be_had_is_told_by_its_limit(asking):

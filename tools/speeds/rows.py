@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tools.speeds.addresses import ROWS_OF_ADDRESSES
 from tools.speeds.arithmetic import ROWS_OF_ARITHMETIC
+from tools.speeds.doors import ROWS_OF_DOORS
 from tools.speeds.grids import ROWS_OF_GRIDS
 from tools.speeds.launches import ROWS_OF_LAUNCHES
 from tools.speeds.peers import ROWS_OF_PEERS
@@ -25,6 +26,7 @@ EVERY = (
     *ROWS_OF_SWEEPS,
     *ROWS_OF_LAUNCHES,
     *ROWS_OF_PROGRAMS,
+    *ROWS_OF_DOORS,
     *ROWS_OF_GRIDS,
 )
 ROWS = tuple(sorted(EVERY, key=lambda row: GROUPS.index(row.group)))

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -54,6 +55,8 @@ def begin(config: pytest.Config) -> None:
 def _open_to_children(policy: Policy) -> Journal | None:
     """Have the processes that tests start find the device: what they tell. None under `smemsim exec`, whom they tell."""
     given = os.environ.get("SMEMSIM_SOCKET")
+    if sys.platform != "linux":
+        return None  # nor has this process one
     if given and given != os.environ.get(OPENED):  # a worker of pytest-xdist has that of its controller
         callers.load()
         return None
@@ -62,10 +65,10 @@ def _open_to_children(policy: Policy) -> Journal | None:
     except InputError:  # there is no C compiler: Python finds the device nevertheless
         folder = None
     doors, journal = Doors.open(), Journal()
-    os.environ.update(environment(folder, doors.name, os.environ["SMEMSIM_ARCH"], policy, card_of_environment()))
-    os.environ[OPENED], os.environ["SMEMSIM_FIRST"] = doors.name, str(os.getpid())
-    serve_apart(doors, journal)
+    variables = environment(folder, doors.name, os.environ["SMEMSIM_ARCH"], policy, card_of_environment())
+    serve_apart(doors, journal, variables)
     doors.close()  # the other process has them
+    os.environ.update({**variables, OPENED: doors.name, "SMEMSIM_FIRST": str(os.getpid())})
     callers.load()
     process.tell_to(_OfForks(journal.descriptor))
     return journal
@@ -126,6 +129,7 @@ class Session:
         """A test begins with a device that works, whatever trapped before it."""
         if process.has_device():
             process.device().error = 0
+        callers.renew()
         self._begin()
 
     @pytest.hookimpl(wrapper=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from smemsim.errors import InputError
 
-__all__ = ["answer", "load"]
+__all__ = ["answer", "load", "renew"]
 
 
 _ANSWER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -34,6 +34,12 @@ def load() -> None:
         _loaded.extend(
             ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL) for name in ("libcuda.so.1", "libcudart.so.13", "libcudart.so.12")
         )
+
+
+def renew() -> None:
+    """Let the device that these libraries have in another process work again, if they have one."""
+    for library in _loaded[:1]:
+        library.smemsim_renew()
 
 
 def _reply(message: int, size: int) -> int:

@@ -22,7 +22,6 @@ from smemsim.arguments import shown, suggestion
 from smemsim.budget import amount
 from smemsim.errors import InputError, SmemsimError
 from smemsim.files import write_whole
-from smemsim.program.schedule import checked_schedule
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.traps import TIMEOUT
 
@@ -123,7 +122,10 @@ class Policy:
             given = getattr(self, name)
             if given not in known:
                 raise InputError(f"{name} = {shown(given)}: needs one of {', '.join(known)}{suggestion(given, known)}")
-        checked_schedule(self.schedule)
+        if self.schedule is not None:
+            from smemsim.program.schedule import checked_schedule  # which needs numpy: `smemsim exec` starts the program first
+
+            checked_schedule(self.schedule)
         if self.cancel != "resident":
             from smemsim.program.launch import LaunchConfig
 

@@ -56,6 +56,8 @@ def environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, 
         libraries = {
             "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(folder)),
             "LD_AUDIT": first("LD_AUDIT", str(folder / "libsmemsim-audit.so")),
+            # for compilers that link with -lcuda where there is neither a driver nor the toolkit's stub of it
+            "LIBRARY_PATH": ":".join(dict.fromkeys(filter(None, (*os.environ.get("LIBRARY_PATH", "").split(":"), str(folder))))),
         }
     flags = os.environ.get("NVCC_APPEND_FLAGS", "")
     return {
@@ -221,14 +223,14 @@ if parent not in select.select([*sockets, parent], [], [])[0]:
 _SERVING = "import sys; sys.path.insert(0, {!r}); from smemsim.virtual.sessions import serve_parent; serve_parent(*map(int, sys.argv[1:]))"
 
 
-def serve_apart(doors: Doors, journal: Journal) -> None:
-    """Start a process that makes sessions, with the environment that this one has now; it ends with this one."""
+def serve_apart(doors: Doors, journal: Journal, variables: dict[str, str]) -> None:
+    """Start a process that makes sessions, for programs that are started with these variables besides; it ends with this one."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     shared = (doors.listener.fileno(), doors.tellers.fileno(), journal.descriptor)
     subprocess.run(
         [sys.executable, "-ISc", _WAITING, _SERVING.format(root), *map(str, (os.getpid(), *shared))],
         pass_fds=shared,
-        env={name: value for name, value in os.environ.items() if name not in OF_PROGRAMS},
+        env={**os.environ, **{name: value for name, value in variables.items() if name not in OF_PROGRAMS}},
         stdin=subprocess.DEVNULL,
         start_new_session=True,
         check=True,

@@ -42,5 +42,9 @@ class CardCalls(Handles):
     def reset(self) -> None:
         self.host.settle()
 
+    def renew(self) -> None:
+        """The context works again, which a card does not give (pytest)."""
+        self.device.error = 0
+
     def synchronize(self, stream: int) -> None:
         self.device.synchronize(self._stream(stream))

@@ -307,6 +307,11 @@ API R smemsim_start(void) {
     return channel >= 0 ? 0 : why;
 }
 
+/* The context works again, whatever trapped: where this process has one at all. */
+API void smemsim_renew(void) {
+    if (channel >= 0 && !answer) smemsim_call("renew", "");
+}
+
 /* Names */
 
 API const char *smemsim_caller(void *address, char *text, size_t room) {
