@@ -603,7 +603,7 @@ def _indexed(tokens: Tokens, names: Names, array: Symbol, element: int) -> Addre
     tokens.expect("]", "behind an index")
     width = register.type[1:]
     short, address = names.temporary(f"b{width}"), names.temporary("b64")
-    steps = [("mul", ("lo", f"u{width}"), (short, register, Immediate(element)))]
+    steps: list[tuple[str, tuple[str, ...], tuple[Operand, ...]]] = [("mul", ("lo", f"u{width}"), (short, register, Immediate(element)))]
     if added:
         steps.append(("add", (f"s{width}",), (short, short, Immediate(added))))
     wide = short
