@@ -229,6 +229,21 @@ def test_what_is_for_graphics_is_there_and_not_supported():
     assert run([sys.executable, "-c", GRAPHICS]).stdout.split() == ["801"] * 7
 
 
+WITHOUT_CONTEXT = """
+import ctypes
+cu, at = ctypes.CDLL("libcuda.so.1"), [ctypes.c_void_p() for _ in range(3)]
+cu.cuInit(0)
+cu.cuCtxCreate_v2(ctypes.byref(at[0]), 0, 0)
+cu.cuStreamCreate(ctypes.byref(at[1]), 0), cu.cuEventCreate(ctypes.byref(at[2]), 0)
+cu.cuCtxPopCurrent_v2(None)
+print(cu.cuEventRecord(at[2], at[1]), cu.cuEventRecord(at[2], None), cu.cuEventCreate(ctypes.byref(at[2]), 0))
+"""
+
+
+def test_an_event_is_recorded_on_a_stream_whatever_context_is_current():
+    assert run([sys.executable, "-c", WITHOUT_CONTEXT]).stdout.split() == ["0", "201", "201"]
+
+
 LATE = """
 import atexit, ctypes
 cu, at = ctypes.CDLL("libcuda.so.1"), [ctypes.c_void_p() for _ in range(4)]
