@@ -261,6 +261,25 @@ print(cu.cuModuleLoadData(ctypes.byref(at[3]), b".version 8.0\\n.target sm_90a\\
 """
 
 
+FOREIGN = """
+import ctypes, torch
+torch.zeros(1, device="cuda")
+cu, libc, version, thread = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None), ctypes.c_int(), ctypes.c_ulong()
+cu.cuInit(0)
+for _ in range(20):
+    version.value = 0
+    libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(cu.cuDriverGetVersion, ctypes.c_void_p), ctypes.byref(version))
+    libc.pthread_join(thread, None)
+    assert version.value >= 12000, version.value
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+def test_threads_that_python_did_not_start_are_answered():
+    """What such a thread keeps in Python is gone when a call of it into Python has returned, and so must not hold the answer."""
+    assert run([sys.executable, "-c", FOREIGN]).returncode == 0
+
+
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_what_compiled_code_gives_back_when_python_has_ended_is_taken():
     done = run([sys.executable, "-c", LATE])
