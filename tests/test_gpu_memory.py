@@ -18,6 +18,35 @@ BYTES = RNG.integers(0, 256, 32 * N, dtype=np.uint8)
 AT = "mul.wide.u32 %d1, %r1, {0}; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; "
 
 
+ELEMENTS = ".global .align 8 .u64 table[40] = {{{}}};\n.shared .align 4 .b32 words[64];\n".format(", ".join(str(n * n) for n in range(40)))
+
+
+@pytest.mark.parametrize(
+    ("load", "wanted"),
+    [
+        ("ld.global.u64 %d3, table[%r1];", lambda n: n * n),
+        ("ld.global.u64 %d3, table[%r1+2];", lambda n: (n + 2) ** 2),
+        ("add.u32 %r2, %r1, 3; ld.global.u64 %d3, table[%r2-1];", lambda n: (n + 2) ** 2),
+        ("cvt.u64.u32 %d4, %r1; ld.global.u64 %d3, table[%d4];", lambda n: n * n),
+        ("mul.lo.u32 %r2, %r1, 7; st.shared.u32 words[%r1], %r2; ld.shared.u32 %r3, words[%r1]; cvt.u64.u32 %d3, %r3;", lambda n: 7 * n),
+    ],
+)
+def test_an_element_of_an_array_is_found_by_a_register(load, wanted):
+    """As ptxas has it, `array[%r]` counts elements (PTX ISA 6.4.2); Dr.Jit finds its functions so."""
+    gpu, out = Gpu("sm_90a"), np.zeros(32, np.uint64)
+    body = f"{load} mul.wide.u32 %d1, %r1, 8; add.u64 %d2, %d20, %d1; st.global.u64 [%d2], %d3;"
+    placed = gpu.array(out)
+    run = gpu.launch(kernel(1, body, variables=ELEMENTS), "k", block=32, args=[placed])
+    assert not run.findings
+    assert placed.numpy().tolist() == [wanted(n) for n in range(32)]
+
+
+@pytest.mark.parametrize("index", ["%h1", "%p9", "%f1"])
+def test_an_element_of_an_array_is_found_by_whole_registers_alone(index):
+    with pytest.raises(InputError, match="an index is a number, or a register of 32 or 64 bits"):
+        Gpu("sm_90a").launch(kernel(0, f"ld.global.u64 %d3, table[{index}];", variables=ELEMENTS), "k", block=32)
+
+
 @pytest.mark.parametrize(
     ("kind", "vector"),
     [(kind, vector) for kind in ("b8", "b16", "b32", "b64", "u8", "s16", "f32", "f64") for vector in ("", ".v2", ".v4")

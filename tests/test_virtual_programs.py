@@ -230,6 +230,21 @@ def test_what_is_for_graphics_is_there_and_not_supported():
     assert run([sys.executable, "-c", GRAPHICS]).stdout.split() == ["801"] * 7
 
 
+WITHOUT_CONTEXT = """
+import ctypes
+cu, at = ctypes.CDLL("libcuda.so.1"), [ctypes.c_void_p() for _ in range(3)]
+cu.cuInit(0)
+cu.cuCtxCreate_v2(ctypes.byref(at[0]), 0, 0)
+cu.cuStreamCreate(ctypes.byref(at[1]), 0), cu.cuEventCreate(ctypes.byref(at[2]), 0)
+cu.cuCtxPopCurrent_v2(None)
+print(cu.cuEventRecord(at[2], at[1]), cu.cuEventRecord(at[2], None), cu.cuEventCreate(ctypes.byref(at[2]), 0))
+"""
+
+
+def test_an_event_is_recorded_on_a_stream_whatever_context_is_current():
+    assert run([sys.executable, "-c", WITHOUT_CONTEXT]).stdout.split() == ["0", "201", "201"]
+
+
 LATE = """
 import atexit, ctypes
 cu, at = ctypes.CDLL("libcuda.so.1"), [ctypes.c_void_p() for _ in range(4)]
@@ -245,6 +260,25 @@ cu.cuCtxSetCurrent(at[0])
 print(cu.cuMemAlloc_v2(ctypes.byref(at[1]), ctypes.c_size_t(64)), cu.cuStreamCreate(ctypes.byref(at[2]), 0))
 print(cu.cuModuleLoadData(ctypes.byref(at[3]), b".version 8.0\\n.target sm_90a\\n.address_size 64\\n.visible .entry k() { ret; }"))
 """
+
+
+FOREIGN = """
+import ctypes, torch
+torch.zeros(1, device="cuda")
+cu, libc, version, thread = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None), ctypes.c_int(), ctypes.c_ulong()
+cu.cuInit(0)
+for _ in range(20):
+    version.value = 0
+    libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(cu.cuDriverGetVersion, ctypes.c_void_p), ctypes.byref(version))
+    libc.pthread_join(thread, None)
+    assert version.value >= 12000, version.value
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+def test_threads_that_python_did_not_start_are_answered():
+    """What such a thread keeps in Python is gone when a call of it into Python has returned, and so must not hold the answer."""
+    assert run([sys.executable, "-c", FOREIGN]).returncode == 0
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")

@@ -266,6 +266,7 @@ class Names:
         self.outside = outside
         self.elements = dict(elements)  # of variables by their unique names
         self.registers: list[RegisterType] = []
+        self.steps: list[tuple[str, tuple[str, ...], tuple[Operand, ...]]] = []  # what the statement that is read has to do first
         self.scopes = [Scope()]
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
@@ -321,6 +322,12 @@ class Names:
             return None
         unique = self.scope.labels[name] = self.unique(name)
         return unique
+
+    def temporary(self, kind: str) -> Register:
+        """A register that the text does not name."""
+        name = f"%index{len(self.registers)}"
+        self.registers.append(RegisterType(name, kind))
+        return Register(len(self.registers) - 1, name, kind)
 
     def unique(self, name: str) -> str:
         """The name, or one with a number that neither the function nor the module has."""
@@ -520,6 +527,7 @@ def _deeper(tokens: Tokens, depth: int) -> int:
 
 _NAME = re.compile(NAME, re.ASCII)
 JUMPS = ("bra", "brx", "call")  # whose operands may be labels that come later
+_LOOKS = ("ld", "ldu", "st")  # whose operands may be elements of arrays, by a register (ptxas takes no such atom)
 _SELECT = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset")  # whose operands may be parts of registers
 _PARTS = (".b0", ".b1", ".b2", ".b3", ".h0", ".h1")
 _DEEPEST_VECTOR = 4  # braces within braces; instructions have one
@@ -577,10 +585,33 @@ def _operand(tokens: Tokens, names: Names, op: str, depth: int = 0) -> Operand:
     if isinstance(operand, Symbol) and tokens.peek() in ("+", "-"):
         return dataclasses.replace(operand, offset=_offset(tokens))
     if isinstance(operand, Symbol) and tokens.accept("["):  # PTX ISA 9.1 §6.4.2: an index counts elements, as in C
+        element = names.elements.get(operand.name, 1)
+        if op in _LOOKS and isinstance(names.find(tokens.peek()), Register):
+            return _indexed(tokens, names, operand, element)
         index = whole_number(tokens, "an index")
         tokens.expect("]", "behind an index")
-        return dataclasses.replace(operand, offset=index * names.elements.get(operand.name, 1))
+        return dataclasses.replace(operand, offset=index * element)
     return operand
+
+
+def _indexed(tokens: Tokens, names: Names, array: Symbol, element: int) -> Address:
+    """`array[%r + 1]` of a load, a store or an atomic: its address is worked out in front of it, as ptxas does, in as many bits as the register has."""
+    register = _named(tokens, names, "")
+    if not isinstance(register, Register) or register.type[1:] not in ("32", "64") or register.type[0] == "f":
+        tokens.fail("an index is a number, or a register of 32 or 64 bits, and a number that is added to it")
+    added = _offset(tokens) * element if tokens.peek() in ("+", "-") else 0
+    tokens.expect("]", "behind an index")
+    width = register.type[1:]
+    short, address = names.temporary(f"b{width}"), names.temporary("b64")
+    steps: list[tuple[str, tuple[str, ...], tuple[Operand, ...]]] = [("mul", ("lo", f"u{width}"), (short, register, Immediate(element)))]
+    if added:
+        steps.append(("add", (f"s{width}",), (short, short, Immediate(added))))
+    wide = short
+    if width == "32":
+        wide = names.temporary("b64")
+        steps.append(("cvt", ("u64", "u32"), (wide, short)))
+    names.steps += [*steps, ("mov", ("u64",), (address, array)), ("add", ("s64",), (address, address, wide))]
+    return Address(address)
 
 
 def _list(tokens: Tokens, names: Names, left: str, right: str, depth: int) -> tuple[Operand, ...]:
@@ -1095,6 +1126,10 @@ class _BodyReader:
         while words[tokens.i].startswith("."):  # written apart
             parts += (tokens.take()[1:],)
         operands = read_operands(tokens, self.names, op, name)
+        if self.names.steps:
+            for first in self.names.steps:
+                self.body.instructions.append(Instruction(*first, None, self.source.line(start), self.location, tokens.text))
+            self.names.steps.clear()
         if op in JUMPS:
             index = len(self.body.instructions)
             self.names.scope.open_uses += [(index, o.name) for o in operands if isinstance(o, Label)]

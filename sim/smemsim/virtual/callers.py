@@ -20,7 +20,8 @@ __all__ = ["answer", "load", "renew"]
 
 
 _ANSWER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-_replies = threading.local()  # each thread's last one, which the caller reads when it has returned
+# Each thread's last one, which the caller reads when it has returned. Not `threading.local`: what a thread that Python did not start has there is gone by then.
+_replies: dict[int, Any] = {}
 _kept: list[Any] = []
 _loaded: list[ctypes.CDLL] = []  # where the process has no path with the libraries
 
@@ -46,8 +47,8 @@ def _reply(message: int, size: int) -> int:
     from smemsim.virtual.local import session
 
     raw = session().reply(ctypes.string_at(message, size))
-    _replies.last = ctypes.create_string_buffer(raw, len(raw))
-    return ctypes.addressof(_replies.last)
+    reply = _replies[threading.get_ident()] = ctypes.create_string_buffer(raw, len(raw))
+    return ctypes.addressof(reply)
 
 
 @functools.cache

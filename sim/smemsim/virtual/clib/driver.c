@@ -668,7 +668,10 @@ API R cuStreamAddCallback(U stream, void *function, void *data, unsigned flags) 
 API R cuEventCreate(U *event, unsigned flags) { NEED; WANT(event); return CALL("event_create", "i|I", (U)flags, event); }
 API R cuEventDestroy_v2(U event) { NEED; return CALL("event_destroy", "i", event); }
 API R cuEventDestroy(U event) { return cuEventDestroy_v2(event); }
-API R cuEventRecord(U event, U stream) { NEED; return CALL("event_record", "ii", event, stream); }
+API R cuEventRecord(U event, U stream) {
+    if (stream <= 2) NEED; /* a stream of its own has a context: Dr.Jit 1.5 records events on one where none is current */
+    return CALL("event_record", "ii", event, stream);
+}
 API R cuEventRecordWithFlags(U event, U stream, unsigned flags) { (void)flags; return cuEventRecord(event, stream); }
 API R cuEventSynchronize(U event) { NEED; return CALL("event_synchronize", "i", event); }
 API R cuEventQuery(U event) { NEED; return CALL("event_synchronize", "i", event); }
