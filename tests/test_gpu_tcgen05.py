@@ -237,6 +237,32 @@ def test_registers_go_to_the_cells_that_the_map_names(stored: tuple[str, int, bo
     np.testing.assert_array_equal(out.numpy(), tensor.ld(ld_).transpose(2, 0, 1).reshape(ld_.registers, 128))
 
 
+@pytest.mark.parametrize(("value", "is_known"), [("%r194", True), ("%r0", False)])
+def test_both_halves_of_a_warp_may_store_the_same_value_to_a_cell(value: str, is_known: bool) -> None:
+    body = (
+        ALLOCATE
+        + ADDRESS
+        + f"""
+    and.b32 %r194, %r0, 15;
+    tcgen05.st.sync.aligned.16x32bx2.x1.b32 [%r196], 0, {{{value}}};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.16x32bx2.x1.b32 {{%r1}}, [%r196], 0;
+    tcgen05.wait::ld.sync.aligned;
+    st.global.b32 [%rd1], %r1;
+"""
+        + FREE
+    )
+    gpu = Device("sm_100a")
+    out = gpu.array(np.zeros(128, np.uint32))
+    text = kernel(body, ".b64 in", ".b64 out", shared=64, arch="sm_100a")
+    if not is_known:
+        with pytest.raises(Unmodelled, match="which thread's value stays"):
+            gpu.launch(text, "k", block=128, args=(out, out))
+        return
+    assert gpu.launch(text, "k", block=128, args=(out, out)).findings == {}
+    np.testing.assert_array_equal(out.numpy(), np.arange(128) % 16)
+
+
 @pytest.mark.parametrize("operation", ["min", "max"])
 @pytest.mark.parametrize("kind", ["f32", "f32.abs", "f32.NaN", "u32", "s32"])
 def test_a_reduction_beside_the_load(operation: str, kind: str) -> None:

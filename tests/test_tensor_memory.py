@@ -300,14 +300,16 @@ def test_floats_are_stored_as_their_bits(tmem):
     assert tmem.read(77, 0) == 0x3FC00000
 
 
-def test_overlapping_halves_can_be_loaded_and_not_stored(tmem):
+def test_overlapping_halves_can_be_loaded_and_stored_where_they_agree(tmem):
     access = TmemAccess("16x32bx2", 4, half_split_offset=2)
     tmem.write_cells(3, np.arange(6), np.arange(6), "six")
     loaded = tmem.ld(access, warp=0)
     assert loaded[3].tolist() == [0, 1, 2, 3]
     assert loaded[19].tolist() == [2, 3, 4, 5]
     with pytest.raises(Unmodelled, match="which thread's value stays"):
-        tmem.st(access, np.zeros((4, 32, 4), np.uint32))
+        tmem.st(access, np.broadcast_to(np.arange(32, dtype=np.uint32)[:, None], (4, 32, 4)))
+    tmem.st(access, np.full((4, 32, 4), 9, np.uint32))
+    assert tmem.read(3, np.arange(7)).tolist() == [9] * 6 + [0]
 
 
 # ---- tcgen05.cp --------------------------------------------------------------------------------------------------------------------

@@ -451,6 +451,21 @@ class TmemAccess:
         return tuple(int(part) for part in location)
 
 
+WHOSE_VALUE = "both halves of .16x32bx2 write the same cells, and other values; which thread's value stays is not known"
+
+
+def same_in_same_cells(cells: np.ndarray, values: np.ndarray) -> bool:
+    """Is what is written to a cell the same wherever the cell is named? Triton stores one column so, with both halves of a warp.
+
+    >>> cells = np.array([7, 8, 7])
+    >>> same_in_same_cells(cells, np.array([1, 2, 1])), same_in_same_cells(cells, np.array([1, 2, 3]))
+    (True, False)
+    """
+    order = np.argsort(cells, axis=None, kind="stable")
+    named, written = cells.ravel()[order], values.ravel()[order]
+    return not ((named[1:] == named[:-1]) & (written[1:] != written[:-1])).any()
+
+
 # ---- `TensorMemory`: the 128 lanes x 512 columns of one CTA, who wrote each byte of them, and who may use them
 
 
@@ -619,8 +634,6 @@ class TensorMemory(Columns):
         With `pack` (.unpack::16b) the upper halves of the cells keep what they had (inferred).
         """
         warps, access = self._warps(access, warp, taddr)
-        if access.overlaps:
-            raise Unmodelled("both halves of .16x32bx2 write the same cells; which thread's value stays is not known")
         values, shape = self._values(values), (WARP_LANES, access.registers)
         if values.shape != (shape if warp is not None else (WARPS, *shape)):
             wanted = shape if warp is not None else (WARPS, *shape)
@@ -628,6 +641,10 @@ class TensorMemory(Columns):
                 f"values of shape {values.shape}: .{access.shape}.x{access.repeat} takes {wanted} registers, threads before registers"
             )
         values = values.reshape(len(warps), *shape)
+        if access.overlaps:
+            lane, column = access.location(*_registers(warps, access))
+            if access.pack or not same_in_same_cells(lane * COLUMNS + column, values):
+                raise Unmodelled(WHOSE_VALUE)
         place = np.arange(values.size).reshape(values.shape) * CELL_BYTES
         writer = TmemStore(str(label), access, warps[0])
         if not access.pack:

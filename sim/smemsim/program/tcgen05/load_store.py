@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.errors import InputError
-from smemsim.machine.tmem.memory import SPLIT, TmemAccess, first_lane
+from smemsim.machine.tmem.memory import SPLIT, WHOSE_VALUE, TmemAccess, first_lane, same_in_same_cells
 from smemsim.program.asynchronous import stop
 from smemsim.program.late import lands
 from smemsim.program.modifiers import Modifiers, Operands
@@ -307,8 +307,9 @@ def build_st(i: Instruction, c: Linker) -> Step:
     """`tcgen05.st.sync.aligned.SHAPE.NUM{.unpack::16b}.b32 [taddr] {, immHalfSplitoff}, {r...}`."""
     words, operands = Modifiers(i, "st", "sync", "aligned", "b32"), Operands(i)
     access = _Access(i, c, words, operands, "unpack::16b", None)
-    if access.access.overlaps:
-        raise unmodelled(i, "both halves of .16x32bx2 write the same cells; which thread's value stays is not known")
+    overlaps = access.access.overlaps
+    if overlaps and access.pack:
+        raise unmodelled(i, WHOSE_VALUE)
     reads = [c.read(item, "b32") for item in access.items]
 
     def put(x: Wave, at: np.ndarray, values: np.ndarray) -> None:
@@ -324,6 +325,8 @@ def build_st(i: Instruction, c: Linker) -> Step:
         values = np.empty(at.shape[1:], np.uint32)
         for n, read in enumerate(reads):
             values[n] = read(x)
+        if overlaps and not same_in_same_cells(at[0], values):
+            raise unmodelled(i, WHOSE_VALUE)
         if x.watch is not None:
             _follow_store(x, at, access)
             x.watch.tensor.stored(x, i, access.boxes(x), access.access.lanes)
