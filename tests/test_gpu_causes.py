@@ -195,3 +195,23 @@ def test_a_stage_that_is_loaded_again_before_anybody_has_read_it(waits):
     told = found(body.format(wait), np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32), block=64)
     assert ("before anybody has read what that brought" in told.get("X005", "")) == (not waits)
     assert not (waits and told)
+
+
+# ---- clusters
+
+
+@pytest.mark.parametrize(
+    ("meet", "codes"),
+    [("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", set()), ("bar.sync 0;", {"X008"})],
+    ids=["the cluster", "the CTA alone"],
+)
+def test_a_cta_that_runs_ahead_of_one_that_reads_its_memory(meet, codes):
+    body = f"""mov.u32 %r4, %cluster_ctarank; xor.b32 %r5, %r4, 1; mov.u32 %r6, sm; mad.lo.u32 %r6, %r1, 4, %r6; st.shared.u32 [%r6], %r1;
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; mapa.shared::cluster.u32 %r7, %r6, %r5; ld.shared::cluster.u32 %r2, [%r7];
+    {meet} add.u32 %r8, %r1, 5; st.shared.u32 [%r6], %r8; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    mad.lo.u32 %r9, %r4, 32, %r1; mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], %r2;"""
+    gpu = smemsim.Gpu("sm_90a")
+    text = kernel(1, body.replace("; ", ";\n"))
+    findings = gpu.launch(text, grid=2, cluster=2, block=32, args=[gpu.array(np.zeros(64, np.uint32))], progress=False).findings
+    assert {f.code for f in findings} == codes
+    assert all("of CTA 0 may still read" in f.message and "barrier.cluster" in f.repair for f in findings)
