@@ -195,3 +195,59 @@ def test_a_stage_that_is_loaded_again_before_anybody_has_read_it(waits):
     told = found(body.format(wait), np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32), block=64)
     assert ("before anybody has read what that brought" in told.get("X005", "")) == (not waits)
     assert not (waits and told)
+
+
+# ---- clusters
+
+
+@pytest.mark.parametrize(
+    ("meet", "codes"),
+    [("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", set()), ("bar.sync 0;", {"X008"})],
+    ids=["the cluster", "the CTA alone"],
+)
+def test_a_cta_that_runs_ahead_of_one_that_reads_its_memory(meet, codes):
+    body = f"""mov.u32 %r4, %cluster_ctarank; xor.b32 %r5, %r4, 1; mov.u32 %r6, sm; mad.lo.u32 %r6, %r1, 4, %r6; st.shared.u32 [%r6], %r1;
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; mapa.shared::cluster.u32 %r7, %r6, %r5; ld.shared::cluster.u32 %r2, [%r7];
+    {meet} add.u32 %r8, %r1, 5; st.shared.u32 [%r6], %r8; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    mad.lo.u32 %r9, %r4, 32, %r1; mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], %r2;"""
+    gpu = smemsim.Gpu("sm_90a")
+    text = kernel(1, body.replace("; ", ";\n"))
+    findings = gpu.launch(text, grid=2, cluster=2, block=32, args=[gpu.array(np.zeros(64, np.uint32))], progress=False).findings
+    assert {f.code for f in findings} == codes
+    assert all("of CTA 0 may still read" in f.message and "barrier.cluster" in f.repair for f in findings)
+
+
+# ---- locks
+
+
+@pytest.mark.parametrize("fence", ["fence.acq_rel.gpu;", ""])
+def test_a_lock_without_a_fence_is_told_as_that(fence):
+    """Two warps of one CTA, which a barrier of all threads could order as well: the lock is what is meant."""
+    body = f"""and.b32 %r3, %r1, 31; setp.ne.u32 %p1, %r3, 0; @%p1 bra E; T: atom.relaxed.gpu.global.cas.b32 %r4, [%d21], 0, 1; setp.ne.u32 %p2, %r4, 0; @%p2 bra T; {fence}
+    ld.global.u32 %r5, [%d20]; add.u32 %r5, %r5, 1; st.global.u32 [%d20], %r5; fence.acq_rel.gpu; atom.relaxed.gpu.global.exch.b32 %r4, [%d21], 0; E:"""
+    gpu = smemsim.Gpu("sm_90a")
+    arrays = [gpu.array(np.zeros(1, np.uint32)) for _ in range(2)]
+    findings = gpu.launch(kernel(2, body.replace("; ", ";\n")), block=64, args=arrays, progress=False).findings
+    assert [f.code for f in findings][:1] == ([] if fence else ["X008"])
+    assert fence or "behind the atomic that takes it" in findings[0].repair
+
+
+# ---- places
+
+
+def test_line_0_is_no_line_of_the_source():
+    """nvcc writes it for what it has moved: the line in front of it is told."""
+    text = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 o) { .reg .b64 %rd<4>; .reg .b32 %r<4>;
+.loc 1 7 3
+ld.param.u64 %rd1, [o];
+.loc 1 0 3
+st.global.u32 [%rd1+4096], %r1;
+ret; }
+.file 1 "kernel.cu"
+"""
+    gpu = smemsim.Gpu("sm_90a")
+    (finding,) = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False).findings
+    assert (finding.code, str(finding.place)) == ("X001", "kernel.cu:7")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.errors import Unmodelled
 from smemsim.program.barriers.cta import tell_parted
-from smemsim.program.barriers.mbarrier import Mbarrier, check_reused, mbarriers, sent_elsewhere
+from smemsim.program.barriers.mbarrier import Mbarrier, check_reused, mbarriers
 from smemsim.program.held_up import brings_bytes, could_come, reached, roots
 from smemsim.program.launch import Launch
 from smemsim.program.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
@@ -29,17 +31,13 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
     """
     for cta in wave.ctas.made:
         for barrier in mbarriers(cta).values():
-            if not (hangs and not barrier.all_brought and _is_to_come(wave, barrier)):
-                barrier.check_bytes(wave, hangs=hangs)
+            barrier.check_bytes(wave, hangs=hangs, is_to_come=functools.partial(_is_to_come, wave, barrier))
             check_reused(wave, barrier)
     tell_parted(wave)
 
 
 def _is_to_come(x: Wave, barrier: Mbarrier) -> bool:
-    """Has nothing come to an mbarrier yet, and do threads of its cluster wait elsewhere in front of copies that may be for it? Then what holds them up is
-    the cause."""
-    if sent_elsewhere(barrier, x):
-        return False
+    """Do threads of an mbarrier's cluster wait elsewhere, in front of copies that may be for it? Then what holds them up is the cause."""
     waiting = [wait.threads for wait in x.waiting if all(wait is not own for own, _ in barrier.waits)]
     if not waiting:
         return False

@@ -1149,7 +1149,9 @@ class _BodyReader:
 
     def directive(self, directive: str, start: int, at: int) -> int:
         if directive == ".loc":
-            self.location, end = location_at(self.source, at, self.files, self.named)
+            location, end = location_at(self.source, at, self.files, self.named)
+            if location.line or self.location is None:  # line 0 stands for no line of the source: what the compiler has moved there
+                self.location = location
             return end
         if directive == ".pragma":
             return skip_pragma(self.source, at)

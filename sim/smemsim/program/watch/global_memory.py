@@ -580,7 +580,8 @@ class GlobalShadow:
                 f"make line {weak.line} .relaxed.gpu or .volatile (where it polls, .acquire.gpu), or {self._order(near)}",
             )
         if near:
-            return "nothing orders the two", f"put {BARRIER} between them"
+            lock = "; where a lock or a flag is to order them: __threadfence() (fence.acq_rel) behind the atomic that takes it, and before the one that gives it back"
+            return "nothing orders the two", f"put {BARRIER} between them{lock if self.order.carries_global else ''}"
         both_write = does == "writes" and not is_read
         change = "let one thread write it, or add with atom or red" if both_write else "if threads of several CTAs add to it: atom or red"
         return "nothing orders the two", f"{change}; else {self._order(near)}"

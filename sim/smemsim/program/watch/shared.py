@@ -673,7 +673,7 @@ class SharedShadow:
                 places = at[by_warp][unseen]
                 self.telling.find(
                     "X008", i, places, f"{{i}} of warp {self.telling.warp(mine[unseen][0])} touches {{where}}, which {self.writer(places[0])}: "
-                    "nothing orders the two", f"put {BARRIER}, or an mbarrier, between them", formal=formal, other=int(self.line[places[0]]),
+                    "nothing orders the two", self._between(int(mine[unseen][0]), int(other[unseen][0])), formal=formal, other=int(self.line[places[0]]),
                 )  # fmt: skip
         by_op = who >= OPERATIONS
         if by_op.any():
@@ -681,6 +681,12 @@ class SharedShadow:
             mine, places = warps[by_op][unseen], at[by_op][unseen]
             for op, part in self._by_kind(self.who[places] - OPERATIONS):
                 self._not_waited_for(i, at, places[part], int(mine[part][0]), op, done, formal)
+
+    def _between(self, one: int, other: int) -> str:
+        """What to put between the accesses of two warps."""
+        if one // self.per_cta == other // self.per_cta:
+            return f"put {BARRIER}, or an mbarrier, between them"
+        return "put barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster (cluster.sync()) between them, or an mbarrier at which the other CTA arrives"
 
     def _not_waited_for(
         self, i: Instruction, at: np.ndarray, late: np.ndarray, warp: int, op: Operation, done: str, formal: Formal
@@ -744,10 +750,14 @@ class SharedShadow:
         others = readers != mine if read_by is None else (readers != mine) & read_by[:, read]
         late, formal = self._missing(lambda order: (when > order.has_seen(mine, readers)) & others, values, read)
         if late.any():
-            places = at[read[np.nonzero(late)[1]]]
+            reader, first = (int(which[0]) for which in np.nonzero(late))
+            places, cta = at[read[np.nonzero(late)[1]]], int(readers[reader, first]) // self.per_cta
+            line = str(lines[places[0]])
+            if cta != int(mine[first]) // self.per_cta:  # who writes runs ahead of another CTA
+                line += f" of CTA {self.x.ctas[cta].number}"
             self.telling.find(
-                "X008", i, places, sentence.replace("{line}", str(lines[places[0]])),
-                f"put {BARRIER}, or an mbarrier, between them", formal=formal, other=int(lines[places[0]]),
+                "X008", i, places, sentence.replace("{line}", line), self._between(int(mine[first]), int(readers[reader, first])), formal=formal,
+                other=int(lines[places[0]]),
             )  # fmt: skip
 
     def _threads_have_changed(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
