@@ -264,6 +264,29 @@ def test_a_read_of_another_stage_than_was_waited_for_is_named(stage, silent):
         assert "completes on the mbarrier at 0x1408" in found.repair
 
 
+@pytest.mark.parametrize(
+    ("waits_at", "repair"), [("bar+8", "wait for the phase of its mbarrier"), ("bar", "passed at once, before its first phase")]
+)
+def test_a_wait_that_passes_at_once_is_told_of_the_mbarrier_that_counts_the_load(waits_at, repair):
+    """Warp 0 reads what warp 1 loads later; it has waited for a free accumulator, or with the wrong parity for the load."""
+    body = f"""{TWO} setp.lt.u32 %p1, %r1, 32; @!%p1 bra LOADS; W:
+    mbarrier.try_wait.parity.shared.b64 %p2, [{waits_at}], 1;
+    @!%p2 bra W; ld.shared.b32 %r2, [%r4]; bra END;
+    LOADS: setp.eq.u32 %p9, %r1, 32; @%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256; {bulk("sm", "bar")} @%p9 mbarrier.arrive.shared.b64 _, [bar+8];
+    END: {OUT}"""
+    found = next(f for f in ran(body, block=64).findings if f.code == "X004")
+    assert repair in found.repair
+
+
+@pytest.mark.parametrize(("waits", "says"), [(LAST_WAIT, True), ("", False)])
+def test_a_load_into_what_its_reader_has_waited_for_may_have_come_too_early(waits, says):
+    """One warp loads a stage, waits, and loads it again: who reads it then waits for that, or was to read it before."""
+    again = "@%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar+8], 256;" + bulk("sm+256", "bar+8")
+    store = "@%p9 cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm+256], 128; @%p9 cp.async.bulk.commit_group; @%p9 cp.async.bulk.wait_group 0;"
+    found = next(f for f in ran(f"{STAGES}{WAIT} {waits} {again if waits else ''} {store}").findings if f.code == "X004")
+    assert ("let the load wait" in found.repair) == says
+
+
 # ---- arrivals of the other CTA
 
 PEERS = """mov.u32 %r7, %cluster_ctarank; mov.u32 %r5, bar; @%p9 mbarrier.init.shared.b64 [bar], 2; @%p9 fence.mbarrier_init.release.cluster;

@@ -446,6 +446,11 @@ class Mbarrier:
         return self.phase & 1
 
     @property
+    def is_counting(self) -> bool:
+        """May it count bytes: has it done so, or has nobody arrived yet?"""
+        return bool(self.expecting or self.sources) or not self.arrivals
+
+    @property
     def runs_ahead(self) -> bool:
         """Did the same threads arrive in the last two phases?"""
         return len(self.rounds) > 1 and self.rounds[0] == self.rounds[1] != set()

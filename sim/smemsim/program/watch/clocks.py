@@ -809,9 +809,9 @@ class Order:
         self._take(warps, phase, phase.closed, relaxed=relaxed, scope=scope)
 
     def has_waited(self, warp: int, what: Any) -> bool:
-        """Has a warp waited, by parity, for the last phase of an mbarrier that is complete, or for the one before?"""
+        """Has a warp waited, by parity, for a phase of an mbarrier?"""
         phase = self._phases.get(what)
-        return phase is not None and phase.waited.get(warp, 0) >= max(phase.over - 1, 1)
+        return phase is not None and warp in phase.waited
 
     def why_early(self, warp: int) -> str:
         """The end of a sentence: why a warp that has waited has not waited long enough; empty where it is not that."""

@@ -51,7 +51,7 @@ class EarlyReads:
                 del self._reads[line]
                 why, repair = self.telling.other_stage(self._waits.get(line), late, op)
                 sentence = f"{{i}} reads {{where}} before {op.name} has brought it{why or ': nothing makes the reader wait'}"
-                repair = self._passed(i) or repair or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
+                repair = self._passed(i, op) or repair or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
                 tell = functools.partial(self.telling.find, "X004", i, late, sentence, repair)
                 self.telling.came_late(i, tell, self.late)
 
@@ -75,15 +75,16 @@ class EarlyReads:
                     self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
                 )  # fmt: skip
 
-    def _passed(self, i: Instruction) -> str:
-        """What to change where the last wait in front of a read, one of its consumer, passed before the first phase had ended."""
+    def _passed(self, i: Instruction, op: Operation | None = None) -> str:
+        """What to change where the last wait in front of a read, one of its consumer, passed before the first phase had ended of the mbarrier that counts `op`."""
         waits = [other for other in self.telling.lines.values() if is_wait(other) and other.line < i.line]
         last = max(waits, key=lambda wait: wait.line, default=None)
         if last is None or before_loads(last, self.x):
             return ""
         for cta in self.x.ctas.made:
             for barrier in mbarriers(cta).values():
-                if last.line in barrier.passed:
+                counts = barrier.is_counting if op is None else (cta, barrier.offset) in op.barriers.values()
+                if last.line in barrier.passed and counts:
                     return (
                         f"the wait at line {last.line} for the mbarrier at {barrier.offset:#x} passed at once, before its first phase: "
                         "wait for parity 0 in the first round"

@@ -180,13 +180,16 @@ class Telling:
         return f"let warp {self.warp(op.warps[0])} arrive ({how}) behind its wait, at a barrier that warp {self.warp(warp)} waits for"
 
     def or_free_later(self, op: Operation, warp: int) -> str:
-        """What else may be meant where a warp that has waited for the phase before reads what a load of this one brings: the bytes of the phase before."""
+        """What else may be wrong where a warp that has waited for an earlier phase reads what a load brings: that the load came too early."""
         if op.kind not in ("tma_load", "bulk"):
             return ""
         barriers = [self.x.ctas[index].state["mbarriers"].get(offset) for index, (_, offset) in op.barriers.items()]
         if not any(barrier is not None and self.order.has_waited(warp, barrier) for barrier in barriers):
             return ""
-        return "; or, if the bytes of the phase before are meant, which it has waited for, let the stage be given free (tcgen05.commit, mbarrier.arrive) behind this read"
+        return (
+            "; or, if it means the bytes of an earlier phase, which it has waited for, let the load wait for an mbarrier at which the readers arrive "
+            "(tcgen05.commit, mbarrier.arrive) behind this read"
+        )
 
     def make_room(self, i: Instruction, at: np.ndarray, held: np.ndarray, op: Operation, warp: int) -> str:
         """What to change where words are touched of those (`held`) that an operation still brings; of a load over a load that is not the first one's own
