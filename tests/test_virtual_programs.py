@@ -230,6 +230,11 @@ def test_what_is_for_graphics_is_there_and_not_supported():
     assert run([sys.executable, "-c", GRAPHICS]).stdout.split() == ["801"] * 7
 
 
+def test_memory_of_graphs_may_be_trimmed():
+    asked = "import ctypes; rt = ctypes.CDLL('libcudart.so.13'); print(rt.cudaDeviceGraphMemTrim(0))"
+    assert run([sys.executable, "-c", asked]).stdout.split() == ["0"]
+
+
 WITHOUT_CONTEXT = """
 import ctypes
 cu, at = ctypes.CDLL("libcuda.so.1"), [ctypes.c_void_p() for _ in range(3)]

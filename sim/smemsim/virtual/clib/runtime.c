@@ -293,6 +293,8 @@ extern R cuMemGetMemPool(U *pool, const int *location, int type);
 API R cudaMemGetMemPool(U *pool, const int *location, int type) { return told(bound() ? why : cuMemGetMemPool(pool, location, type)); }
 extern R cuMemSetMemPool(const int *location, int type, U pool);
 API R cudaMemSetMemPool(const int *location, int type, U pool) { return told(bound() ? why : cuMemSetMemPool(location, type, pool)); }
+extern R cuDeviceGraphMemTrim(int device);
+API R cudaDeviceGraphMemTrim(int device) { return told(bound() ? why : cuDeviceGraphMemTrim(device)); }
 extern R cuDeviceGetGraphMemAttribute(int device, int attribute, U *value);
 API R cudaDeviceGetGraphMemAttribute(int device, int attribute, U *value) { return told(bound() ? why : cuDeviceGetGraphMemAttribute(device, attribute, value)); }
 extern R cuDeviceSetGraphMemAttribute(int device, int attribute, const U *value);
