@@ -50,6 +50,20 @@ def test_a_message_between_ctas_needs_a_release_and_an_acquire_that_reach_each_o
     assert set(message(publish, wait)) == codes
 
 
+@pytest.mark.parametrize("poll", ["ld.volatile.global.u32 %r3, [%d21];", "ld.global.cg.u32 %r3, [%d21];"])
+def test_words_past_the_l1_are_a_remark_and_order_nothing_else(poll):
+    """order.past_l1: the word itself, handed on as in a look-back; what lies beside it races as ever."""
+    gpu = Gpu()
+    arrays = [gpu.array(np.zeros(n, np.uint32)) for n in (1, 1, 3)]
+    body = MESSAGE.format("mov.u32 %r2, 1; st.global.cg.u32 [%d21], %r2;", f"{POLL.format(poll)} mov.u32 %r2, %r3;")
+    run = gpu.launch(kernel(3, body), grid=3, block=32, args=arrays, progress=False)
+    assert not run.findings
+    assert {f.code for f in run.remarks} == {"X008"}
+    assert set(message("st.global.cg.u32 [%d21], 1;", poll)) == {"X008"}
+    narrow = body.replace(poll, "ld.relaxed.cta.global.u32 %r3, [%d21];")
+    assert set(found(narrow, *(np.zeros(n, np.uint32) for n in (1, 1, 3)), grid=3)) == {"X008"}
+
+
 # Each thread adds its CTA's number to its word in a workspace, that of the multiprocessor that it runs on.
 BY_SM = """mov.u32 %r8, %smid; mov.u32 %r9, %ctaid.x; mad.lo.u32 %r8, %r8, 32, %r1; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %d20, %d1;
 ld.global.u32 %r2, [%d1]; add.u32 %r2, %r2, %r9; st.global.u32 [%d1], %r2;"""

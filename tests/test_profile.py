@@ -31,7 +31,7 @@ def _run(tmp_path, *options, rounds=80):
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory):
-    return json.loads(_run(tmp_path_factory.mktemp("profile"), "--profile", "--json", "--no-watch-global").output)["profile"]
+    return json.loads(_run(tmp_path_factory.mktemp("profile"), "--profile", "--json", "--no-watch-global", rounds=500).output)["profile"]
 
 
 def test_parts_are_the_whole_and_lines_a_part_of_it(profiled):

@@ -229,6 +229,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("inferred", "inferred"), "PTX ISA 9.1 §8.7: a data race; the atomic operation decides by the value that is there then"),
     Rule("order.replaced_alike", "warps of a CTA that replace fields of one map in global memory by tensormap.replace, with no order among themselves: a remark",
          _grades("compiled", "compiled"), "PTX ISA 9.1 §9.7.9.28: a weak operation on the whole map, so a data race; CuTe DSL 4.8.1 has one lane of each epilogue warp make the same map in the same place (dense_gemm_ptr_array.py of CUTLASS 7107b05)"),
+    Rule("order.past_l1", "a load or store of a word with .cg, .cv or .wt against another one, or against a strong access, with no order between: a remark; it orders nothing else",
+         _grades("compiled", "compiled"), "PTX ISA 9.1 §9.7.9.1 (cache operators), 8.7: weak, so a data race; words with their state in them, of up to 64 bits, are handed on so by CUB's decoupled look-back (ThreadStore<STORE_CG>, up to CUDA 11) and by Dr.Jit 1.5.0"),
     Rule("order.dependent_launch", "behind a launch that executes griddepcontrol.launch_dependents one with programmatic stream serialization may begin at once; what the first has done is ordered behind griddepcontrol.wait alone",
          _grades("documented", "documented"), "PTX ISA 9.1 §9.7.13.13; CUDA C++ Programming Guide, programmatic dependent launch"),
     Rule("order.non_coherent", "ld.global.nc of what the kernel itself has written in this launch is a remark: the value may be an old one",

@@ -16,6 +16,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.machine.blank import Declared, Garbage
 from smemsim.program.linking.flows import accumulations, same_place, updates
+from smemsim.program.scopes import GPU
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
 from smemsim.program.watch.dependence import Prerequisite
@@ -38,6 +39,12 @@ BLANK_WORD = 4  # bytes of a register
 MONOTONE = frozenset(("and", "cas", "max", "min", "or"))  # atomics behind a look at the value: it can only have gone further since
 FOLLOWS = "follows"  # in place of a code: of CTAs of one multiprocessor
 BECAUSE = "PTX ISA 9.1 §8 (memory consistency model)"
+PAST_L1 = frozenset(("cg", "cv", "wt"))  # cache operators
+
+
+def _is_past_l1(i: Instruction) -> bool:
+    """Does a load or store of one word pass the L1 cache?"""
+    return i.op in ("ld", "st") and not PAST_L1.isdisjoint(i.modifiers) and not any(m in ("v2", "v4", "v8") for m in i.modifiers)
 
 
 class GlobalShadow:
@@ -551,12 +558,15 @@ class GlobalShadow:
         tell("X008", i, message, repair, BECAUSE, formal=formal)
 
     def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
-        """Why a race is one by the letter alone: rules order.looks_again and order.replaced_alike; "" where it is not."""
+        """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; "" where it is not."""
         ways = ((i, scopes[0], other), (other, scopes[1], i))
         if any(weak.op == "ld" and not scope and self._looks_again(weak, atom) for weak, scope, atom in ways):
             return "the atomic operation looks at the value again, and it has held"
         if near and all(one.op == "tensormap" and "replace" in one.modifiers for one in (i, other)):
             return "warps that replace the same fields by the same values leave the same map"
+        past = [_is_past_l1(i), _is_past_l1(other)]
+        if any(past) and all(is_past or scope > GPU or (scope and near) for is_past, scope in zip(past, scopes, strict=True)):
+            return "both go past the L1 cache, and such a word is whole"
         return ""
 
     def _looks_again(self, load: Instruction, atom: Instruction) -> bool:
