@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from launches import kernel as ptx_kernel
 from launches import run
 from ptx_kernels import kernel, wait
 from scaled import WORD as SCALES
@@ -172,7 +173,7 @@ DONE: bar.warp.sync -1; bar.sync 0;
         ("shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1; @!%p1 st.global.u32 [%rd2], %r5;", []),  # of the lane beside
         ("shfl.sync.bfly.b32 %r5, %r4, 16, 31, -1; @!%p1 st.global.u32 [%rd2], %r5;", ["R507"]),
         ("shfl.sync.idx.b32 %r5|%p2, %r4, 0, 31, -1; st.global.u32 [%rd2], %r5;", []),
-        ("and.b32 %r6, %r4, 0; shfl.sync.idx.b32 %r5, %r1, %r6, 31, -1; st.global.u32 [%rd2], %r5;", ["R507"]),
+        ("and.b32 %r6, %r4, 1; shfl.sync.idx.b32 %r5, %r1, %r6, 31, -1; st.global.u32 [%rd2], %r5;", ["R507"]),
         ("redux.sync.add.s32 %r5, %r4, -1; @!%p1 st.global.u32 [%rd2], %r5;", ["R507"]),
     ],
 )
@@ -450,3 +451,24 @@ def test_local_arrays_that_nobody_has_written_are_told_where_they_decide(body, t
     text = f"mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; {body}"
     done, _ = run(text, [np.zeros(32, np.uint32)], text={"locals_": STACK})
     assert [f.code for f in done.findings.values() if not f.is_milder] == told
+
+
+@pytest.mark.parametrize(
+    ("body", "is_doubtful"),
+    [
+        ("st.global.b8 [%d20], %r41;", False),
+        ("st.global.b16 [%d20], %r41;", False),
+        ("prmt.b32 %r42, %r41, 0, 0x7771; st.global.b8 [%d20], %r42;", False),
+        ("prmt.b32 %r42, %r41, 0, 0x7771; st.global.b32 [%d20], %r42;", False),
+        ("and.b32 %r42, %r41, 0xff00; st.global.b32 [%d20], %r42;", False),
+        ("prmt.b32 %r42, %r41, 0, 0x7773; st.global.b8 [%d20], %r42;", True),
+        ("and.b32 %r42, %r41, 0xff0000; st.global.b32 [%d20], %r42;", True),
+        ("st.global.b32 [%d20], %r41;", True),
+    ],
+)
+def test_bytes_that_are_given_a_value_are_known_beside_others_that_are_not(body, is_doubtful):
+    """As the CuTe DSL stores two e4m3 numbers: the upper half of the word is a register that no instruction gives a value."""
+    text = ptx_kernel(1, f"mov.u32 %r3, %r1; {{ .reg .b16 %low, %never; cvt.u16.u32 %low, %r3; mov.b32 %r41, {{%low, %never}}; {body} }}")
+    gpu = Gpu()
+    found = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
+    assert [f.code for f in (*found.findings, *found.remarks)] == ["R507"] * is_doubtful

@@ -24,7 +24,7 @@ from smemsim.program.registry import Plain
 from smemsim.program.watch.bytes import WHOLE, Parts
 from smemsim.program.watch.clocks import Operation, Tell
 from smemsim.program.wave import WARP
-from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Vector, slots_in
+from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in
 from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
@@ -435,7 +435,9 @@ class Unwritten:
         self._operands_used(i, threads)
         items = _items(i.operands[1])
         marks = self.of_registers(items, threads)
-        if marks is None:
+        if marks is not None:
+            marks = np.stack([self._low(item, threads, bits_of(i.modifiers[-1])) for item in items])
+        if marks is None or not marks.any():
             step(x)
             return
         self._pieces = []
@@ -528,7 +530,27 @@ class Unwritten:
             return [(result.slot, self._parts_of(sources[0], threads, 2)[:1])]
         elif isinstance(result, Register) and is_packed and i.op in BY_HALVES:
             return [(result.slot, self._joined([self._parts_of(source, threads, 2) for source in sources]))]
+        elif isinstance(result, Register) and i.modifiers == ("b32",) and i.op in ("prmt", "and") and isinstance(sources[-1], Immediate):
+            return [(result.slot, self._chosen(i.op, sources, threads))]
         return None
+
+    def _chosen(self, op: str, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
+        """The marks (2, n) of the halves of what takes bytes of registers by a number: `prmt` its selector, `and` its mask."""
+        halves = [self._parts_of(source, threads, 2) for source in sources[:-1]]
+        number = sources[-1].value if isinstance(sources[-1], Immediate) else 0
+        if op == "and":
+            return np.stack([halves[0][n] * bool(number >> 16 * n & 0xFFFF) for n in range(2)])
+        bytes_ = [number >> 4 * n & 7 for n in range(4)]
+        taken = [halves[byte >> 2][byte >> 1 & 1] for byte in bytes_]
+        return np.stack([self._joined(taken[:2]), self._joined(taken[2:])])
+
+    def _low(self, operand: Operand, threads: np.ndarray, bits: int) -> np.ndarray:
+        """The marks of the lower bits of an operand."""
+        known = self.parts.get(operand.slot) if isinstance(operand, Register) else None
+        if known is None or not isinstance(operand, Register):
+            return self._part(operand, threads)
+        each = bits_of(operand.type) // len(known)
+        return self._joined([marks[threads] for marks in known[: max(1, bits // each)]])
 
     def _part(self, operand: Operand, threads: np.ndarray) -> np.ndarray:
         marks = self._of(operand, threads)
