@@ -324,6 +324,13 @@ def test_warps_that_make_the_same_map_in_one_place_are_a_remark():
         (f"{REPLACED} {RELEASED}", ACQUIRED, {}, {}),
         (f"{STORED_MAP} {RELEASED}", f"@%p2 {ACQUIRED}", {}, {}),
         (COPIED, ACQUIRED, {}, {}),
+        (
+            COPIED.replace("st.shared", "setp.lt.u32 %p3, %r1, 16; @%p3 st.shared"),
+            ACQUIRED,
+            {},
+            {},
+        ),  # words 0 to 15: nothing reads the others
+        (COPIED.replace("st.shared", "setp.lt.u32 %p3, %r1, 8; @%p3 st.shared"), ACQUIRED, {}, {"R507": "nobody has written", "T212": ""}),
         (f"{REPLACED} {RELEASED} {ACQUIRED}", "", {}, {}),  # the fence lies on the way to the other warp
         (REPLACED, ACQUIRED, {}, {"X003": "generic.release"}),
         (STORED_MAP, ACQUIRED, {}, {"X003": "generic.release"}),

@@ -17,7 +17,7 @@ from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity
-from smemsim.spec.tensor_map import LIMITS, TENSOR_MAP
+from smemsim.spec.tensor_map import FIRST_UNREAD_WORD, LIMITS, TENSOR_MAP
 from smemsim.spec.tensor_map_replace import REPLACE_FIELDS
 from smemsim.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 from smemsim.words.tensor_map import TensorMap
@@ -31,6 +31,7 @@ __all__ = ["map_at"]
 
 
 SIZE = TENSOR_MAP.parts.size
+MEANT = 4 * FIRST_UNREAD_WORD  # bytes of a map that mean anything: the CuTe DSL makes no others, and copies what lies behind them
 
 
 @remembered(256)
@@ -106,7 +107,7 @@ def build_replace(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         given = np.broadcast_to(np.asarray(value(x)), x.threads.shape)
         for piece in find(x):
-            note_read(x, i, piece, SIZE)
+            note_read(x, i, piece, MEANT)
             written = values_of(x, piece, SIZE)
             for at, new in zip(piece.at.tolist(), (given if piece.part is None else given[piece.part]).tolist(), strict=True):
                 raw = _bytes(piece.memory, at)
@@ -137,7 +138,7 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         (read,) = source(x)
-        note_read(x, i, read, SIZE)
+        note_read(x, i, read, MEANT)
         for piece in to(x):
             written = values_of(x, piece, SIZE)
             places = read.at if piece.part is None else read.at[piece.part]
