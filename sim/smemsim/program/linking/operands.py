@@ -85,7 +85,7 @@ class OperandTypes:
 
 
 def _kind(name: str) -> str:
-    """ "b" of bits, "i" of integers, "packed", or the name itself, of predicates and floating-point numbers."""
+    """What a type holds: "b" (bits), "i" (an integer), "packed", or the type itself, of predicates and floating-point numbers."""
     if "x" in name:
         return "packed"
     return {"b": "b", "u": "i", "s": "i"}.get(name[0], name) if name != "bf16" else name
@@ -129,12 +129,8 @@ def _check_address(i: Instruction, address: Address) -> None:
     base = address.base
     if isinstance(base, Register) and (_kind(base.type) not in ("b", "i") or base.type == "b128"):
         raise InputError(f"{base.name} is declared .{base.type}: an address is an integer, of .u32 or .u64")
-    if (
-        isinstance(base, Register)
-        and i.op in _GENERIC
-        and bits_of(base.type) < 64
-        and not {m.partition("::")[0] for m in i.modifiers} & _WINDOWS
-    ):
+    in_window = not _WINDOWS.isdisjoint(m.partition("::")[0] for m in i.modifiers)
+    if isinstance(base, Register) and i.op in _GENERIC and bits_of(base.type) < 64 and not in_window:
         raise InputError(f"{base.name} is declared .{base.type}: a generic or global address has 64 bits")
     if isinstance(base, Immediate) and "local" not in i.modifiers:
         raise InputError(f"[{base.value}]: ptxas takes a number as an address in .local alone; put it into a register")
