@@ -250,7 +250,7 @@ def test_a_scenario_with_nothing_to_check_is_not_fine(held, tmp_path):
     (tmp_path / "empty.toml").write_text(held)
     code, told = called("check", tmp_path / "empty.toml")
     assert code == 2
-    assert told.startswith("nothing to check: the scenario has no [[step]] and no [map.NAME]")
+    assert told.startswith("nothing to check: the scenario has no [[step]], no [map.NAME] and no layout")
     assert smemsim.check(tmp_path / "empty.toml").is_empty
 
 

@@ -121,7 +121,7 @@ def check(scenario: object) -> Report:
     findings = tuple(itertools.filterfalse(_is_remark, ordered))
     codes = None if given.expect is None else given.expect.findings
     unchecked = (*machine.unchecked, *_not_compared(given, machine))
-    is_empty = not (given.steps or given.maps or findings)
+    is_empty = not (given.steps or given.maps or any(b.layout for b in given.buffers.values()) or findings)
     return Report(findings, codes, given.title or "", unchecked, machine.arch, remarks, machine, is_empty)
 
 

@@ -29,7 +29,7 @@ def share_of(wrong: int, of: int, what: str) -> str:
     return f"{wrong} of {of} {what} wrong ({wrong / of:.1%})"
 
 
-NOTHING = "the scenario has no [[step]] and no [map.NAME]; a step says what is loaded (tma_load) or what reads it (mma)"
+NOTHING = "the scenario has no [[step]], no [map.NAME] and no layout of a [buffer.NAME]; a step says what is loaded (tma_load) or what reads it (mma)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
     `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw.
 
-    `is_empty`: the scenario has no steps and no maps, so that there was nothing to check, which is no clean bill."""
+    `is_empty`: the scenario has no steps, no maps and no layout, so that there was nothing to check, which is no clean bill."""
 
     findings: tuple[Finding, ...]
     expected: tuple[str, ...] | None = None
