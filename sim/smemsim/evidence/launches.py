@@ -35,6 +35,7 @@ from smemsim.program.launch import LaunchConfig, RunOptions, three
 from smemsim.ptx.demangle import shorter_name
 from smemsim.ptx.module import Address, Function, Module, Parameter, Register, Symbol
 from smemsim.spec.formats import FORMATS
+from smemsim.spec.tensor_map import MAP_BYTES
 from smemsim.tables import Key, Kind, Source, TableError, as_in, check_table, is_list_of, mistake
 from smemsim.words.tensor_map import TensorMap
 
@@ -692,7 +693,6 @@ def _toml(value: Any, key: str = "") -> str:
     return repr(value) if isinstance(value, float) else json.dumps(str(value), ensure_ascii=False)
 
 
-MAP_BYTES = 128
 DEFAULT_THREADS = 128
 _ELEMENTS = {"b8": "u8", "b16": "f16", "b32": "f32", "b64": "u64", "bf16x2": "bf16", "f16x2": "f16", "b128": "u32"}
 _MAP = {

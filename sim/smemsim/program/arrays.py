@@ -20,6 +20,7 @@ from smemsim.program.linking.program import Places
 from smemsim.program.registers import dtype_of
 from smemsim.ptx.module import Parameter
 from smemsim.spec.formats import FORMATS
+from smemsim.spec.tensor_map import MAP_BYTES
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
@@ -245,7 +246,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
 # ---- A launch's arguments as the bytes of the parameter bank
 
 
-ADDRESS_BYTES, MAP_BYTES = 8, 128
+ADDRESS_BYTES = 8
 
 
 class HostMap(bytes):

@@ -18,6 +18,7 @@ __all__ = [
     "DATA_TYPES",
     "DERIVED_FIELDS",
     "LIMITS",
+    "MAP_BYTES",
     "POINTERS",
     "SWIZZLES",
     "SWIZZLE_ARCHITECTURES",
@@ -248,7 +249,8 @@ def _at(word: int, high: int, low: int, *, plus: int = 0, want: int | None = Non
 DERIVED_FIELDS = ("box_bytes", "swizzle_period", "backing_hint")
 
 # fmt: off
-TENSOR_MAP = Word("tensor_map", 1024, {
+MAP_BYTES = 128  # sizeof(CUtensorMap), cuda.h of CUDA 13.0
+TENSOR_MAP = Word("tensor_map", 8 * MAP_BYTES, {
     "global_address":  Field(63, 0),
     "im2col":          _at(2, 0, 0),
     "version":         _at(2, 3, 1, want=0),         # driver 580: 0 (trace encode_tiled); CuTe DSL's host code: 1

@@ -15,16 +15,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from smemsim.program.arrays import HostMap
+from smemsim.spec.swizzles import MODES
+from smemsim.spec.tensor_map import MAP_BYTES, SWIZZLES, TensorMapDataType, TensorMapSwizzle
 
 __all__ = ["Argument", "decomposed_flags", "map_fillers", "map_of", "replace"]
 
 
-MAP_BYTES = 128
 FIRST_FORMAT = "iiiKKpOOOOO"  # Triton 3.3: grid, stream, function; cooperative; scratch, metadata of kernel and launch, two hooks
 NOT_SCRATCH = 4  # objects of a format that are no scratch memory: metadata of kernel and launch, two hooks
 DESCRIPTOR = re.compile(r"tensordesc<([^[>]*)\[([^\]]*)\]")
-UNSIGNED = {1: 0, 2: 1, 4: 2}  # CUtensorMapDataType by bytes
-SWIZZLE_BYTES = (0, 32, 64, 128)  # by CUtensorMapSwizzle
+UNSIGNED = {1: TensorMapDataType.UINT8, 2: TensorMapDataType.UINT16, 4: TensorMapDataType.UINT32}  # by bytes
+ROWS = {
+    MODES[SWIZZLES[s]].width: s for s in TensorMapSwizzle if s.name in ("SWIZZLE_32B", "SWIZZLE_64B", "SWIZZLE_128B")
+}  # by bytes of a row
 
 
 class Argument:
@@ -199,9 +202,9 @@ def map_fillers(nvidia: Any, encode: Callable[..., HostMap]) -> dict[str, Callab
     def fill_2d_tma_descriptor(
         address: int, rows: int, columns: int, block_rows: int, block_columns: int, element_bytes: int, destination: int,
     ) -> None:  # fmt: skip
-        widest = SWIZZLE_BYTES[-1]
-        swizzle = max((n for n, size in enumerate(SWIZZLE_BYTES) if size <= element_bytes * block_columns), default=0)
-        block = [block_rows, min(block_columns, widest // element_bytes)]
+        widest = max((size for size in ROWS if size <= element_bytes * block_columns), default=0)
+        swizzle = ROWS.get(widest, TensorMapSwizzle.SWIZZLE_NONE)
+        block = [block_rows, min(block_columns, max(ROWS) // element_bytes)]
         kind = _unsigned(element_bytes)
         keep(destination, plain(address, swizzle, element_bytes, kind, block, [rows, columns], [columns, 1], 0))
 

@@ -16,6 +16,7 @@ from smemsim.program.linking.flows import Root, stores_of, written
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.tensor_map import MAP_BYTES
 from smemsim.words.tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ WIDEST = 16  # bytes of a cell at most
 LINE = 7  # of a line, 1 << LINE bytes
 MOST_BYTES = 1 << 32  # of an array that is watched
 SUSPECTS = 1 << 14  # of one instruction, that are looked at
-WORD, MAP_BYTES = 8, 128  # of a pointer, of a tensor map
+WORD = 8  # bytes of a pointer
 NEAR = 1 << 20  # bytes beside arrays in which pointers may begin
 NEVER = np.iinfo(np.int32).max  # the clock behind a wait that has not come
 SCOPES = {"cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
