@@ -74,5 +74,5 @@ class Folding:
     def _marks(self, of_one: np.ndarray) -> np.ndarray:
         """Marks of all CTAs: the time of a warp is that of the first CTA's, and its number."""
         marks = np.tile(of_one, (self.count, 1))
-        marks += (marks != -1) * (self._times << LANE_BITS)
+        marks += (marks != 0) * (self._times << LANE_BITS)
         return marks.reshape(-1)

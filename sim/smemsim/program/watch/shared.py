@@ -63,7 +63,7 @@ class SharedShadow:
         readers = 0 if x.launch.is_apart else READERS  # without operations there are none
         self._tables = loops.Tables(
             np.full(kept, NOBODY, np.int32), counts[0], counts[1], np.zeros(kept, bool), read_when, counts[2], *(read_when, counts[2]) * 2,
-            has_strong=False, read_by=np.full((readers, kept), NOBODY, np.int32), mark=np.full(kept, -1, np.int64), read_mark=np.full(kept, -1, np.int64),
+            has_strong=False, read_by=np.zeros((readers, kept), np.int32), mark=np.zeros(kept, np.int64), read_mark=np.zeros(kept, np.int64),
         )  # fmt: skip
         if x.scratch:  # the system hands its part over with the barriers of cooperative groups in order
             for cta in range(len(x.ctas)):
@@ -151,7 +151,7 @@ class SharedShadow:
         readers = first // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
         if (self.read_when[at] > order.has_seen(first, readers)).any():
             return True
-        by = distinct(self.read_by[:, at])
+        by = distinct(self.read_by[:, at]) - 1
         return any(self.operations[n].instruction.line == line and not order.read_done[first, n] for n in by[by >= 0].tolist())
 
     # ---- ordinary accesses
@@ -523,7 +523,7 @@ class SharedShadow:
                 self._lanes_met(op.instruction, at, warps, np.full(len(at), op.lane), "read", who == warps)
         if by_op.any():
             self._op_reads_of_others(op, at[by_op], who[by_op] - OPERATIONS)
-        self.read_by[self._reader(op), at] = op.number
+        self.read_by[self._reader(op), at] = op.number + 1
         return who
 
     def _mark_of(self, op: Operation, lane: int) -> int:
@@ -756,7 +756,7 @@ class SharedShadow:
         """Does a load overwrite words that another one brings, and has nobody read any of them since that was issued, as far as is known?"""
         if i.op != "cp" or "bulk" not in i.modifiers or op.kind not in ("tma_load", "bulk") or self.read_line[at].any():
             return False
-        readers = distinct(self.read_by[:, at])
+        readers = distinct(self.read_by[:, at]) - 1
         return all(self.operations[number].since < op.since for number in readers[readers >= 0].tolist())
 
     def _by_kind(self, numbers: np.ndarray) -> Iterator[tuple[Operation, np.ndarray]]:
@@ -808,7 +808,7 @@ class SharedShadow:
 
     def _operations_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """`_readers_done` for readers that are asynchronous operations."""
-        for by in self.read_by[:, at]:
+        for by in self.read_by[:, at] - 1:
             reads = by >= 0
             if not reads.any():
                 continue
