@@ -253,7 +253,9 @@ class Segment:
         if len(looks):
             shadow = x.state[Shadow]
             if shadow.is_folded:
-                if not self._one_for_all(x, frame.tiles, code, looks, mask):
+                if not code.stores:
+                    return self._load_the_same(x, frame.tiles, code, looks, given)
+                if not self._do_the_same(x, frame.tiles, code, looks, mask):
                     return first
                 looks, is_clear = looks[:0], True
             frame.tiles.asks(looks, shadow.at)
@@ -271,11 +273,26 @@ class Segment:
         return last
 
     @staticmethod
-    def _one_for_all(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, mask: int | None) -> bool:
+    def _do_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, mask: int | None) -> bool:
         """Do all CTAs do the same, and has the watch nothing to say of the first one?"""
         shadow: Shadow = x.state[Shadow]
         tiles.asks(shadow.alike(code), shadow.at)
         return tiles.go(0, x.total, mask, LOOK) == x.total and shadow.looks_at_one(looks, mask)
+
+    @staticmethod
+    def _load_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, given: tuple[int, int, int | None]) -> int:
+        """The loads of a segment that stores nothing, tile by tile as long as all CTAs do the same, and the watch has nothing to say of the first one. The first
+        thread for which nothing has happened."""
+        shadow: Shadow = x.state[Shadow]
+        first, last, mask = given
+        tiles.asks(shadow.alike(code), shadow.at)
+        before = x.watch.shared.reads_of_one()
+        if tiles.go(0, x.stride, mask, LOOK) < x.stride or not shadow.looks_at_one(looks, mask):
+            return first
+        reached = tiles.go(0, x.total, mask, LOOK | RUN)
+        if reached < x.total:
+            x.watch.shared.unfold_where_others_read(reached // x.stride, before)
+        return min(max(reached, first), last)
 
     def _looks(self, x: Wave, frame: Frame, code: Code) -> Any:
         """What the watch asks of each access, machine code all of it, as `Tiles.asks` takes it; None where more than that is to be looked at."""

@@ -71,6 +71,11 @@ class Folding:
             mark=self._marks(tables.mark), read_mark=self._marks(tables.read_mark),
         )  # fmt: skip
 
+    def all_reads(self, of_one: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        """Of all CTAs what one of them has: stamps of reads, their lines, clocks and marks."""
+        stamps, lines, clocks, marks = of_one
+        return np.tile(stamps, self.count), np.tile(lines, self.count), np.tile(clocks, (self.count, 1)), self._marks(marks)
+
     def _marks(self, of_one: np.ndarray) -> np.ndarray:
         """Marks of all CTAs: the time of a warp is that of the first CTA's, and its number."""
         marks = np.tile(of_one, (self.count, 1))

@@ -93,6 +93,22 @@ class SharedShadow:
             self._tables = self.folding.unfolded(self._tables, self.epochs)
             self.folding = self.by_epochs = None
 
+    def reads_of_one(self) -> tuple[np.ndarray, ...]:
+        """What is kept of reads of the CTA that stands for all."""
+        tables = self._tables
+        return self.epochs.read.copy(), tables.read_line.copy(), tables.read_when.copy(), tables.read_mark.copy()
+
+    def unfold_where_others_read(self, cta: int, before: tuple[np.ndarray, ...]) -> None:
+        """The tables become those of all CTAs; of those from one on what is kept of reads is what it was `before` the last ones, which are those of the others."""
+        folding, self.by_epochs = self.folding, None
+        assert folding is not None
+        self.unfold()
+        begin, tables = cta * self.words // folding.count, self._tables
+        for all_of, kept in zip(
+            (self.epochs.read, tables.read_line, tables.read_when, tables.read_mark), folding.all_reads(before), strict=True
+        ):
+            all_of[begin:] = kept[begin:]
+
     who, when, line, strong, mark, read_mark = map(_of_tables, ("who", "when", "line", "strong", "mark", "read_mark"))
     read_when, read_line, read_by = map(_of_tables, ("read_when", "read_line", "read_by"))
 
