@@ -1,5 +1,8 @@
 """Machine code and closures leave the same bytes: forms of instructions on landmarks of their operands, loops, loads and stores, in all lanes and in some."""
 
+import functools
+import re
+
 import numpy as np
 import pytest
 
@@ -287,6 +290,48 @@ def test_epochs_tell_what_closures_tell(change, monkeypatch):
             "warps that store one number in one word",
         )
     )
+
+
+ALONE = {  # what one CTA does, %p3, and others do not, and what is found then
+    "another barrier": (set(), {"bar.sync 0; // second": "@%p3 bar.sync 1; @!%p3 bar.sync 0;"}),
+    "other places": (set(), {"xor.b32 %r5, %r3, 1008;": "xor.b32 %r5, %r3, 1008; @%p3 xor.b32 %r5, %r5, 512;"}),
+    "own words, and no barrier": (set(), {
+        "xor.b32 %r5, %r3, 1008;": "xor.b32 %r5, %r3, 1008; @%p3 mov.b32 %r5, %r3; mov.b32 %r19, tile; @%p3 mov.b32 %r19, %r3;",
+        "ld.shared.b32 %r12, [tile];": "ld.shared.b32 %r12, [%r19];", "bar.sync 0; // second": "@!%p3 bar.sync 0;",
+    }),
+    "no barrier": ({"X008"}, {"bar.sync 0; // second": "@!%p3 bar.sync 0;"}),
+    "a barrier of half of the threads": ({"X008"}, {
+        "bar.sync 0; // third": "@!%p3 bra WHOLE; shr.u32 %r17, %r1, 6; add.u32 %r17, %r17, 1; bar.sync %r17, 64; bra ON; WHOLE: bar.sync 0; ON:",
+    }),
+    "a warp that writes": ({"X008"}, {"bar.sync 0; // third": "and.pred %p4, %p2, %p3; @%p4 st.shared.b32 [%r5], %r1; bar.sync 0;"}),
+    "the same word for two threads": ({"X008"}, {
+        "st.shared.v4.b32 [%r3], {%r8": "mov.b32 %r19, %r3; @%p3 and.b32 %r19, %r3, -513; st.shared.v4.b32 [%r19], {%r8",
+    }),
+    "nobody writes": ({"R507"}, {"st.shared.v4.b32 [%r3], {%r1, %r4, %r1, %r1};": "@!%p3 st.shared.v4.b32 [%r3], {%r1, %r4, %r1, %r1};"}),
+}  # fmt: skip
+OWN = "mov.u32 %r2, tile; mov.u32 %r17, %ctaid.x; mul.wide.u32 %d4, %r17, 2048; add.u64 %d1, %d1, %d4;"  # of each CTA another part of the array
+OF_CTA = re.compile(r" (?:of |\()CTA ([0-9]+)\)?")
+
+
+@pytest.mark.parametrize("mode", ["closures", "compiled"])
+@pytest.mark.parametrize("change", ALONE)
+def test_a_cta_among_others_is_told_what_it_is_told_alone(change, mode, monkeypatch):
+    """Of CTAs that keep to themselves each is judged by what it does, whatever those beside it do."""
+    monkeypatch.setenv("SMEMSIM_TIERS", mode)
+    codes, changes = ALONE[change]
+    for other in (0, 13, 23):
+        told = []
+        for grid, is_alone in ((24, other), (1, 0)):
+            text = functools.reduce(lambda text, one: text.replace(*one), changes.items(), SHARED)
+            text = text.replace("mov.u32 %r2, tile;", f"{OWN} setp.eq.u32 %p3, %r17, {is_alone};", 1)
+            gpu = smemsim.Gpu("sm_90a")
+            args = [gpu.array(np.zeros(grid * 512, np.uint32))]
+            run = gpu.launch(text.replace("64", f"64 // {mode}", 1), "k", grid=grid, block=128, args=args, progress=False, workers=1)
+            told.append([(f.code, f.line, f.message) for f in run.findings])
+        among, alone = told
+        assert [(code, line, OF_CTA.sub("", message)) for code, line, message in among] == alone
+        assert {cta for *_, message in among for cta in OF_CTA.findall(message)} <= {str(other)}
+        assert {code for code, *_ in among} == codes
 
 
 WARPS = """.version 8.7

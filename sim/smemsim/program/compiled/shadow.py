@@ -15,9 +15,10 @@ import numpy as np
 
 from smemsim.program.compiled import objects
 from smemsim.program.compiled.memory import GENERAL, NEIGHBOURS, ONE_PLACE, Access
+from smemsim.program.compiled.segments import MOST_ACCESSES
 from smemsim.program.compiled.vectors import LANES
 from smemsim.program.watch.epochs import MANY_THREADS
-from smemsim.program.watch.lanes import LANE_BITS, MANY, SEVERAL
+from smemsim.program.watch.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
 
 if TYPE_CHECKING:
     from smemsim.program.compiled.segments import Code
@@ -31,7 +32,8 @@ __all__ = ["Shadow"]
 _POINTERS = (
     "written", "read", "epoch", "cta_of", "clock", "now", "read_when", "read_line", "read_mark", "who", "when", "line", "strong", "mark", "claim", "columns",
 )  # fmt: skip
-_NUMBERS = ("host", "nowhere", "stride", "readers")
+_NUMBERS = ("host", "nowhere", "stride", "readers", "pitch")
+_FOLDED = ("kept_places", "kept_shapes")  # pointers behind those, of the first CTA's threads: where each access is
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 4, ctypes.c_void_p)
 _SIZES = (1, 2, 4)  # words of a thread
 _LANE_PART = (1 << LANE_BITS) - 1
@@ -191,8 +193,8 @@ class _Body:
 
 def _head(text: _Text, name: str) -> None:
     text.lines += [f"define i64 @{name}({_TABLES}) {{", "entry:"]
-    for n, entry in enumerate((*_POINTERS, *_NUMBERS)):
-        kind = "ptr" if entry in _POINTERS else "i64"
+    for n, entry in enumerate((*_POINTERS, *_NUMBERS, *_FOLDED)):
+        kind = "i64" if entry in _NUMBERS else "ptr"
         text.line(f"%c{n} = getelementptr i64, ptr %context, i64 {n}")
         text.line(f"%{entry} = load {kind}, ptr %c{n}, align 8")
     text.line("%line32 = trunc i64 %line64 to i32")
@@ -270,6 +272,13 @@ def _loop(name: str, words: int, does: str, after: str) -> list[str]:
     return [*text.lines, "  ret i64 %rest", "fail:", "  ret i64 0", "}"]
 
 
+def _written(name: str, body: str) -> list[str]:
+    """A function whose text stands here."""
+    text = _Text()
+    _head(text, name)
+    return [*text.lines, *body.splitlines()]
+
+
 @functools.cache
 def _functions() -> dict[tuple[bool, int], Any]:
     """The functions, by whether they are of a load, and by their words."""
@@ -278,11 +287,153 @@ def _functions() -> dict[tuple[bool, int], Any]:
         lines += _loop(f"read{words}", words, "read", "")
         lines += _loop(f"note{words}", words, "note_write", "")
         lines += _loop(f"write{words}", words, "check_write", f"note{words}")
+    lines += _written("alike", _ALIKE) + _written("of_one", _ONE_CTA)
     names = [(is_load, words) for is_load in (True, False) for words in _SIZES]
-    found = objects.functions("\n".join(lines), *((f"{'read' if is_load else 'write'}{words}", _CALL) for is_load, words in names))
-    return dict(zip(names, found, strict=True))
+    of_names = ((f"{'read' if is_load else 'write'}{words}", _CALL) for is_load, words in names)
+    *found, alike, of_one = objects.functions("\n".join(lines), *of_names, ("alike", _CALL), ("of_one", _CALL))
+    return dict(zip(names, found, strict=True)) | {ALIKE: alike, OF_ONE: of_one}
 
 
+_V64, _V8 = f"<{LANES} x i64>", f"i{8 * LANES}"
+# Are the threads of all CTAs where those of the first one are, in their own windows? Where these are is kept. The line is the access's number.
+_ALIKE = f"""br label %loop
+loop:
+%t = phi i64 [ %first, %entry ], [ %t.next, %next ]
+%cp = getelementptr i64, ptr %cta_of, i64 %t
+%cta = load i64, ptr %cp, align 8
+%begin = mul i64 %cta, %stride
+%tid = sub i64 %t, %begin
+%sub = mul i64 %cta, %pitch
+br i1 %is.masked, label %look, label %work
+look:
+%mp = getelementptr i8, ptr %mask, i64 %t
+%some = load {_V8}, ptr %mp, align 1
+%mp0 = getelementptr i8, ptr %mask, i64 %tid
+%some0 = load {_V8}, ptr %mp0, align 1
+%same.mask = icmp eq {_V8} %some, %some0
+br i1 %same.mask, label %runs, label %fail
+runs:
+%none = icmp eq {_V8} %some, 0
+br i1 %none, label %next, label %work
+work:
+%row = mul i64 %line64, %stride
+%at0 = add i64 %row, %tid
+%group = lshr i64 %t, {LANES.bit_length() - 1}
+%group0 = lshr i64 %at0, {LANES.bit_length() - 1}
+%sp = getelementptr i8, ptr %shapes, i64 %group
+%shape = load i8, ptr %sp, align 1
+%pp = getelementptr i64, ptr %places, i64 %t
+%sp0 = getelementptr i8, ptr %kept_shapes, i64 %group0
+%pp0 = getelementptr i64, ptr %kept_places, i64 %at0
+%is.first = icmp eq i64 %cta, 0
+br i1 %is.first, label %keep, label %compare
+keep:
+store i8 %shape, ptr %sp0, align 1
+%all = load {_V64}, ptr %pp, align 8
+store {_V64} %all, ptr %pp0, align 8
+br label %next
+compare:
+%shape0 = load i8, ptr %sp0, align 1
+%same.shape = icmp eq i8 %shape, %shape0
+br i1 %same.shape, label %places.of, label %fail
+places.of:
+%place = load i64, ptr %pp, align 8
+%place0 = load i64, ptr %pp0, align 8
+%back = sub i64 %place, %sub
+%same.place = icmp eq i64 %back, %place0
+%off = icmp eq i64 %place, %nowhere
+%off0 = icmp eq i64 %place0, %nowhere
+%both.off = and i1 %off, %off0
+%same.first = or i1 %same.place, %both.off
+br i1 %same.first, label %lanes, label %fail
+lanes:
+%is.general = icmp eq i8 %shape, {GENERAL}
+br i1 %is.general, label %general, label %next
+general:
+%them = load {_V64}, ptr %pp, align 8
+%mine = load {_V64}, ptr %pp0, align 8
+%sub.one = insertelement {_V64} poison, i64 %sub, i32 0
+%subs = shufflevector {_V64} %sub.one, {_V64} poison, <{LANES} x i32> zeroinitializer
+%off.one = insertelement {_V64} poison, i64 %nowhere, i32 0
+%offs = shufflevector {_V64} %off.one, {_V64} poison, <{LANES} x i32> zeroinitializer
+%backs = sub {_V64} %them, %subs
+%same.places = icmp eq {_V64} %backs, %mine
+%them.off = icmp eq {_V64} %them, %offs
+%mine.off = icmp eq {_V64} %mine, %offs
+%all.off = and <{LANES} x i1> %them.off, %mine.off
+%each = or <{LANES} x i1> %same.places, %all.off
+%bits = bitcast <{LANES} x i1> %each to i{LANES}
+%every = icmp eq i{LANES} %bits, -1
+br i1 %every, label %next, label %fail
+next:
+%t.next = add i64 %t, {LANES}
+%more = icmp slt i64 %t.next, %last
+br i1 %more, label %loop, label %done
+done:
+ret i64 1
+fail:
+ret i64 0
+}}"""
+ALIKE, OF_ONE = (True, 0), (False, 0)  # among functions by whether they are of a load, and by their words
+# What `Shadow.looks_at_one` calls with pointers to `looks` and the mask, how many warps there are, and how many looks: are the warps of all CTAs in step
+# (`Folding.are_in_step`), and do the functions that look say yes for the first CTA, at the places that `alike` has kept?
+_ONE_CTA = f"""%warps.of = lshr i64 %stride, 5
+br label %warps
+warps:
+%w = phi i64 [ 0, %entry ], [ %w.next, %in.step ]
+%c = udiv i64 %w, %warps.of
+%w.first = mul i64 %c, %warps.of
+%w0 = sub i64 %w, %w.first
+%kp = getelementptr i32, ptr %clock, i64 %w
+%kp0 = getelementptr i32, ptr %clock, i64 %w0
+%clock.w = load i32, ptr %kp, align 4
+%clock.0 = load i32, ptr %kp0, align 4
+%same.clock = icmp eq i32 %clock.w, %clock.0
+%np = getelementptr i64, ptr %now, i64 %w
+%np0 = getelementptr i64, ptr %now, i64 %w0
+%now.w = load i64, ptr %np, align 8
+%now.0 = load i64, ptr %np0, align 8
+%numbers = shl i64 %w.first, {PART_BITS}
+%now.back = sub i64 %now.w, %numbers
+%same.now = icmp eq i64 %now.back, %now.0
+%ep = getelementptr i32, ptr %epoch, i64 %c
+%epoch.w = load i32, ptr %ep, align 4
+%epoch.0 = load i32, ptr %epoch, align 4
+%same.epoch = icmp eq i32 %epoch.w, %epoch.0
+%same.two = and i1 %same.clock, %same.now
+%same = and i1 %same.two, %same.epoch
+br i1 %same, label %in.step, label %fail
+in.step:
+%w.next = add i64 %w, 1
+%w.more = icmp slt i64 %w.next, %first
+br i1 %w.more, label %warps, label %looks
+looks:
+%k = phi i64 [ 0, %in.step ], [ %k.next, %clear ]
+%row = mul i64 %k, 4
+%f.at = getelementptr i64, ptr %places, i64 %row
+%f = load ptr, ptr %f.at, align 8
+%n.at = getelementptr i64, ptr %f.at, i64 1
+%n = load i64, ptr %n.at, align 8
+%line.at = getelementptr i64, ptr %f.at, i64 2
+%line.k = load i64, ptr %line.at, align 8
+%token.at = getelementptr i64, ptr %f.at, i64 3
+%token.k = load i64, ptr %token.at, align 8
+%skipped = mul i64 %n, %stride
+%skipped.groups = lshr i64 %skipped, {LANES.bit_length() - 1}
+%own.places = getelementptr i64, ptr %kept_places, i64 %skipped
+%own.shapes = getelementptr i8, ptr %kept_shapes, i64 %skipped.groups
+%clear.k = call i64 %f(ptr %own.places, ptr %own.shapes, ptr %mask, i64 0, i64 %stride, i64 %line.k, i64 %token.k, ptr %context)
+%is.clear = icmp ne i64 %clear.k, 0
+br i1 %is.clear, label %clear, label %fail
+clear:
+%k.next = add i64 %k, 1
+%k.more = icmp slt i64 %k.next, %last
+br i1 %k.more, label %looks, label %done
+done:
+ret i64 1
+fail:
+ret i64 0
+}}"""
 _ROWS: weakref.WeakKeyDictionary[Code, tuple[np.ndarray, list[int]] | None] = weakref.WeakKeyDictionary()  # see `Shadow.looks`
 
 
@@ -293,25 +444,45 @@ class Shadow:
         watch: Watch = x.watch
         self.shared = watch.shared
         self.epochs = watch.shared.epochs
+        self.folding = watch.shared.folding  # while that is the watch's, the first CTA stands for all
+        self.total, self.stride, self._warps = x.total, x.stride, len(watch.order.clock)
         self.token = 0
-        tables, order, lanes = watch.shared.tables, watch.order, watch.lanes
+        tables, order, lanes = watch.shared.kept, watch.order, watch.lanes
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
         self.claim = np.zeros(len(tables.who), np.uint64)
         readers = tables.read_when.shape[1]
         columns = x.alike("columns of warps", lambda: np.arange(len(order.clock), dtype=np.int64) % readers)
+        rows = MOST_ACCESSES if self.is_folded else 0
+        self._places, self._kept_shapes = np.empty((rows, x.stride), np.int64), np.empty((rows, x.stride // LANES), np.uint8)
         arrays = (
             self.epochs.written, self.epochs.read, self.epochs.epoch, cta_of, order.clock, lanes.now, tables.read_when, tables.read_line,
             tables.read_mark, tables.who, tables.when, tables.line, tables.strong, tables.mark, self.claim, columns,
         )  # fmt: skip
-        numbers = x.shared.ctypes.data, nowhere, x.stride, readers
+        numbers = x.shared.ctypes.data, nowhere, x.stride, readers, x.pitch
         self.arrays = arrays
-        self.context = np.array([*(array.ctypes.data for array in arrays), *numbers], np.int64)
+        kept = self._places.ctypes.data, self._kept_shapes.ctypes.data
+        self.context = np.array([*(array.ctypes.data for array in arrays), *numbers, *kept], np.int64)
         self._context = self.context.ctypes.data
         self._host = numbers[0]
         self._shapes = x.alike("places of any shape", lambda: np.full(x.total // LANES, GENERAL, np.uint8))
         watch.shared.by_epochs = self.reads
         self.functions = _functions()
         self._rows: dict[Code, tuple[np.ndarray, list[int]] | None] = {}
+        self._alike: dict[Code, np.ndarray] = {}
+
+    @property
+    def is_stale(self) -> bool:
+        """Has the watch other tables now?"""
+        return self.folding is not self.shared.folding
+
+    def _has_epochs(self) -> bool:
+        """Do epochs say what is ordered, in these tables?"""
+        return self.shared.has_epochs() and not self.is_stale
+
+    @property
+    def is_folded(self) -> bool:
+        """Does the first CTA stand for all?"""
+        return self.folding is not None
 
     @property
     def at(self) -> int:
@@ -321,14 +492,14 @@ class Shadow:
     def look(self, access: Access) -> tuple[Any, int, int, int] | None:
         """The function that says whether the epoch orders all of an access, and notes it then; the access's number, line and token. None: there is none."""
         function = self.functions.get((access.is_load, access.size // 4))
-        if function is None or access.size < 4 or not self.shared.has_epochs():
+        if function is None or access.size < 4 or not self._has_epochs():
             return None
         self.token += not access.is_load
         return function, access.number, access.instruction.line, self.token
 
     def looks(self, code: Code) -> np.ndarray | None:
         """`look` of all accesses of shared memory: of each the function's address, its number, its line and its token. None: one has none."""
-        if not self.shared.has_epochs():
+        if not self._has_epochs():
             return None
         if code not in self._rows:
             known = _ROWS[code] if code in _ROWS else _ROWS.setdefault(code, self._made(code))
@@ -351,13 +522,24 @@ class Shadow:
             rows.append((ctypes.cast(function, ctypes.c_void_p).value or 0, access.number, access.instruction.line, 0))
         return np.array(rows, np.int64), [n for n, access in enumerate(code.of_shared) if not access.is_load]
 
+    def alike(self, code: Code) -> np.ndarray:
+        """What asks of all accesses of shared memory whether the CTAs do the same, as `looks`."""
+        if code not in self._alike:
+            function = ctypes.cast(self.functions[ALIKE], ctypes.c_void_p).value or 0
+            self._alike[code] = np.array([(function, access.number, access.number, 0) for access in code.of_shared], np.int64)
+        return self._alike[code]
+
+    def looks_at_one(self, looks: np.ndarray, mask: int | None) -> bool:
+        """Does the epoch order all accesses of the first CTA, for those that `alike` has kept? Then they are noted, for all CTAs."""
+        return bool(self.functions[OF_ONE](looks.ctypes.data, None, mask, self._warps, len(looks), 0, 0, self._context))
+
     def reads(self, line: int, words: int, places: np.ndarray) -> bool:
         """Does the epoch order reads of all threads, so many words each from the places (int64, bytes) on? Then they are noted."""
         function = self.functions.get((True, words))
-        if function is None or not self.shared.has_epochs():
+        if function is None or not self._has_epochs():
             return False
         hosts = places + self._host
-        return bool(function(hosts.ctypes.data, self._shapes.ctypes.data, None, 0, len(places), line, 0, self._context))
+        return self._passes(function, hosts.ctypes.data, self._shapes.ctypes.data, None, 0, len(places), line, 0)
 
     def passes(self, access: Access, places: int, shapes: int, mask: int | None, first: int, last: int) -> bool:
         """Does the epoch order all of an access? Then it is noted."""
@@ -365,4 +547,13 @@ class Shadow:
         if look is None:
             return False
         function, _, line, token = look
+        return self._passes(function, places, shapes, mask, first, last, line, token)
+
+    def _passes(self, function: Any, places: int, shapes: int, mask: int | None, first: int, last: int, line: int, token: int) -> bool:
+        if self.folding is not None:
+            if first or not self.folding.are_in_step(self.epochs):
+                return False
+            if not self.functions[ALIKE](places, shapes, mask, 0, self.total, 0, 0, self._context):
+                return False
+            last = self.stride
         return bool(function(places, shapes, mask, first, last, line, token, self._context))

@@ -246,16 +246,23 @@ class Segment:
 
     def _in_tiles(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], looks: Any, given: tuple[int, int, int | None]) -> int:
         """The same a tile at a time; the first thread for which nothing has happened, or the last one of all."""
-        first, last, mask = given
+        (first, last, mask), is_clear = given, False
         if frame.tiles is None:
             unit = LANES if x.watch is None else x.stride
             frame.tiles = Tiles(functions, *frame.pointers, frame.count, x.total, unit)
         if len(looks):
             shadow = x.state[Shadow]
+            if shadow.is_folded:
+                if not code.stores:
+                    return self._load_the_same(x, frame.tiles, code, looks, given)
+                if not self._do_the_same(x, frame.tiles, code, looks, mask):
+                    return first
+                looks, is_clear = looks[:0], True
             frame.tiles.asks(looks, shadow.at)
         if not code.stores:
-            return frame.tiles.go(first, last, mask, LOOK | RUN)
-        if frame.tiles.go(first, last, mask, LOOK) < last:  # nothing of a segment that stores is done before all of it is in order
+            return frame.tiles.go(first, last, mask, RUN if is_clear else LOOK | RUN)
+        # Nothing of a segment that stores is done before all of it is in order.
+        if not is_clear and frame.tiles.go(first, last, mask, LOOK) < last:
             return first
         for access in code.stores:
             frame.row(access.number)[3] = 0
@@ -264,6 +271,28 @@ class Segment:
             if access.instruction.guard is None or frame.row(access.number)[3]:
                 own(x, _NOWHERE, access.size)
         return last
+
+    @staticmethod
+    def _do_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, mask: int | None) -> bool:
+        """Do all CTAs do the same, and has the watch nothing to say of the first one?"""
+        shadow: Shadow = x.state[Shadow]
+        tiles.asks(shadow.alike(code), shadow.at)
+        return tiles.go(0, x.total, mask, LOOK) == x.total and shadow.looks_at_one(looks, mask)
+
+    @staticmethod
+    def _load_the_same(x: Wave, tiles: Tiles, code: Code, looks: np.ndarray, given: tuple[int, int, int | None]) -> int:
+        """The loads of a segment that stores nothing, tile by tile as long as all CTAs do the same, and the watch has nothing to say of the first one. The first
+        thread for which nothing has happened."""
+        shadow: Shadow = x.state[Shadow]
+        first, last, mask = given
+        tiles.asks(shadow.alike(code), shadow.at)
+        before = x.watch.shared.reads_of_one()
+        if tiles.go(0, x.stride, mask, LOOK) < x.stride or not shadow.looks_at_one(looks, mask):
+            return first
+        reached = tiles.go(0, x.total, mask, LOOK | RUN)
+        if reached < x.total:
+            x.watch.shared.unfold_where_others_read(reached // x.stride, before)
+        return min(max(reached, first), last)
 
     def _looks(self, x: Wave, frame: Frame, code: Code) -> Any:
         """What the watch asks of each access, machine code all of it, as `Tiles.asks` takes it; None where more than that is to be looked at."""
@@ -333,7 +362,7 @@ class Segment:
         if x.watch.follows_values():
             return None
         shadow: Shadow | None = x.state.get(Shadow)
-        if shadow is None:
+        if shadow is None or shadow.is_stale:
             shadow = x.state[Shadow] = Shadow(x, NOWHERE.ctypes.data)
         return shadow
 

@@ -7,7 +7,7 @@ The order of `clocks.py` is that of warps. Here stands what a warp knew before s
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class _Wait:
 class LanesAlone:
     """Waits of some lanes of a warp, by warp."""
 
-    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, lines: np.ndarray) -> None:
+    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, lines: Callable[[], np.ndarray]) -> None:
         self.x, self.order, self.operations, self.telling, self.lines = x, order, operations, telling, lines
         self.waits: dict[int, list[_Wait]] = {}
 
@@ -118,7 +118,7 @@ class LanesAlone:
         first = int(np.argmax(late))
         is_copy = bool(by_operation[first])
         code = ("X004" if does == "read" else "X005") if is_copy else "X008"
-        writer = self.telling.writer(int(who[first]), int(self.lines[at[first]]))
+        writer = self.telling.writer(int(who[first]), int(self.lines()[at[first]]))
         lanes = np.flatnonzero(wait.lanes)
         alone = (
             f"lane {lanes[0]}"

@@ -2,7 +2,7 @@
 instruction that they execute together (.sync, .aligned), or as any two threads do.
 
 The order that `clocks.py` keeps is of warps. Here stands when the lanes of each warp last met: what one lane wrote since then the others have not seen.
-A warp's time is a number that no other warp has; its lowest bits count meetings of a part of the lanes since all of them met.
+A warp's time is a number that no other warp has, and never 0; its lowest bits count meetings of a part of the lanes since all of them met.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Lanes:
 
     def __init__(self, x: Wave) -> None:
         self.x, self.count = x, x.total // WARP
-        self.now = np.arange(self.count, dtype=np.int64) << PART_BITS
+        self.now = np.arange(self.count, 2 * self.count, dtype=np.int64) << PART_BITS
         self.meetings = np.zeros(self.count, np.int64)  # of any of its lanes, by warp; one that only learns of others does not meet
         self._met: dict[int, np.ndarray] = {}  # by warp: up to which of its meetings each lane (row) has seen each other
         self._have_met: dict[int, np.ndarray] = {}  # the same without what lanes have learned of others

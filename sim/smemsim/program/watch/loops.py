@@ -23,7 +23,7 @@ __all__ = [
 class Tables(NamedTuple):
     """What is kept of each word: who wrote it last, with the clock and the line, and whether by a strong operation; the clocks of the threads that read
     it, by their warp in the cluster, and the line of the last; the same of strong loads and of strong writes, `has_strong` where there are any; operations
-    that read it; and the marks (`lanes.py`) of the last write and the last reads."""
+    that read it, by their number and one, 0 for none; and the marks (`lanes.py`) of the last write and the last reads."""
 
     who: np.ndarray
     when: np.ndarray
@@ -79,8 +79,8 @@ def _operations_are_done(word, warp, read_done, read_by):  # type: ignore[no-unt
     """Does a warp know that the operations have read a word?"""
     done = True
     for k in range(read_by.shape[0]):
-        by = read_by[k, word]
-        done &= by < 0 or read_done[warp, by]
+        by = read_by[np.uint64(k), np.uint64(word)]
+        done &= by == 0 or read_done[warp, by - 1]
     return done
 
 
@@ -176,19 +176,30 @@ def is_shared_by_threads(flat, count, threads, marks):  # type: ignore[no-untype
 
 
 @compiled
+def _are_by(begin, count, who, by):  # type: ignore[no-untyped-def]
+    """Were words that follow one another all written by one? Without branches, by indices that have no sign."""
+    others = False
+    for at in range(begin, begin + count):
+        others |= who[np.uint64(at)] != by
+    return not others
+
+
+@compiled
 def operation_reads(begins, count, first, warps, mine, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
     """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads `count` words from each of `begins` on. False where one is unwritten,
     not seen, or not fenced, and as in `read`; else it is noted in a row of `read_by`."""
-    stream, base = known.stream[own], first // known.seen.shape[1] * known.seen.shape[1]
-    before = _NOBODY
+    stream, base, who = known.stream[own], first // known.seen.shape[1] * known.seen.shape[1], tables.who
+    before, own_words = _NOBODY, tables.read_by[row]
     for n in range(len(begins)):
+        if before != _NOBODY and _are_by(begins[n], count, who, before):  # most words lie as one operation has brought them
+            continue
         for word in range(begins[n], begins[n] + count):
-            by = tables.who[word]
+            by = who[word]
             if by == _NOBODY:
                 return False
             if by >= _OPERATIONS:
                 number = by - _OPERATIONS
-                if by == before or number == own:  # most words lie as one operation has brought them
+                if by == before or number == own:
                     continue
                 if stops_at_operations or (known.generic[number] and not is_generic):
                     return False
@@ -209,7 +220,7 @@ def operation_reads(begins, count, first, warps, mine, own, row, is_generic, sto
                     return False
     for n in range(len(begins)):
         for word in range(begins[n], begins[n] + count):
-            tables.read_by[row, word] = own
+            own_words[np.uint64(word)] = own + 1
     return True
 
 
@@ -236,7 +247,7 @@ def _are_over(begin, count, mine, who, done, read_line, read_mark, read_by, read
         late |= (read_line[word] != 0) | ((read_mark[word] ^ mine) >> _TIME == 0)
         for k in range(rows):
             reader = read_by[k, word]
-            late |= reader >= 0 and not read_done[np.uint64(reader)]
+            late |= reader > 0 and not read_done[np.uint64(reader - 1)]
     return not late
 
 
@@ -270,17 +281,17 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, k
                 return False
             for k in range(read_by.shape[0]):
                 reader = read_by[k, word]
-                if reader >= 0 and not read_done[reader]:
+                if reader > 0 and not read_done[reader - 1]:
                     return False
             if has_strong and not _no_strong(word, warp, known.seen, tables):
                 return False
     for n in range(len(begins)):
         for word in range(begins[n], begins[n] + count):
-            tables.who[word] = own + _OPERATIONS
+            tables.who[np.uint64(word)] = own + _OPERATIONS
         for word in range(begins[n], begins[n] + count):
-            tables.line[word] = line
+            tables.line[np.uint64(word)] = line
         for word in range(begins[n], begins[n] + count):
-            tables.strong[word] = False
+            tables.strong[np.uint64(word)] = False
     return True
 
 
@@ -292,8 +303,8 @@ def operations_of(who, read_by, found):  # type: ignore[no-untyped-def]
             found[who[word] - _OPERATIONS] = True
     for k in range(read_by.shape[0]):
         for word in range(len(who)):
-            if read_by[k, word] >= 0:
-                found[read_by[k, word]] = True
+            if read_by[k, word] > 0:
+                found[read_by[k, word] - 1] = True
 
 
 @compiled
@@ -304,8 +315,8 @@ def renumber(who, read_by, new):  # type: ignore[no-untyped-def]
             who[word] = _OPERATIONS + new[who[word] - _OPERATIONS]
     for k in range(read_by.shape[0]):
         for word in range(len(who)):
-            if read_by[k, word] >= 0:
-                read_by[k, word] = new[read_by[k, word]]
+            if read_by[k, word] > 0:
+                read_by[k, word] = new[read_by[k, word] - 1] + 1
 
 
 @compiled

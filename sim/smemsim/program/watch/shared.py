@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from smemsim.program.watch import loops
 from smemsim.program.watch.bytes import Parts
 from smemsim.program.watch.clocks import GENERIC, GROUP, NOBODY, OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.epochs import Epochs
+from smemsim.program.watch.folding import Folding
 from smemsim.program.watch.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
 from smemsim.program.watch.telling import BARRIER, WORD, Telling
 from smemsim.program.wave import ALL, WARP
@@ -41,6 +42,11 @@ _STRONG = "an atomic or a strong store"
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
 
 
+def _of_tables(name: str) -> Any:
+    """A table of all CTAs."""
+    return property(lambda shadow: getattr(shadow.tables, name))
+
+
 class SharedShadow:
     """What the accesses of one wave leave behind, and whether the next one is ordered behind them."""
 
@@ -50,25 +56,61 @@ class SharedShadow:
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
         self.parts = Parts(words, self.per_cluster)
-        counts = [np.zeros(words, np.int32) for _ in range(3)]
-        read_when = np.zeros((words, self.per_cluster), np.int32)
+        self.folding = Folding(x, order, lanes) if Folding.is_possible(x) else None
+        kept = words if self.folding is None else words // len(x.ctas)
+        counts = [np.zeros(kept, np.int32) for _ in range(3)]
+        read_when = np.zeros((kept, self.per_cluster), np.int32)
         readers = 0 if x.launch.is_apart else READERS  # without operations there are none
-        self.tables = loops.Tables(
-            np.full(words, NOBODY, np.int32), counts[0], counts[1], np.zeros(words, bool), read_when, counts[2], *(read_when, counts[2]) * 2,
-            has_strong=False, read_by=np.full((readers, words), NOBODY, np.int32), mark=np.full(words, -1, np.int64), read_mark=np.full(words, -1, np.int64),
+        self._tables = loops.Tables(
+            np.full(kept, NOBODY, np.int32), counts[0], counts[1], np.zeros(kept, bool), read_when, counts[2], *(read_when, counts[2]) * 2,
+            has_strong=False, read_by=np.zeros((readers, kept), np.int32), mark=np.zeros(kept, np.int64), read_mark=np.zeros(kept, np.int64),
         )  # fmt: skip
-        self.who, self.when, self.line, self.strong, self.read_when, self.read_line, *_, self.read_by, self.mark, self.read_mark = (
-            self.tables
-        )
         if x.scratch:  # the system hands its part over with the barriers of cooperative groups in order
             for cta in range(len(x.ctas)):
                 begin = (cta * x.pitch + x.scratch) // WORD
                 self.who[begin : begin + RESERVED_BARRIERS // WORD] = ATOMIC
-        self.epochs = Epochs(self.tables, len(x.ctas), x.pitch // WORD)
+        self.epochs = Epochs(self._tables, len(x.ctas), x.pitch // WORD)
         self.by_epochs: Callable[[int, int, np.ndarray], bool] | None = None  # passes reads of all threads, see `compiled/shadow.py`
         self._narrow: tuple[np.ndarray, np.ndarray] | None = (
             None  # clocks of strong reads and writes of scope .cta, where a cluster has several CTAs
         )
+
+    @property
+    def kept(self) -> loops.Tables:
+        """The tables as they are: those of one CTA, where that stands for all (`folding`)."""
+        return self._tables
+
+    @property
+    def tables(self) -> loops.Tables:
+        """The tables of all CTAs."""
+        if self.folding is not None:
+            self.unfold()
+        return self._tables
+
+    def unfold(self) -> None:
+        """The tables become those of all CTAs."""
+        if self.folding is not None:
+            self._tables = self.folding.unfolded(self._tables, self.epochs)
+            self.folding = self.by_epochs = None
+
+    def reads_of_one(self) -> tuple[np.ndarray, ...]:
+        """What is kept of reads of the CTA that stands for all."""
+        tables = self._tables
+        return self.epochs.read.copy(), tables.read_line.copy(), tables.read_when.copy(), tables.read_mark.copy()
+
+    def unfold_where_others_read(self, cta: int, before: tuple[np.ndarray, ...]) -> None:
+        """The tables become those of all CTAs; of those from one on what is kept of reads is what it was `before` the last ones, which are those of the others."""
+        folding, self.by_epochs = self.folding, None
+        assert folding is not None
+        self.unfold()
+        begin, tables = cta * self.words // folding.count, self._tables
+        for all_of, kept in zip(
+            (self.epochs.read, tables.read_line, tables.read_when, tables.read_mark), folding.all_reads(before), strict=True
+        ):
+            all_of[begin:] = kept[begin:]
+
+    who, when, line, strong, mark, read_mark = map(_of_tables, ("who", "when", "line", "strong", "mark", "read_mark"))
+    read_when, read_line, read_by = map(_of_tables, ("read_when", "read_line", "read_by"))
 
     def remembered(self) -> np.ndarray:
         """The operations that words have, by their numbers."""
@@ -93,7 +135,7 @@ class SharedShadow:
             self.epochs.forget()
             return False
         self.parts.read_whole(_NONE, _NONE)
-        return self.epochs.make(self.tables)
+        return self.epochs.is_made or self.epochs.make(self.tables)
 
     # ---- words
 
@@ -125,7 +167,7 @@ class SharedShadow:
         readers = first // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
         if (self.read_when[at] > order.has_seen(first, readers)).any():
             return True
-        by = distinct(self.read_by[:, at])
+        by = distinct(self.read_by[:, at]) - 1
         return any(self.operations[n].instruction.line == line and not order.read_done[first, n] for n in by[by >= 0].tolist())
 
     # ---- ordinary accesses
@@ -137,12 +179,22 @@ class SharedShadow:
         places = np.ascontiguousarray(flat, np.int64)
         if self.by_epochs is not None and self.x.sel is ALL and self.by_epochs(i.line, size // WORD, places):
             return True
-        done = loops.read(places, size // WORD, self.x.threads, i.line, stops_at_operations, self.tables, self._known)
+        places, threads = self._to_look_at(places)
+        done = loops.read(places, size // WORD, threads, i.line, stops_at_operations, self._tables, self._known)
         if done:
             self.parts.read_whole(_NONE, _NONE)
             if self.epochs.is_made:
                 self.epochs.note(places, size // WORD, writes=False)
         return bool(done)
+
+    def _to_look_at(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of an access of the running threads the places and the threads that the tables have to be asked for: those of one CTA, where that stands for all."""
+        if self.folding is not None:
+            of_one = self.folding.of_one(places, self.epochs)
+            if of_one is not None:
+                return of_one
+            self.unfold()
+        return places, self.x.threads
 
     def read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
         """Warps read words, or `size` bytes of them at `flat`; returns who had written them."""
@@ -180,8 +232,11 @@ class SharedShadow:
         """The running threads write whole words. False, and nothing is noted, where a closer look is needed (`write`)."""
         if self.parts.kept or size < WORD:
             return False
-        places = np.ascontiguousarray(flat, np.int64)
-        done = loops.write(places, size // WORD, self.x.threads, i.line, self.tables, self._known)
+        places, threads = self._to_look_at(np.ascontiguousarray(flat, np.int64))
+        if self.folding is not None and loops.is_shared_by_threads(places, size // WORD, threads, self._marks):
+            self.unfold()  # whose value stays is to be said of all
+            places, threads = np.ascontiguousarray(flat, np.int64), self.x.threads
+        done = loops.write(places, size // WORD, threads, i.line, self._tables, self._known)
         if done and self.epochs.is_made:
             self.epochs.note(places, size // WORD, writes=True)
         if done == 2:
@@ -290,7 +345,7 @@ class SharedShadow:
         """Note strong operations."""
         if not self.tables.has_strong:  # only then there are tables of their own
             polled, seen_at, written, changed_at = (np.zeros_like(t) for t in (self.read_when, self.read_line) * 2)
-            self.tables = self.tables._replace(
+            self._tables = self.tables._replace(
                 polled_when=polled, polled_line=seen_at, changed_when=written, changed_line=changed_at, has_strong=True
             )
         tables = self.tables
@@ -484,7 +539,7 @@ class SharedShadow:
                 self._lanes_met(op.instruction, at, warps, np.full(len(at), op.lane), "read", who == warps)
         if by_op.any():
             self._op_reads_of_others(op, at[by_op], who[by_op] - OPERATIONS)
-        self.read_by[self._reader(op), at] = op.number
+        self.read_by[self._reader(op), at] = op.number + 1
         return who
 
     def _mark_of(self, op: Operation, lane: int) -> int:
@@ -717,7 +772,7 @@ class SharedShadow:
         """Does a load overwrite words that another one brings, and has nobody read any of them since that was issued, as far as is known?"""
         if i.op != "cp" or "bulk" not in i.modifiers or op.kind not in ("tma_load", "bulk") or self.read_line[at].any():
             return False
-        readers = distinct(self.read_by[:, at])
+        readers = distinct(self.read_by[:, at]) - 1
         return all(self.operations[number].since < op.since for number in readers[readers >= 0].tolist())
 
     def _by_kind(self, numbers: np.ndarray) -> Iterator[tuple[Operation, np.ndarray]]:
@@ -769,7 +824,7 @@ class SharedShadow:
 
     def _operations_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """`_readers_done` for readers that are asynchronous operations."""
-        for by in self.read_by[:, at]:
+        for by in self.read_by[:, at] - 1:
             reads = by >= 0
             if not reads.any():
                 continue

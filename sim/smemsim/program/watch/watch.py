@@ -96,7 +96,7 @@ class Watch:
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
         self.lanes, self.named = Lanes(x), NamedPhases(x, self.order, self.telling)
         self.shared = SharedShadow(x, self.order, self.operations, self.telling, self.lanes)
-        self.alone = LanesAlone(x, self.order, self.operations, self.telling, self.shared.line)
+        self.alone = LanesAlone(x, self.order, self.operations, self.telling, lambda: self.shared.line)
         self.early = EarlyReads(x, self.telling, self.shared.words)
         self.unwritten = Unwritten(x, self.shared.nobody_wrote, self.early.is_used)
         self.tensor = TensorShadow(x, self.order, self.operations, self.telling, self.unwritten)
