@@ -298,7 +298,8 @@ TENSOR_MEMORY_DISPUTES: dict[str, Dispute] = {
     "scales of K = 96": Dispute("byte id + index; from 4 on a second cell, 4 columns further for every 128 rows begun",
                                 "CuTe DSL 4.8.1 sm103_dense_blockscaled_gemm_persistent.py with 128 and 256 rows, alone and in pairs",
                                 "PTX ISA 9.1 §9.7.16.10.7.2.4 has it in figures, those of B with N up to 128 and above apart; rows that fill no 128 are shown by no program"),
-    "scales of B in two CTAs": Dispute("2x2 data path (M = 128): the upper half of N 64 lanes further", "CUTLASS tmem_sf_frg; JAX and CuTe DSL 2cta_mma_blockscale_m128.py, which comes out right so, copy them with warpx2::01_23",
+    "scales of B in two CTAs": Dispute("2x2 data path (M = 128): the upper half of N 64 lanes further", "CUTLASS tmem_sf_frg; JAX and CuTe DSL 2cta_mma_blockscale_m128.py, which comes out right so, copy them with warpx2::01_23; "
+                                       "TIRx-harness test_mxf8_cta2.py writes different factors to the two halves of the lanes, and a B200 gave the product that its reference has",
                                        "PTX ISA 9.1 §9.7.16.10.7 asks for a copy in all four 32-lane partitions"),
     "direction of shift": Dispute("lane i takes lane i + 1, in every 32 lanes by themselves", "a readback on a B200 by github.com/cicuvc/nvidia-sass-document; CUTLASS refreshes the last lanes afterwards",
                                   "the PTX ISA's \"down by one row, except the last\" can be read as lane i to i + 1, through 128 lanes"),
