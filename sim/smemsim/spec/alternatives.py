@@ -555,7 +555,7 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative("tcgen05.cp", "exchanged", ".cta_group::2: each CTA gets what the other's shared memory has", "other order", "cp.sources", lambda sources: sources[::-1]),
     *(Alternative("tcgen05.cp", f"{name}_shift_{shift}", f".{name}: elements begin at bit {shift} of their byte", source, "decompression", _shifted(name, shift)) for name, shift, source in (
         ("b4x16_p64", 0, "ldmatrix .b4x16_p64 of sm_120 leaves E2M1 in bits 3:0"), ("b4x16_p64", 4, "at the top of the byte"),
-        ("b6x16_p32", 0, "PTX ISA 9.1 §9.7.14.5: for mma they stand in bits 5:0"), ("b6x16_p32", 2, "at the top of the byte"))),
+        ("b6x16_p32", 1, "CuTe DSL's cp_narrow_a_to_tmem_mma.py says so"), ("b6x16_p32", 2, "at the top of the byte"))),
     Alternative("tcgen05.alloc", "highest", "allocations get the highest columns that fit", "which columns one gets is in no document", "alloc.column", _highest),
     Alternative("tcgen05.alloc", "unaligned", "the first columns that fit, on multiples of 32", "which columns one gets is in no document", "alloc.column", _unaligned),
     Alternative("tcgen05.alloc", "upper_half", "the upper 256 columns first", "which columns one gets is in no document", "alloc.column", _first_of_largest),

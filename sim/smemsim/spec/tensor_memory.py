@@ -200,13 +200,13 @@ class Decompression:
     source: str
 
 
-_NARROW = "CUTLASS 7107b055 examples/python/CuTeDSL/experimental/primitives/tcgen05/cp_narrow_a_to_tmem_mma.py"
+_NARROW = "TIRx-harness 0.1.2.post2 tests/numsim/microtests/cases/tcgen05_transfer_semantics.py, compared byte by byte with a B200"
 # fmt: off
 DECOMPRESSIONS: dict[str, Decompression] = {d.name: d for d in (
-    # Which elements a chunk has is text (PTX ISA 9.1 §9.7.16.9.1); where they stand in their byte is figures 194 to 201, and said of its own kernel by
-    # CuTe DSL: "FP4 UTCCP holder byte: 00xxxx00 (payload bits [5:2]), FP6 UTCCP holder byte: 0xxxxxx0 (payload bits [6:1])".
+    # Which elements a chunk has is text (PTX ISA 9.1 §9.7.16.9.1); where they stand in their byte is figures 194 to 201. E2M1 stands so that its sign is where
+    # that of the 6-bit types is. CuTe DSL's cp_narrow_a_to_tmem_mma.py says bits 6:1 of the latter; its own check holds wherever copy and product agree.
     Decompression("b4x16_p64", 4, 2, ("e2m1",),         _C, f"{_NARROW}; PTX ISA 9.1 §9.7.14.5 (mma: bits 5:2); CUTLASS fp4_shift"),
-    Decompression("b6x16_p32", 6, 1, ("e2m3", "e3m2"),  _C, f"{_NARROW}, of E3M2"),
+    Decompression("b6x16_p32", 6, 0, ("e2m3", "e3m2"),  _C, f"{_NARROW}; PTX ISA 9.1 §9.7.14.5 (mma: bits 5:0)"),
 )}
 # fmt: on
 
@@ -291,8 +291,8 @@ TENSOR_MEMORY_DISPUTES: dict[str, Dispute] = {
     "layout E": Dispute("data path 2x2", "CUTLASS tmem_frg_ws", "PTX ISA 9.1 §9.7.16.10.5.5 prints 2x3"),
     "4x256b": Dispute("row i goes to lane 32 i, counted from the address's lane", "CUTLASS SM100_UTCCP_4dp256bit, its layout; TVM tcgen05_cp",
                       "the comment beside it says the last 4 lanes of each 32"),
-    "decompression": Dispute("E2M1 in bits 5:2 of its byte, E2M3 and E3M2 in bits 6:1", "CuTe DSL cp_narrow_a_to_tmem_mma.py; in the PTX ISA it is figures",
-                             "PTX ISA 9.1 §9.7.14.5: for mma E2M3 and E3M2 stand in bits 5:0; ldmatrix .b4x16_p64 of sm_120 leaves E2M1 in bits 3:0"),
+    "decompression": Dispute("E2M1 in bits 5:2 of its byte, E2M3 and E3M2 in bits 5:0", "TIRx-harness 0.1.2.post2 tcgen05_transfer_semantics.py, whose copies are read back and compared with a B200; PTX ISA 9.1 §9.7.14.5 has the same for mma",
+                             "CuTe DSL cp_narrow_a_to_tmem_mma.py: 6-bit types in bits 6:1, which its check cannot tell; ldmatrix .b4x16_p64 of sm_120 leaves E2M1 in bits 3:0; in the PTX ISA it is figures"),
     "metadata of M = 64": Dispute("Unmodelled, but for .ws, where CUTLASS repeats it in every band", "CUTLASS tmem_e_frg: only 128 rows a CTA",
                                   "PTX ISA 9.1 §9.7.16.10.8 shows it in figures"),
     "scales of K = 96": Dispute("byte id + index; from 4 on a second cell, 4 columns further for every 128 rows begun",
