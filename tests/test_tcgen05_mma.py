@@ -61,7 +61,7 @@ def run(i, rng, *, cta_group=1, ws=False, swizzles=("128B", "128B"), a_tensor=Fa
 def store_a(i, a, tensor, cta_group, ws, lane):
     """A into tensor memory through its layout, every copy of it."""
     layout = ATmemLayout(i.m, i.kind, cta_group, ws=ws, sparse=i.sparsity, lane=lane, column=384)
-    middle = {"e2m1": 2, "e2m3": 1, "e3m2": 1} if layout.bits == 8 else {}
+    middle = {"e2m1": 2} if layout.bits == 8 else {}
     raw = encode(a, i.a_type).astype(np.uint32) << middle.get(i.a_type, 0)
     m, k = np.meshgrid(np.arange(i.m), np.arange(layout.k), indexing="ij")
     for copy in range(layout.copies):
