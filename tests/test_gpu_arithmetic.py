@@ -297,6 +297,61 @@ def test_six_and_four_bits(name, dtype, bits):
     ).view(np.uint8)
 
 
+def stochastically(form, to, words):
+    """`cvt.rs` of rows of four f32 and a word of random bits, a row a thread."""
+    loads = "".join(f"ld.global.b32 %r{n}, [%rd1+{4 * n}];" for n in range(5))
+    kept = {"b16": "cvt.u32.u16 %r6, %h0;", "b32": ""}[to]
+    target = {"b16": "%h0", "b32": "%r6"}[to]
+    text = f"""
+.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .b64 data, .param .b64 out) {{
+.reg .b64 %rd<8>; .reg .b32 %r<8>; .reg .b16 %h<2>;
+ld.param.b64 %rd1, [data]; ld.param.b64 %rd2, [out]; mov.u32 %r7, %tid.x; mul.wide.u32 %rd3, %r7, 20; add.u64 %rd1, %rd1, %rd3;
+mul.wide.u32 %rd3, %r7, 4; add.u64 %rd2, %rd2, %rd3; {loads}
+cvt.rs.{form}.f32 {target}, {{%r0, %r1, %r2, %r3}}, %r4; {kept} st.global.b32 [%rd2], %r6; ret; }}
+"""
+    gpu = Gpu("sm_100a")
+    data, out = gpu.array(words.astype(np.uint32)), gpu.array(np.zeros(len(words), np.uint32))
+    gpu.launch(text, "k", block=len(words), args=[data, out])
+    return out.numpy()
+
+
+@pytest.mark.parametrize("relu", ["", "relu."])
+@pytest.mark.parametrize(
+    ("name", "dtype", "width"),
+    [("e4m3", ml_dtypes.float8_e4m3fn, 8), ("e5m2", ml_dtypes.float8_e5m2, 8), ("e2m1", ml_dtypes.float4_e2m1fn, 4)],
+)
+def test_random_bits_are_added_below_what_is_kept(name, dtype, width, relu):
+    """x becomes floor(|x| / ulp + r / 2^16) ulps, r being 16 bits of the word, as TIRx-harness 0.1.2.post2 test_ptx_cvt_narrow.py has it of a B200."""
+    rng, info = np.random.default_rng(width), ml_dtypes.finfo(dtype)
+    values = np.ldexp(rng.uniform(-2, 2, (256, 4)), rng.integers(info.minexp - info.nmant - 4, info.maxexp + 2, (256, 4))).astype(
+        np.float32
+    )
+    values[:4] = [[0, -0.0, np.inf, -np.inf], [1, -1, 0.5, -0.5], [float(info.max), -float(info.max), 1e-40, -1e30], [float(info.tiny)] * 4]
+    random = rng.integers(0, 1 << 32, 256)
+    to = "b16" if width == 4 else "b32"
+    found = stochastically(f"{relu}satfinite.{name}x4", to, np.column_stack([values.view(np.uint32), random]))
+    codes = (found[:, None] >> (width * np.arange(3, -1, -1))[None] & (1 << width) - 1).astype(np.uint8)
+    byte = [random >> 8 * n & 0xFF for n in range(4)]
+    high, low = (byte[3] << 8 | byte[2], byte[1] << 8 | byte[0]) if width == 8 else (byte[3] << 8 | byte[1], byte[2] << 8 | byte[0])
+    turned = [np.array([int(f"{bits:016b}"[::-1], 2) for bits in part]) for part in (high, low)]
+    bits = np.column_stack([turned[0], high, turned[1], low])
+    with np.errstate(divide="ignore"):
+        size = np.abs(np.where(np.isfinite(values), values, 1e30)).astype(np.float64)
+        ulp = np.exp2(np.maximum(np.floor(np.log2(size)), info.minexp) - info.nmant)
+    ulp[size == 0] = 1
+    want = np.where(size < 2.0**-126, 0, np.minimum(np.floor(size / ulp + bits / 65536) * ulp, float(info.max)))
+    is_negative = np.signbit(values)
+    want = np.where(is_negative, 0.0 if relu else -want, want)
+    assert np.array_equal(codes.view(dtype).astype(np.float64), want)
+    assert (np.signbit(codes.view(dtype).astype(np.float32)) == (is_negative & (relu == ""))).all()
+    nan = stochastically(f"{relu}satfinite.{name}x4", to, np.array([[0x7FC00000, 0xFFC00000, 0x7F800001, 0, 0xFFFFFFFF]]))
+    only = {"e4m3": 0x7F, "e5m2": 0x7F, "e2m1": 7}[name]
+    assert nan[0] >> width == (only << 2 * width | only << width | only)
+
+
 def test_scales_are_exponents():
     values = floats(1.0, 1.5, -3.0, 0.0, 2.0**-127, 2.0**-127 * 1.5, np.inf, np.nan, 3.4e38)
     low, high = [127, 127, 128, 0, 0, 0, 255, 255, 254], [127, 128, 129, 0, 0, 1, 255, 255, 255]

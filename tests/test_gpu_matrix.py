@@ -127,6 +127,39 @@ def test_bytes_make_the_round_trip_through_the_matrix_forms_of_blackwell() -> No
             assert (read[pair, 1, lane] == square[4 * q : 4 * q + 4, g + 8]).all()
 
 
+@pytest.mark.parametrize(("name", "bits"), [("b6x16_p32", 6), ("b4x16_p64", 4)])
+@pytest.mark.parametrize(("shape", "count"), [("m8n16", 1), ("m8n16", 2), ("m8n16", 4), ("m16n16", 1), ("m16n16", 2)])
+def test_packed_elements_come_where_bytes_would(name: str, bits: int, shape: str, count: int) -> None:
+    """As TIRx-harness 0.1.2.post2 test_ldmatrix_b8.py has it of a B200: lane l has elements 4 (l % 4) to 4 (l % 4) + 3 of row l / 4, of 16 rows those of a column."""
+    codes = np.random.default_rng(bits).integers(0, 1 << bits, (32, 16)).astype(np.uint8)
+    memory = np.zeros((32, 16), np.uint8)
+    for row in range(32):
+        whole = sum(int(code) << bits * n for n, code in enumerate(codes[row]))
+        memory[row, : 2 * bits] = np.frombuffer(whole.to_bytes(2 * bits, "little"), np.uint8)
+    gpu = Device("sm_100a")
+    registers, trans = count * (2 if shape == "m16n16" else 1), ".trans" if shape == "m16n16" else ""
+    data, held = gpu.array(memory), gpu.array(np.zeros((registers, 32), np.uint32))
+    body = f"""
+    ld.param.b64 %rd2, [data]; ld.param.b64 %rd4, [held];
+    mov.u32 %r0, %tid.x; mov.u32 %r1, smem; shl.b32 %r2, %r0, 4; add.u32 %r2, %r2, %r1; mul.wide.u32 %rd5, %r0, 16; add.u64 %rd2, %rd2, %rd5;
+    mul.wide.u32 %rd5, %r0, 4; add.u64 %rd4, %rd4, %rd5;
+    ld.global.v4.b32 {{%r4, %r5, %r6, %r7}}, [%rd2]; st.shared.v4.b32 [%r2], {{%r4, %r5, %r6, %r7}};
+    bar.warp.sync 0xffffffff;
+    ldmatrix.sync.aligned.{shape}.x{count}{trans}.shared.b8x16.{name} {listed(8, registers)}, [%r2];
+"""  # fmt: skip
+    body += "".join(f"    st.global.b32 [%rd4+{128 * n}], %r{8 + n};\n" for n in range(registers))
+    gpu.launch(kernel(body, ".b64 data", ".b64 held", shared=512, arch="sm_100a"), "k", block=32, args=(data, held))
+    read = held.numpy().view(np.uint8).reshape(count, -1, 32, 4)
+    for lane in range(32):
+        g, q = divmod(lane, 4)
+        for j in range(count):
+            if shape == "m8n16":
+                assert (read[j, 0, lane] == codes[8 * j + g, 4 * q : 4 * q + 4]).all()
+            else:
+                square = codes[16 * j : 16 * j + 16]
+                assert (read[j, :, lane] == np.stack([square[4 * q : 4 * q + 4, g], square[4 * q : 4 * q + 4, g + 8]])).all()
+
+
 # ---- mma.sync
 
 

@@ -387,12 +387,22 @@ def test_scales_arrive_where_the_multiplication_looks_for_them(tmem):
     assert tmem.owner(lane, column, byte).origin.where == (int(offset[200, 3]),)
 
 
-def test_narrow_elements_stand_in_the_middle_of_their_byte():
-    """CuTe DSL's example of tcgen05.cp has 00xxxx00 for 4 bits, 0xxxxxx0 for 6."""
+def test_narrow_elements_stand_in_their_byte_as_tirx_reads_them_on_a_b200():
+    """TIRx-harness 0.1.2.post2, test_tcgen05_transfer.py: codes of 4 bits moved up by 2, of 6 bits as they are."""
     four = decompress(np.array([[0x5F] + [0] * 15], np.uint8), "b4x16_p64")
     assert four[0, :3].tolist() == [0b00111100, 0b00010100, 0]
     six = decompress(np.array([[0xFF, 0xF0] + [0] * 14], np.uint8), "b6x16_p32")
-    assert six[0, :4].tolist() == [0b01111110, 0b00000110, 0b00011110, 0]
+    assert six[0, :4].tolist() == [0b00111111, 0b00000011, 0b00001111, 0]
+
+
+def test_e2m1_in_its_byte_is_the_same_number_as_e2m3():
+    """One decoder is enough for both: E2M1's sign, exponent and fraction begin where those of E2M3 do."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    codes = np.arange(16, dtype=np.uint8)
+    packed = np.zeros((1, 16), np.uint8)
+    packed[0, :8] = codes[::2] | codes[1::2] << 4
+    byte = decompress(packed, "b4x16_p64")[0]
+    assert (byte.view(ml_dtypes.float6_e2m3fn).astype(np.float32) == codes.view(ml_dtypes.float4_e2m1fn).astype(np.float32)).all()
 
 
 @pytest.mark.parametrize("name", DECOMPRESSIONS)

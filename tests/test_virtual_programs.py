@@ -617,6 +617,18 @@ def asking(tmp_path_factory):
     return source.with_suffix("")
 
 
+@pytest.mark.parametrize("env", [{}, {"GLIBC_TUNABLES": "glibc.malloc.check=0"}])
+def test_a_program_whose_libraries_keep_much_for_each_thread_starts(tmp_path, env):
+    """rustc's library wants 24 KB of the threads' static block, which is laid out before libraries are known where an auditor is loaded."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
+    (tmp_path / "own.c").write_text('__thread char own[24000] __attribute__((tls_model("initial-exec"))); char *mine(void) { return own; }')
+    (tmp_path / "main.c").write_text("char *mine(void); int main(void) { return mine()[23999]; }")
+    subprocess.run([compiler, "-shared", "-fPIC", "own.c", "-o", "libown.so"], check=True, cwd=tmp_path)
+    subprocess.run([compiler, "main.c", "-o", "main", "-L.", "-lown", f"-Wl,-rpath,{tmp_path}"], check=True, cwd=tmp_path)
+    done = run([tmp_path / "main"], env=env)
+    assert (done.returncode, "static TLS" in done.stderr) == (0, False), done.stderr
+
+
 @pytest.mark.parametrize(
     "given", [("libcuda.so.1",), ("libcuda.so",), ("/usr/lib/x86_64-linux-gnu/libcuda.so.1",), ("libcuda.so.1", "cleared")]
 )

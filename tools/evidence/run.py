@@ -82,7 +82,13 @@ def done_at(source: str, point: str) -> str:
     chosen = {name for name, node in parts.items() if any(_asks(x, point) for x in ast.walk(node))}
     while more := {used for name in chosen for used in _used(parts[name], name.partition(".")[0]) if used in parts} - chosen:
         chosen |= more
-    return "\n".join(f"{name} {ast.dump(parts[name])}" for name in sorted(chosen))
+    return "\n".join(f"{name} {_dumped(parts[name])}" for name in sorted(chosen))
+
+
+def _dumped(node: ast.AST) -> str:
+    """A definition as Python 3.11 writes it, whichever Python this is: what is kept of a run holds for all."""
+    shown: dict[str, Any] = {"show_empty": True} if sys.version_info >= (3, 13) else {}
+    return ast.dump(node, **shown).replace(", type_params=[]", "")
 
 
 @functools.cache

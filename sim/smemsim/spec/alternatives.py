@@ -259,9 +259,10 @@ def _scale(change: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unsplit(layout: Any, row: Any, index: Any, copy: Any, lane: Any, column: Any, byte: Any) -> tuple[Any, Any, Any]:
+    """All rows of B in every 64 lanes: a half of N, which is computed in 64 lanes, takes its factors from those, at the rows' own numbers."""
     if layout.operand != "B" or layout.cta_group != 2 or layout.m != 128:
         return lane, column, byte
-    return row % 32 + copy % 2 * 64, row // 32, byte
+    return row % 32 + row // (layout.n // 2) * 64 + copy % 2 * 32, row // 32, byte
 
 
 def _consecutive(layout: Any, row: Any, index: Any, copy: Any, lane: Any, column: Any, byte: Any) -> tuple[Any, Any, Any]:
@@ -515,7 +516,7 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative(_OPS, "a_first_band", "A with several bands of N: only the first band's lanes are read", "A once, not in every band", "a.cell", _a_lane(lambda lane, layout, m, copy: lane - copy * (layout.m // layout.cta_group) if layout.copies > 1 else lane)),
     Alternative(_OPS, "scales_bytes_reversed", "scale i lies in byte 3 - i", "other order of bytes", "scales.cell", _scale(lambda layout, row, index, copy, lane, column, byte: (lane, column, 3 - byte))),
     Alternative(_OPS, "scales_rows_in_turn", "four rows that follow each other have one lane", "rows of scales in their natural order", "scales.cell", _scale(_consecutive)),
-    Alternative(_OPS, "scales_of_pair_unsplit", "B's scales of pairs with M = 128: in every 64 lanes, 32 rows a column", "PTX ISA 9.1 §9.7.16.10.7 asks for a copy in all four partitions", "scales.cell", _scale(_unsplit)),
+    Alternative(_OPS, "scales_of_pair_unsplit", "B's scales of pairs with M = 128: every 64 lanes have those of all rows, 32 a column", "PTX ISA 9.1 §9.7.16.10.7 asks for a copy in all four partitions", "scales.cell", _scale(_unsplit)),
     Alternative(_OPS, "scales_columns_reversed", "rows 0 to 31 in the last column", "other order of columns", "scales.cell",
                 _scale(lambda layout, row, index, copy, lane, column, byte: (lane, column - column % 4 + 3 - column % 4 if layout.rows % 128 == 0 else column, byte))),
     Alternative(_OPS, "scales_id_ignored", "the first factor is byte 0, whatever the scale id", "honoured or ignored field", "scales.cell", _scale(lambda layout, row, index, copy, lane, column, byte: (lane, column, index % 4))),
@@ -555,7 +556,7 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative("tcgen05.cp", "exchanged", ".cta_group::2: each CTA gets what the other's shared memory has", "other order", "cp.sources", lambda sources: sources[::-1]),
     *(Alternative("tcgen05.cp", f"{name}_shift_{shift}", f".{name}: elements begin at bit {shift} of their byte", source, "decompression", _shifted(name, shift)) for name, shift, source in (
         ("b4x16_p64", 0, "ldmatrix .b4x16_p64 of sm_120 leaves E2M1 in bits 3:0"), ("b4x16_p64", 4, "at the top of the byte"),
-        ("b6x16_p32", 0, "PTX ISA 9.1 §9.7.14.5: for mma they stand in bits 5:0"), ("b6x16_p32", 2, "at the top of the byte"))),
+        ("b6x16_p32", 1, "CuTe DSL's cp_narrow_a_to_tmem_mma.py says so"), ("b6x16_p32", 2, "at the top of the byte"))),
     Alternative("tcgen05.alloc", "highest", "allocations get the highest columns that fit", "which columns one gets is in no document", "alloc.column", _highest),
     Alternative("tcgen05.alloc", "unaligned", "the first columns that fit, on multiples of 32", "which columns one gets is in no document", "alloc.column", _unaligned),
     Alternative("tcgen05.alloc", "upper_half", "the upper 256 columns first", "which columns one gets is in no document", "alloc.column", _first_of_largest),

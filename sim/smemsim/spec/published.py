@@ -83,6 +83,21 @@ PUBLISHED: tuple[Published, ...] = (
         ("tcgen05.shift=through_128", "tcgen05.shift=around"),
     ),
     Published(
+        "mlc-ai/TIRx-harness 0.1.2.post2, numsim/engine-rs/src/runtime/tcgen_ops.rs",
+        "B200",
+        "of a zero-column mask use-span is the number of columns that are used and skip-span that of those that are zero, as the PTX ISA's examples have it; a start count "
+        "behind the first run leaves one column of it",
+        "a comment of its model, which names an oracle on an SM100; the test that asked is not in the release. Of bands it says nothing",
+        ("tcgen05.lane_masks=zero_columns_counts", "tcgen05.lane_masks=zero_columns_inverted"),
+    ),
+    Published(
+        "mlc-ai/TIRx-harness 0.1.2.post2, numsim/engine-rs/src/runtime/tensor_map.rs",
+        "B200",
+        "a store with 128B_ATOM_64B moves 64 bytes together, of two lines",
+        "a comment of its model: the store was validated on a GPU, a load traps there; the layout is that of its test_tma_atomicity.py, which the release runs on its model alone",
+        ("tma.blackwell=atom_64b_as_32b",),
+    ),
+    Published(
         "facebookexperimental/triton pull request 2762",
         "GB300",
         "a bf16 product of Triton has the same bits in 3211 configurations, by mma.sync in some and by tcgen05.mma in the others",

@@ -200,13 +200,13 @@ class Decompression:
     source: str
 
 
-_NARROW = "CUTLASS 7107b055 examples/python/CuTeDSL/experimental/primitives/tcgen05/cp_narrow_a_to_tmem_mma.py"
+_NARROW = "TIRx-harness 0.1.2.post2 tests/numsim/microtests/cases/tcgen05_transfer_semantics.py, compared byte by byte with a B200"
 # fmt: off
 DECOMPRESSIONS: dict[str, Decompression] = {d.name: d for d in (
-    # Which elements a chunk has is text (PTX ISA 9.1 §9.7.16.9.1); where they stand in their byte is figures 194 to 201, and said of its own kernel by
-    # CuTe DSL: "FP4 UTCCP holder byte: 00xxxx00 (payload bits [5:2]), FP6 UTCCP holder byte: 0xxxxxx0 (payload bits [6:1])".
+    # Which elements a chunk has is text (PTX ISA 9.1 §9.7.16.9.1); where they stand in their byte is figures 194 to 201. E2M1 stands so that its sign is where
+    # that of the 6-bit types is. CuTe DSL's cp_narrow_a_to_tmem_mma.py says bits 6:1 of the latter; its own check holds wherever copy and product agree.
     Decompression("b4x16_p64", 4, 2, ("e2m1",),         _C, f"{_NARROW}; PTX ISA 9.1 §9.7.14.5 (mma: bits 5:2); CUTLASS fp4_shift"),
-    Decompression("b6x16_p32", 6, 1, ("e2m3", "e3m2"),  _C, f"{_NARROW}, of E3M2"),
+    Decompression("b6x16_p32", 6, 0, ("e2m3", "e3m2"),  _C, f"{_NARROW}; PTX ISA 9.1 §9.7.14.5 (mma: bits 5:0)"),
 )}
 # fmt: on
 
@@ -291,14 +291,15 @@ TENSOR_MEMORY_DISPUTES: dict[str, Dispute] = {
     "layout E": Dispute("data path 2x2", "CUTLASS tmem_frg_ws", "PTX ISA 9.1 §9.7.16.10.5.5 prints 2x3"),
     "4x256b": Dispute("row i goes to lane 32 i, counted from the address's lane", "CUTLASS SM100_UTCCP_4dp256bit, its layout; TVM tcgen05_cp",
                       "the comment beside it says the last 4 lanes of each 32"),
-    "decompression": Dispute("E2M1 in bits 5:2 of its byte, E2M3 and E3M2 in bits 6:1", "CuTe DSL cp_narrow_a_to_tmem_mma.py; in the PTX ISA it is figures",
-                             "PTX ISA 9.1 §9.7.14.5: for mma E2M3 and E3M2 stand in bits 5:0; ldmatrix .b4x16_p64 of sm_120 leaves E2M1 in bits 3:0"),
+    "decompression": Dispute("E2M1 in bits 5:2 of its byte, E2M3 and E3M2 in bits 5:0", "TIRx-harness 0.1.2.post2 tcgen05_transfer_semantics.py, whose copies are read back and compared with a B200; PTX ISA 9.1 §9.7.14.5 has the same for mma",
+                             "CuTe DSL cp_narrow_a_to_tmem_mma.py: 6-bit types in bits 6:1, which its check cannot tell; ldmatrix .b4x16_p64 of sm_120 leaves E2M1 in bits 3:0; in the PTX ISA it is figures"),
     "metadata of M = 64": Dispute("Unmodelled, but for .ws, where CUTLASS repeats it in every band", "CUTLASS tmem_e_frg: only 128 rows a CTA",
                                   "PTX ISA 9.1 §9.7.16.10.8 shows it in figures"),
     "scales of K = 96": Dispute("byte id + index; from 4 on a second cell, 4 columns further for every 128 rows begun",
                                 "CuTe DSL 4.8.1 sm103_dense_blockscaled_gemm_persistent.py with 128 and 256 rows, alone and in pairs",
                                 "PTX ISA 9.1 §9.7.16.10.7.2.4 has it in figures, those of B with N up to 128 and above apart; rows that fill no 128 are shown by no program"),
-    "scales of B in two CTAs": Dispute("2x2 data path (M = 128): the upper half of N 64 lanes further", "CUTLASS tmem_sf_frg; JAX and CuTe DSL 2cta_mma_blockscale_m128.py, which comes out right so, copy them with warpx2::01_23",
+    "scales of B in two CTAs": Dispute("2x2 data path (M = 128): the upper half of N 64 lanes further", "CUTLASS tmem_sf_frg; JAX and CuTe DSL 2cta_mma_blockscale_m128.py, which comes out right so, copy them with warpx2::01_23; "
+                                       "TIRx-harness test_mxf8_cta2.py writes different factors to the two halves of the lanes, and a B200 gave the product that its reference has",
                                        "PTX ISA 9.1 §9.7.16.10.7 asks for a copy in all four 32-lane partitions"),
     "direction of shift": Dispute("lane i takes lane i + 1, in every 32 lanes by themselves", "a readback on a B200 by github.com/cicuvc/nvidia-sass-document; CUTLASS refreshes the last lanes afterwards",
                                   "the PTX ISA's \"down by one row, except the last\" can be read as lane i to i + 1, through 128 lanes"),

@@ -40,7 +40,9 @@ PARTS = (
 # For every nvcc that the program starts: the last value counts. It keeps the PTX in machine code, and links the runtime that we can be.
 NVCC_FLAGS = "-lineinfo -cudart shared"
 PATIENCE = 5.0  # seconds that sessions have for their last words, once the program has ended
-OF_PROGRAMS = ("LD_LIBRARY_PATH", "LD_AUDIT")  # what sessions have as they were
+OF_PROGRAMS = ("LD_LIBRARY_PATH", "LD_AUDIT", "GLIBC_TUNABLES")  # what sessions have as they were
+# Where an auditor is loaded, glibc lays out the threads' static block before it knows the program's libraries, which then share 512 bytes (rustc's want 24 KB).
+STATIC_TLS, STATIC_TLS_BYTES = "glibc.rtld.optional_static_tls", 1 << 16
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -56,6 +58,7 @@ def environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, 
         libraries = {
             "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(folder)),
             "LD_AUDIT": first("LD_AUDIT", str(folder / "libsmemsim-audit.so")),
+            "GLIBC_TUNABLES": _tunables(),
             # for compilers that link with -lcuda where there is neither a driver nor the toolkit's stub of it
             "LIBRARY_PATH": ":".join(dict.fromkeys(filter(None, (*os.environ.get("LIBRARY_PATH", "").split(":"), str(folder))))),
         }
@@ -70,6 +73,13 @@ def environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, 
         **{f"SMEMSIM_{key.upper()}": str(value) for key, value in card.items() if value},
         **policy.environment(),
     }
+
+
+def _tunables() -> str:
+    """GLIBC_TUNABLES with room for what the program's libraries keep for each thread; what it says of that already stays."""
+    given = [x for x in os.environ.get("GLIBC_TUNABLES", "").split(":") if x]
+    asked = any(x.partition("=")[0] == STATIC_TLS for x in given)
+    return ":".join(given if asked else [*given, f"{STATIC_TLS}={STATIC_TLS_BYTES}"])
 
 
 def die_with_parent(by: int) -> None:

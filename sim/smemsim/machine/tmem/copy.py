@@ -74,7 +74,7 @@ def copied_cells(row: CopyShape, address: TmemAddress) -> tuple[np.ndarray, np.n
 def decompress(data: np.ndarray, src_fmt: str) -> np.ndarray:
     """The bytes that .b8x16 makes of rows of 16-byte chunks: uint8 (rows, bytes) to the same shape, an element each.
 
-    An element has these bits of its byte: E2M1 5:2, E2M3 and E3M2 6:1 (compiled: DECOMPRESSIONS).
+    An element has these bits of its byte: E2M1 5:2, E2M3 and E3M2 5:0 (compiled: DECOMPRESSIONS).
 
     >>> decompress(np.arange(16, dtype=np.uint8).reshape(1, 16) * 16 + 3, "b4x16_p64")[0, :4].tolist()
     [12, 0, 12, 4]

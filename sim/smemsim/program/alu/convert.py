@@ -13,12 +13,13 @@ import numpy as np
 from smemsim.arithmetic import results, rounding
 from smemsim.arithmetic.values import decoded
 from smemsim.compiling.loop import elementwise as ufunc
+from smemsim.errors import InputError
 from smemsim.program.alu.floats import finish, numbers, signature
 from smemsim.program.alu.forms import Elementwise, elementwise, step
 from smemsim.program.modifiers import Modifiers
 from smemsim.program.registers import dtype_of
 from smemsim.program.registry import Step, implements, unmodelled
-from smemsim.ptx.module import Instruction
+from smemsim.ptx.module import Instruction, Vector
 from smemsim.spec.float_types import FLOAT_TYPES, FloatType
 from smemsim.spec.formats import element_format
 
@@ -33,6 +34,7 @@ __all__ = ["codes_of", "convert", "knows"]
 
 _HALVES = ("f16x2", "bf16x2")
 _SMALL = ("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "e2m1x2")
+_FOURS = ("e4m3x4", "e5m2x4", "e2m1x4")
 _SCALES, _FIXED, _SCALED = "ue8m0x2", "s2f6x2", "scaled::n2::ue8m0"
 _MODES = {"rn": rounding.NEAREST, "rz": rounding.TO_ZERO, "rp": rounding.TO_PLUS_INFINITY}
 # What a NaN becomes: the format's only one, of types without NaN the largest number.
@@ -56,7 +58,7 @@ def codes_of(name: str, mode: int, *, finite: bool) -> Elementwise:
 def convert(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
     """Build a `cvt` between packed types. Which target has which conversion is in `spec.targets`."""
     if to.endswith("x4") or source.endswith("x4") or "rs" in form.left:
-        raise unmodelled(i, "where stochastic rounding takes its bits from is not known")
+        return _stochastic(i, c, form, to, source)
     if to == _FIXED:
         raise unmodelled(i, "what becomes of NaN in a fixed-point number is not known")
     if to == _SCALES:
@@ -93,6 +95,68 @@ def convert(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) ->
         return (codes[..., 1] << bits | codes[..., 0]).astype(raw)
 
     return step(c.write(i.operands[0], to), [c.read(i.operands[1], source)], halves)
+
+
+def _stochastic(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
+    """`cvt.rs{.relu}.satfinite` of four f32: 16 random bits are added to the highest of those that are dropped, and the sum is cut.
+
+    Compiled: TIRx-harness 0.1.2.post2, microtests/test_ptx_cvt_narrow.py, compares it with a B200, and has what that gave.
+    """
+    if to not in _FOURS or source != "f32" or not form.has("rs"):
+        raise unmodelled(i, "where stochastic rounding takes its bits from is not known")
+    finite, relu = form.has("satfinite"), form.has("relu")
+    form.end(operands=(3,))
+    if not finite:
+        raise unmodelled(i, "it needs .satfinite")
+    name = to.removesuffix("x4")
+    width, write = element_format(name).bits, c.write(i.operands[0], "b16" if name == "e2m1" else "b32")
+    vector = i.operands[1]
+    if not isinstance(vector, Vector) or len(vector.items) != 4:
+        raise InputError("the second operand: needs a vector of four registers")
+    reads = [c.read(item, "b32") for item in (*vector.items, i.operands[2])]
+    raw = np.dtype(f"u{width // 2}")
+
+    def narrow(*words: Any) -> Any:
+        out: Any = 0
+        for word, random in zip(words[:4], random_bits(words[4], width), strict=True):
+            out = out << width | stochastic_code(word, random, name, relu=relu)
+        return np.asarray(out).astype(raw)
+
+    return step(write, reads, narrow)
+
+
+def random_bits(word: Any, width: int) -> tuple[Any, Any, Any, Any]:
+    """The 16 random bits of each of the four elements, of `width` bits: two have a half of the word, or of 4-bit elements every second byte, the first backwards.
+
+    >>> [hex(bits) for bits in random_bits(0x12348001, 8)], [hex(bits) for bits in random_bits(0x12348001, 4)]
+    (['0x2c48', '0x1234', '0x8001', '0x8001'], ['0x148', '0x1280', '0x802c', '0x3401'])
+    """
+    word = np.asarray(word).astype(np.int64)
+    byte = [word >> 8 * n & 0xFF for n in range(4)]
+    high, low = (byte[3] << 8 | byte[2], byte[1] << 8 | byte[0]) if width == 8 else (byte[3] << 8 | byte[1], byte[2] << 8 | byte[0])
+    return _backwards(high), high, _backwards(low), low
+
+
+def _backwards(bits: Any) -> Any:
+    return sum((bits >> n & 1) << 15 - n for n in range(16))
+
+
+def stochastic_code(word: Any, random: Any, name: str, *, relu: bool = False) -> Any:
+    """The code of an f32's bits in a small format, with 16 random bits; what is too large is the largest, and keeps its sign.
+
+    >>> [int(stochastic_code(0x3F900000, random, "e4m3")) for random in (0, 0x7FFF, 0x8000)], int(stochastic_code(0x3F880000, 0x8000, "e4m3"))
+    ([57, 57, 57], 57)
+    """
+    f, word = element_format(name), np.asarray(word).astype(np.int64)
+    exponent, fraction = word >> 23 & 0xFF, word & 0x7FFFFF
+    of_f = exponent - 127 + (1 << f.exponent_bits - 1) - 1  # its exponent field in the format
+    shift = 23 - f.fraction_bits + np.clip(1 - of_f, 0, 40)
+    kept = fraction | np.where(of_f > 0, 0, 1 << 23)
+    code = (np.maximum(of_f, 0) << f.fraction_bits) + (kept + (random << shift - 16) >> shift)
+    code = np.where(exponent == 0, 0, np.minimum(code, f.largest))
+    signed = code | (word >> 31 & 1) << f.bits - 1
+    signed = np.where((word >> 31 & 1 != 0) & relu, 0, signed)
+    return np.where((exponent == 0xFF) & (fraction != 0), _NANS[name], signed)
 
 
 def _widened(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:

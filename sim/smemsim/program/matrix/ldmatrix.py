@@ -81,11 +81,11 @@ def _rows(x: Wave, where: Locate, count: int) -> Piece:
     return piece
 
 
-def _byte_places(rows: np.ndarray, matrices: int, form: str) -> np.ndarray:
-    """The place of every byte, (registers, threads, 4), of rows (warps, matrices * rows of one)."""
+def _byte_places(rows: np.ndarray, matrices: int, form: str, bits: int = 8) -> np.ndarray:
+    """The place of every byte, (registers, threads, 4), of rows (warps, matrices * rows of one); of packed elements that where they begin."""
     row, byte = _places(form)
     by_matrix = rows.reshape(len(rows), matrices, -1)
-    found = by_matrix[:, :, row] + byte  # (warps, matrices, registers, lanes, 4)
+    found = by_matrix[:, :, row] + byte * bits // 8  # (warps, matrices, registers, lanes, 4)
     return np.ascontiguousarray(found.transpose(1, 2, 0, 3, 4)).reshape(matrices * len(row), -1, 4)
 
 
@@ -122,7 +122,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     writes = [c.write(item, "b32") for item in targets]
     where = locate(i, c, operands.next("an address"), space or None, ROW, only_shared=True)
     operands.end()
-    lanes = count * (16 if shape == "m16n16" else 8)
+    lanes, bits = count * (16 if shape == "m16n16" else 8), {"": 8, "b6x16_p32": 6, "b4x16_p64": 4}[packed]
 
     def run(x: Wave) -> None:
         piece = _rows(x, where, lanes)
@@ -133,12 +133,12 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
             values = np.empty((count, x.n), np.uint32)
             loops.gather_rows(x.shared.view(np.uint32), np.ascontiguousarray(piece.at, np.int64).reshape(-1), values)
         elif packed:
-            values = _unpacked(x.shared[rows[..., None] + np.arange(ROW)], packed, count)
+            values = _unpacked(x.shared[rows[..., None] + np.arange(ROW)], bits, count, form)
         else:
             raw = x.shared[_byte_places(rows, count, form)]
             values = raw.view(np.uint32)[..., 0]
         if x.watch is not None and x.watch.unwritten.concerns_matrices():
-            marks = x.watch.unwritten.of_words(i, _byte_places(rows, count, form) >> 2)
+            marks = x.watch.unwritten.of_words(i, _byte_places(rows, count, form, bits) >> 2)
             x.watch.unwritten.put_registers(targets, x.threads, x.watch.unwritten.doubts.all(marks, axis=-1))
         for n, write in enumerate(writes):
             write(x, values[n])
@@ -146,17 +146,18 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)
 
 
-def _unpacked(rows: np.ndarray, packed: str, count: int) -> np.ndarray:
-    """Rows (warps, rows, 16 bytes) of 4- or 6-bit elements with their gap behind, as a byte each, in its low bits: (matrices, threads).
+def _unpacked(rows: np.ndarray, bits: int, count: int, form: str) -> np.ndarray:
+    """Rows (warps, rows, 16 bytes) of 4- or 6-bit elements with their gap behind, as a byte each, in its low bits: (registers, threads).
 
     That 4-bit elements are not where kind f8f6f4 wants them, CUTLASS says by shifting them (fp4_shift_A).
     """
-    bits = 6 if packed.startswith("b6") else 4
     element = np.arange(ROW) * bits
     low, high = rows[..., element // 8].astype(np.uint16), rows[..., np.minimum(element // 8 + 1, ROW - 1)].astype(np.uint16)
     value = ((low | high << np.uint16(8)) >> (element % 8).astype(np.uint16) & np.uint16((1 << bits) - 1)).astype(np.uint8)
-    by_matrix = np.ascontiguousarray(value.reshape(len(rows), count, 8, ROW)).view(np.uint32)  # (warps, matrices, rows, 4)
-    return by_matrix.reshape(len(rows), count, WARP).transpose(1, 0, 2).reshape(count, -1)
+    row, place = _places(form)
+    by_matrix = value.reshape(len(rows), count, -1, ROW)[:, :, row, place]  # (warps, matrices, registers, lanes, 4)
+    found: np.ndarray = np.ascontiguousarray(by_matrix.transpose(1, 2, 0, 3, 4)).view(np.uint32).reshape(count * len(row), -1)
+    return found
 
 
 @implements("stmatrix")
