@@ -161,10 +161,12 @@ def two_buffers(left: int) -> str:
     add.u32 %r20, %r20, 1; setp.lt.u32 %p10, %r20, 6; @%p10 bra NEXT; @%p1 cp.async.bulk.wait_group 0;"""
 
 
-def pushed(fence: str = "fence.proxy.async.shared::cta;", wait: str = "") -> str:
+def pushed(
+    fence: str = "fence.proxy.async.shared::cta;", wait: str = "", counted: str = "mapa.shared::cluster.u32 %r12, %r12, %r10;"
+) -> str:
     """Each CTA of a pair sends a tile to the other one by a bulk copy between their shared memories."""
     return f"""{init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; st.shared.u32 [%r6], %r1; {fence} {MEET} @!%p1 bra L;
-    xor.b32 %r10, %r4, 1; add.u32 %r11, %r5, 1024; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r11, %r11, %r10; mapa.shared::cluster.u32 %r12, %r12, %r10;
+    xor.b32 %r10, %r4, 1; add.u32 %r11, %r5, 1024; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r11, %r11, %r10; {counted}
     cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r11], [%r5], 256, [%r12]; L: {wait} ld.shared.u32 %r9, [%r6+1024]; {RESULT} {MEET}"""
 
 
@@ -436,6 +438,7 @@ KERNELS = (
     Kernel("bulk stores, two buffers",                 two_buffers(1)),
     Kernel("bulk stores, two buffers, one too late",   two_buffers(2), "X005"),
     Kernel("bulk copy to the other CTA",               pushed(wait=waits()), cluster=2),
+    Kernel("bulk copy to the other CTA, own mbarrier", pushed(wait=waits(), counted=""), cluster=2, remarks="X010"),
     Kernel("bulk copy to the other CTA, no wait",      pushed(), "X004", cluster=2),
     Kernel("bulk copy to the other CTA, no fence",     pushed("", waits()), "X003", cluster=2),
     Kernel("lent to the other CTA",                    lent(waits(what="try_wait.parity.acquire.cluster")), cluster=2),
