@@ -371,7 +371,10 @@ def test_clusters_see_each_other():
 OUT = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; st.global.u32 [%d1], %r1;"
 SKIPS = {
     "branch around": ("@%p1 bra ON; bar.sync 0; ON: {OUT}", True),
-    "a loop some leave": ("mov.u32 %r2, 0; AGAIN: @%p1 bra ON; bar.sync 0; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 3; @%p2 bra AGAIN; ON: {OUT}", True),
+    "a loop some leave": (
+        "mov.u32 %r2, 0; AGAIN: @%p1 bra ON; bar.sync 0; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 3; @%p2 bra AGAIN; ON: {OUT}",
+        True,
+    ),
     "return": ("@%p1 ret; bar.sync 0; {OUT}", False),
     "return with a result": ("@%p1 bra OFF; bar.sync 0; {OUT} ret; OFF: {OUT}", False),
     "meet again": ("mov.u32 %r5, sm; mad.lo.u32 %r4, %r1, 4, %r5; @%p1 bra ON; st.shared.u32 [%r4], %r1; ON: bar.sync 0; {OUT}", False),
