@@ -459,8 +459,8 @@ class Reads:
         steps = [self._waves[x][cta.number].steps[-1:] for cta in _group_of(x, event)]
         if not all(own and own[0].event is event for own in steps):
             return
-        for n, side in enumerate(("a", "b")):
-            first, second = (own[0][3 + n] for own in steps)
+        of_first, of_second = (own[0] for own in steps)
+        for side, first, second in (("a", of_first.a, of_second.a), ("b", of_first.b, of_second.b)):
             if first is None or second is None:
                 continue
             by = tuple(d - c for c, d in zip(first.loads[0].event.coordinates, second.loads[0].event.coordinates, strict=False))
