@@ -263,7 +263,7 @@ def test_a_lost_product_is_another_tiles_where_it_was_committed(commits: str) ->
 
 
 @pytest.mark.parametrize(
-    ("number", "begins", "codes"), [(1, 0, ["X017"]), (1, 1, []), (0, 0, [])], ids=["bias lost", "bias added", "zeros"]
+    ("number", "begins", "codes"), [("%r0", 0, ["X017"]), ("%r0", 1, []), ("7", 0, [])], ids=["bias lost", "bias added", "one number"]
 )
 def test_what_threads_put_into_an_accumulator_is_lost_where_a_new_sum_begins(number: str, begins: int, codes: list[str]) -> None:
     """A bias in tensor memory; one number everywhere, which a new sum overwrites, was no bias."""
