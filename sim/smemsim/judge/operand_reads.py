@@ -20,6 +20,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.errors import InputError, SmemsimError
 from smemsim.finding import Finding, at_instruction
+from smemsim.judge.thread_tiles import ThreadTiles
 from smemsim.machine.memory import SharedMemory
 from smemsim.machine.product import SharedOperand
 from smemsim.machine.region import GlobalMemory
@@ -356,6 +357,7 @@ class Reads:
         self.reaches: dict[tuple[int, int], Reach] = {}  # by the addresses of the two matrices
         # Operand, line, maps and how far apart they lie: what the two CTAs of a pair have read for one instruction.
         self.pairs: dict[tuple[str, int, int, int, tuple[int, ...]], tuple[Mma, OperandRead, OperandRead]] = {}
+        self.threads = ThreadTiles()
         self._products: list[Product] | None = None
         self._loads: list[Issued] | None = None
         self._forget()
@@ -394,6 +396,7 @@ class Reads:
         self.maps |= {key: use for key, use in other.maps.items() if key not in self.maps}
         self.widths |= {key: read for key, read in other.widths.items() if key not in self.widths}
         self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
+        self.threads.found = other.threads.found | self.threads.found
         self.pairs |= {key: pair for key, pair in other.pairs.items() if key not in self.pairs}
         for key, reach in other.reaches.items():
             self.reaches[key] = self.reaches[key].joined(reach) if key in self.reaches else reach
@@ -529,6 +532,8 @@ class Reads:
             elif operand is not None:
                 it = self._operand(course, cta, (event, side), operand, places, writer)
                 if isinstance(it, str):
+                    if it == _NO_LOAD and places is not None:
+                        self.threads.look(x, cta, event, side, operand, places.chunks)
                     yield it
                 else:
                     noted[n] = it
@@ -750,6 +755,7 @@ class _Found(NamedTuple):
 
 
 _WIDTH = "width"
+_NO_LOAD = "operands that no tensor load brought: no tensor map says which tile is meant"
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
 
 
@@ -842,11 +848,7 @@ def _looked_at(
     loads = [known_loads.get(id(shared.writers[n - 1])) if n else None for n in numbers.tolist()]
     first = loads[int(pattern.flat[0])]
     if first is None:
-        return (
-            "operands that no tensor load brought: no tensor map says which tile is meant"
-            if all(load is None for load in loads)
-            else "operands that begin where no tensor load wrote"
-        )
+        return _NO_LOAD if all(load is None for load in loads) else "operands that begin where no tensor load wrote"
     if not _is_plain(first):
         return "operands of im2col, gathered, strided or interleaved loads"
     tm, size = first.transfer.tensor_map, element_format(dtype).bits // 8

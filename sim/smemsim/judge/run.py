@@ -345,7 +345,7 @@ class Run:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 executed = unreached(self.reads, self.launch.memory)
-        stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
+        stored = [] if self.reads is None else [*self.reads.threads.found.values(), *stored_tiles(self.reads, self.launch)]
         if self.reads is not None and not any(f.code == "R508" for f in (*causes, *executed)):  # else the load is told already
             transposed = {f.path.side for f in report.findings if f.code == "R505"} if report else set()  # whose loads may be right
             stored = [*exchanged_loads(self.reads, self.launch, transposed), *halves(self.reads), *stored]
