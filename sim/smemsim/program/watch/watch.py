@@ -216,7 +216,8 @@ class Watch:
     def blank(self, flat: np.ndarray, size: int) -> np.ndarray:
         """The words at places `flat` of `x.shared` that nobody has written."""
         at, _ = self.shared.places(flat, size)
-        return at[self.shared.nobody_wrote(at)]
+        blank: np.ndarray = at[self.shared.nobody_wrote(at)]
+        return blank
 
     def changed_nothing(self, x: Wave, i: Instruction, blank: np.ndarray) -> None:
         """The running threads have changed words that nobody had written: what an operation makes of nothing is nothing."""
