@@ -161,10 +161,12 @@ def two_buffers(left: int) -> str:
     add.u32 %r20, %r20, 1; setp.lt.u32 %p10, %r20, 6; @%p10 bra NEXT; @%p1 cp.async.bulk.wait_group 0;"""
 
 
-def pushed(fence: str = "fence.proxy.async.shared::cta;", wait: str = "") -> str:
+def pushed(
+    fence: str = "fence.proxy.async.shared::cta;", wait: str = "", counted: str = "mapa.shared::cluster.u32 %r12, %r12, %r10;"
+) -> str:
     """Each CTA of a pair sends a tile to the other one by a bulk copy between their shared memories."""
     return f"""{init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; st.shared.u32 [%r6], %r1; {fence} {MEET} @!%p1 bra L;
-    xor.b32 %r10, %r4, 1; add.u32 %r11, %r5, 1024; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r11, %r11, %r10; mapa.shared::cluster.u32 %r12, %r12, %r10;
+    xor.b32 %r10, %r4, 1; add.u32 %r11, %r5, 1024; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r11, %r11, %r10; {counted}
     cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r11], [%r5], 256, [%r12]; L: {wait} ld.shared.u32 %r9, [%r6+1024]; {RESULT} {MEET}"""
 
 
@@ -176,9 +178,9 @@ def lent(wait: str = "", arrive_first: bool = False) -> str:
     mapa.shared::cluster.u32 %r12, %r12, 0; @%p11 bra A; {arrive + read if arrive_first else read + arrive} bra B; A: {wait} st.shared.u32 [%r6], %r5; B: {MEET}"""
 
 
-def summed(wait: str = "") -> str:
+def summed(wait: str = "", begin: str = "@%p2 st.shared.u32 [%r8], 0;") -> str:
     """All threads of a pair add to a word of the other CTA by red.async."""
-    return f"""{init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; @%p2 st.shared.u32 [%r8], 0; {MEET} xor.b32 %r10, %r4, 1; mov.u32 %r12, bar;
+    return f"""{init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; {begin} {MEET} xor.b32 %r10, %r4, 1; mov.u32 %r12, bar;
     mapa.shared::cluster.u32 %r11, %r8, %r10; mapa.shared::cluster.u32 %r12, %r12, %r10;
     red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r11], %r1, [%r12]; {wait} ld.shared.u32 %r9, [%r8]; {RESULT} {MEET}"""
 
@@ -436,12 +438,14 @@ KERNELS = (
     Kernel("bulk stores, two buffers",                 two_buffers(1)),
     Kernel("bulk stores, two buffers, one too late",   two_buffers(2), "X005"),
     Kernel("bulk copy to the other CTA",               pushed(wait=waits()), cluster=2),
+    Kernel("bulk copy to the other CTA, own mbarrier", pushed(wait=waits(), counted=""), cluster=2, remarks="X010"),
     Kernel("bulk copy to the other CTA, no wait",      pushed(), "X004", cluster=2),
     Kernel("bulk copy to the other CTA, no fence",     pushed("", waits()), "X003", cluster=2),
     Kernel("lent to the other CTA",                    lent(waits(what="try_wait.parity.acquire.cluster")), cluster=2),
     Kernel("lent to the other CTA, not waited for",    lent(), "X008", cluster=2),
     Kernel("lent to the other CTA, read too late",     lent(waits(what="try_wait.parity.acquire.cluster"), True), "X008", cluster=2),
     Kernel("red.async, waited for",                    summed(waits()), cluster=2),
+    Kernel("red.async, to what nobody has written",    summed(waits(), begin=""), "R507", cluster=2),
     Kernel("red.async, not waited for",                summed(), "X004", cluster=2),
     Kernel("ticket lock",                              ticket(), block=128),
     Kernel("ticket lock, no fence before",             ticket(before=""), "X008", 128),

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpu_faults import BLACKWELL, FAULTS, RING, Fault, launched
+from gpu_faults import BLACKWELL, FAULTS, PAIR, RING, Fault, launched, sub
 from smemsim.judge.operand_reads import unread
 
 
@@ -34,6 +34,16 @@ def test_the_right_kernel_has_none(name: str):
 def test_the_loads_of_a_transposed_operand_are_not_told_as_exchanged(name: str):
     run, _ = launched(BLACKWELL, next(f for f in FAULTS if f.kernel == BLACKWELL and f.name == name))
     assert {f.code for f in run.findings} == {"R505"}
+
+
+@pytest.mark.parametrize(("side", "remarks"), [("%r31", ["R508"]), ("%r29", [])], ids=["B", "A"])
+def test_halves_of_a_pair_in_the_other_order_are_a_remark_where_they_are_shared(side: str, remarks: list[str]):
+    """Each CTA has its own rows of A and of D; the halves of B are columns of D that both have."""
+    count = {"%r31": 6, "%r29": 7}[side]
+    turned = f"xor.b32 {side}, %r23, 1; shl.b32 {side}, {side}, {count};"
+    run, _ = launched(PAIR, Fault("", PAIR, "", "", sub(rf"shl\.b32 \t{side}, %r23, {count};", turned)))
+    assert not [f for f in run.findings if f.code == "R508"]
+    assert [f.code for f in run.remarks if f.code == "R508"] == remarks
 
 
 def test_what_threads_or_stores_read_of_a_tile_is_not_missed():

@@ -467,10 +467,10 @@ def test_wgmma_gives_the_registers_of_the_machine(form: str, given_: dict, count
 PLAIN = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(0, 4)}, %rd3, %rd4, %p1, 1, 1, 0, 0;"
 
 
-def codes(a: int, b: int, *, fence: bool = True, block: int = 128) -> list[str]:
+def codes(a: int, b: int, *, fence: bool = True, block: int = 128, before: str = "") -> list[str]:
     gpu = Device("sm_90a")
     args = (gpu.array(np.zeros(4096, np.uint32)), gpu.array(np.zeros((8, 256), np.uint32)), a, b)
-    run = gpu.launch(wgmma_kernel(PLAIN, 4, fence=fence), "k", block=block, args=args)
+    run = gpu.launch(wgmma_kernel(f"{before} {PLAIN}", 4, fence=fence), "k", block=block, args=args)
     return [code for code, _ in run.findings]
 
 
@@ -479,6 +479,22 @@ def test_a_wgmma_without_a_fence_or_without_data_is_found() -> None:
     assert codes(word, word) == []
     assert codes(word, word, fence=False) == ["X014"]
     assert codes(word + (1 << 13), word) == ["A107"]
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("add.u32 %r2, %r2, 1;", ["X014"]),
+        ("add.u32 %r199, %r2, 1; mov.b32 %r2, %r199;", ["X014"]),
+        ("setp.lt.u32 %p2, %r190, 999; @%p2 bra ON; wgmma.fence.sync.aligned; ON: @!%p2 add.u32 %r2, %r2, 1;", ["X014"]),
+        ("add.u32 %r2, %r2, 1; wgmma.fence.sync.aligned;", []),
+        ("add.u32 %r199, %r2, 1;", []),
+        ("mov.b32 %r2, %r190; mov.b32 %r3, 0;", []),
+    ],
+)
+def test_registers_that_are_written_behind_the_fence_are_a_remark(before: str, told: list[str]) -> None:
+    """Copies and constants are no matter: compilers put them in front of the registers that a wgmma names, wherever the fence stands."""
+    assert codes(WORD.encode(), WORD.encode(), before=before) == told
 
 
 def test_wgmma_needs_whole_warpgroups() -> None:

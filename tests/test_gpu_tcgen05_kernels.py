@@ -262,6 +262,22 @@ def test_a_lost_product_is_another_tiles_where_it_was_committed(commits: str) ->
     assert "all but the first" in lost.repair
 
 
+@pytest.mark.parametrize(
+    ("number", "begins", "codes"), [("%r0", 0, ["X017"]), ("%r0", 1, []), ("7", 0, [])], ids=["bias lost", "bias added", "one number"]
+)
+def test_what_threads_put_into_an_accumulator_is_lost_where_a_new_sum_begins(number: str, begins: int, codes: list[str]) -> None:
+    """A bias in tensor memory; one number everywhere, which a new sum overwrites, was no bias."""
+    text, images, *_ = product("f16", "bf16")
+    put = "".join(f"tcgen05.st.sync.aligned.32x32b.x1.b32 [%r185+{n}], {{%r184}};" for n in range(32))
+    bias = f"shl.b32 %r185, %r0, 16; and.b32 %r185, %r185, 0x600000; add.u32 %r185, %r185, %r197; mov.b32 %r184, {number}; {put} tcgen05.wait::st.sync.aligned;"
+    meet = "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;"
+    known = "ld.shared.b32 %r197, [%r199];"
+    assert known in text
+    wrong = text.replace(known, f"{known} {bias} {meet}").replace("%r160, 0;", f"%r160, {begins};")
+    run, _ = multiplied(wrong, images)
+    assert [f.code for f in run.findings if f.code == "X017"] == codes
+
+
 def test_a_pair_needs_a_peer() -> None:
     text, images, *_ = product("f16", "bf16", 2)
     run, _ = multiplied(text, images[:1])

@@ -130,6 +130,22 @@ def test_sums_of_floats_in_another_order_are_a_remark():
     assert "round" in run.remarks[0].because
 
 
+TICKETS = f"""{HEAD}
+.visible .entry k(.param .u64 m, .param .u64 o) {{{{ .reg .b32 %t, %a, %b; .reg .b64 %m, %o, %d; .reg .pred %p;
+ ld.param.u64 %m, [m]; ld.param.u64 %o, [o]; mov.u32 %t, %tid.x; and.b32 %a, %t, 31; setp.ne.u32 %p, %a, 0; @%p ret;
+ atom.relaxed.gpu.global.add.u32 %a, [%o], 1; mul.wide.u32 %d, %a, 4; add.u64 %d, %m, %d; st.global.u32 [%d], %t; {{}} ret; }}}}"""
+TURN = "membar.gl; atom.relaxed.gpu.global.add.u32 %b, [%o+4], 1; setp.ne.u32 %p, %b, 1; @%p ret; membar.gl; ld.global.u32 %a, [%m]; ld.global.u32 %b, [%m+4]; add.u32 %a, %a, %b; st.global.u32 [%o], %a;"
+
+
+@pytest.mark.parametrize("reads", ["", TURN], ids=["a list in any order", "a list that the last one adds up"])
+def test_what_threads_hand_on_in_turns_is_no_result(reads: str):
+    """Whoever takes a ticket first stores first: where the launch reads that again, what is left of it is a remark."""
+    run, _ = launched(TICKETS.format(reads), "all:6")
+    assert run.schedules is not None
+    assert [one.name for one in run.schedules.differing] == ["m"]
+    assert ([f.code for f in run.findings], [f.code for f in run.remarks]) == ((["X030"], []) if not reads else ([], ["X030"]))
+
+
 @pytest.mark.parametrize("value", ["al", -1, "all:0", True, 1.5, "1x"])
 def test_what_is_no_schedule_is_refused(value: object):
     with pytest.raises(smemsim.InputError, match=r"schedule = .*: needs a seed"):

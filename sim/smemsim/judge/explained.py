@@ -341,6 +341,11 @@ def _slots(operand: Operand) -> set[int]:
 # ---- coordinates
 
 
+def _is_inside_exchanged(load: Load) -> bool:
+    """Does a box of a matrix begin inside of it with its coordinates exchanged too?"""
+    return all(at < size for at, size in zip(reversed(load.coordinates), load.tensor_map.global_dim, strict=True))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Turned:
     """A load of operand `name` whose two coordinates are exchanged, with what `shows` it."""
@@ -386,6 +391,8 @@ def _turned(name: str, reads: tuple[OperandRead, OperandRead], mine: dict[int, l
         rows, ks = ([e.coordinates[axis] for e in loads] for axis in (1 - k, k))
         their_ks, their_rows = ([e.coordinates[axis] for e in others] for axis in (k_of_other, 1 - k_of_other))
         if ks == their_ks or rows not in (their_ks, their_rows):  # the latter where both operands' are exchanged
+            return None
+        if not all(_is_inside_exchanged(e) for e in loads):  # blocks along k that lie one below the other
             return None
         steps = steps if len(set(steps)) > 1 else rows
     if len(set(steps)) < 2:

@@ -20,6 +20,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.errors import InputError, SmemsimError
 from smemsim.finding import Finding, at_instruction
+from smemsim.judge.thread_tiles import ThreadTiles
 from smemsim.machine.memory import SharedMemory
 from smemsim.machine.product import SharedOperand
 from smemsim.machine.region import GlobalMemory
@@ -354,6 +355,9 @@ class Reads:
         # Operand, load and dimension of tiles past the last k, where the other operand's is not.
         self.outside: dict[tuple[str, int], tuple[str, Issued, int]] = {}
         self.reaches: dict[tuple[int, int], Reach] = {}  # by the addresses of the two matrices
+        # Operand, line, maps and how far apart they lie: what the two CTAs of a pair have read for one instruction.
+        self.pairs: dict[tuple[str, int, int, int, tuple[int, ...]], tuple[Mma, OperandRead, OperandRead]] = {}
+        self.threads = ThreadTiles()
         self._products: list[Product] | None = None
         self._loads: list[Issued] | None = None
         self._forget()
@@ -392,6 +396,8 @@ class Reads:
         self.maps |= {key: use for key, use in other.maps.items() if key not in self.maps}
         self.widths |= {key: read for key, read in other.widths.items() if key not in self.widths}
         self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
+        self.threads.found = other.threads.found | self.threads.found
+        self.pairs |= {key: pair for key, pair in other.pairs.items() if key not in self.pairs}
         for key, reach in other.reaches.items():
             self.reaches[key] = self.reaches[key].joined(reach) if key in self.reaches else reach
 
@@ -434,6 +440,7 @@ class Reads:
                 self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
         elif isinstance(event, Mma):
             self._multiplied(event, {reason for cta in _group_of(x, event) for reason in self._multiply(x, cta, event)})
+            self._pair(x, event)
         elif isinstance(event, Copy):
             self.copies += 1
 
@@ -446,6 +453,23 @@ class Reads:
             for cta, lines in zip(group, found, strict=True):
                 told.update(self._multiply(x, cta, event, {side: its[n] for side, its in lines.items()}))
             self._multiplied(event, told)
+            self._pair(x, event)
+
+    def _pair(self, x: Wave, event: Mma) -> None:
+        """Note what the two CTAs of a pair have brought for one instruction, once for all that do so as far apart."""
+        if event.cta_group == 1:
+            return
+        steps = [self._waves[x][cta.number].steps[-1:] for cta in _group_of(x, event)]
+        if not all(own and own[0].event is event for own in steps):
+            return
+        of_first, of_second = (own[0] for own in steps)
+        for side, first, second in (("a", of_first.a, of_second.a), ("b", of_first.b, of_second.b)):
+            if first is None or second is None:
+                continue
+            by = tuple(d - c for c, d in zip(first.loads[0].event.coordinates, second.loads[0].event.coordinates, strict=False))
+            key = side, event.instruction.line, first.loads[0].event.map_address, second.loads[0].event.map_address, by
+            if key not in self.pairs:
+                self.pairs[key] = event, self._read(*first), self._read(*second)
 
     def _multiplied(self, event: Mma, told: Collection[str]) -> None:
         self.ctas.add(event.cta)
@@ -508,6 +532,8 @@ class Reads:
             elif operand is not None:
                 it = self._operand(course, cta, (event, side), operand, places, writer)
                 if isinstance(it, str):
+                    if it == _NO_LOAD and places is not None:
+                        self.threads.look(x, cta, event, side, operand, places.chunks)
                     yield it
                 else:
                     noted[n] = it
@@ -729,6 +755,7 @@ class _Found(NamedTuple):
 
 
 _WIDTH = "width"
+_NO_LOAD = "operands that no tensor load brought: no tensor map says which tile is meant"
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
 
 
@@ -821,11 +848,7 @@ def _looked_at(
     loads = [known_loads.get(id(shared.writers[n - 1])) if n else None for n in numbers.tolist()]
     first = loads[int(pattern.flat[0])]
     if first is None:
-        return (
-            "operands that no tensor load brought: no tensor map says which tile is meant"
-            if all(load is None for load in loads)
-            else "operands that begin where no tensor load wrote"
-        )
+        return _NO_LOAD if all(load is None for load in loads) else "operands that begin where no tensor load wrote"
     if not _is_plain(first):
         return "operands of im2col, gathered, strided or interleaved loads"
     tm, size = first.transfer.tensor_map, element_format(dtype).bits // 8

@@ -20,6 +20,7 @@ from smemsim.judge.meanings import Written, judged, scenario_of
 from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.operand_reads import Issued, Product, Reads, mismatches, of_maps, own_ranks, swapped, turned, unreached, unread
 from smemsim.judge.outputs import Output
+from smemsim.judge.pairs import halves
 from smemsim.judge.report import Report, cause_of, fitting, target_of
 from smemsim.program.arrays import DeviceArray, as_numpy
 from smemsim.program.events import Mma
@@ -344,10 +345,10 @@ class Run:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 executed = unreached(self.reads, self.launch.memory)
-        stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
+        stored = [] if self.reads is None else [*self.reads.threads.found.values(), *stored_tiles(self.reads, self.launch)]
         if self.reads is not None and not any(f.code == "R508" for f in (*causes, *executed)):  # else the load is told already
             transposed = {f.path.side for f in report.findings if f.code == "R505"} if report else set()  # whose loads may be right
-            stored = [*exchanged_loads(self.reads, self.launch, transposed), *stored]
+            stored = [*exchanged_loads(self.reads, self.launch, transposed), *halves(self.reads), *stored]
         if not any(f.code in ("R508", "T209") for f in (*causes, *executed, *stored)):
             stored = [*stored, *exchanged_boxes(self.launch)]
         of_schedules = self._schedules.findings if self._schedules is not None else []

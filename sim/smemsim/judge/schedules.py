@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.finding import Finding, at_instruction, told
+from smemsim.program.linking.flows import read_back, takes_turns
 from smemsim.program.schedule import EXTREMES
 from smemsim.program.traps import region_name
+from smemsim.program.watch.history import addresses_of
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
 
@@ -38,7 +40,8 @@ def schedules_of(seeds: int) -> list[int | str]:
 class Apart:
     """An array that is left with other bytes than under the usual schedule: how many `bytes_` in all, the offsets of the first ones, and under which schedules.
 
-    `summed` says that floats are added there atomically, so that another order rounds differently.
+    `summed` says that floats are added there atomically, so that another order rounds differently; `handed_on` that threads read there what others have
+    written, and that atomic operations say who comes when, as in a queue: what lies there in the end is no result.
     """
 
     array: str
@@ -48,6 +51,7 @@ class Apart:
     first: tuple[int, ...]
     schedules: tuple[int | str, ...]
     summed: bool
+    handed_on: bool = False
 
     @property
     def short(self) -> str:
@@ -116,9 +120,16 @@ class Schedules:
         placed = self.launch.program.names_multiprocessors
         if placed:
             because += "; where a CTA runs (%smid) differs too, and with it what is left in a workspace of each multiprocessor"
+        handed_on = all(one.handed_on for one in self.differing)
+        if handed_on:
+            because += "; atomic operations say which thread comes when, and the threads read these arrays themselves, so that what is left there may be no result"
         message = f"what is left in memory depends on the schedule: {'; '.join(map(str, self.differing))}"
         repair = "order the accesses that race, or add in a fixed order" if summed else "order the accesses that race"
-        found.append(at_instruction("X030", writer, message, repair, because=because, milder=Severity.LUCK if summed or placed else None))
+        found.append(
+            at_instruction(
+                "X030", writer, message, repair, because=because, milder=Severity.LUCK if summed or placed or handed_on else None
+            )
+        )
         return found
 
     def text(self) -> str:
@@ -160,6 +171,7 @@ def apart(
     """Which regions other schedules leave with other bytes; the bytes of each region are given by its address. `summed` are the addresses of float sums."""
     found = []
     sums = np.unique(np.concatenate(summed)) if summed else np.zeros(0, np.int64)
+    read = _read_back(launch)
     for region in regions:
         by = {seed: np.flatnonzero(usual[region.begin] != left[region.begin]) for seed, left in others.items() if region.begin in left}
         by = {seed: at for seed, at in by.items() if at.size}
@@ -167,5 +179,18 @@ def apart(
             at = np.unique(np.concatenate(list(by.values())))
             is_sum = bool(np.isin((region.begin + at) // 2 * 2, sums).all())
             array = region_name(launch, region.begin, region.end)
-            found.append(Apart(array, region.name, len(region.data), len(at), tuple(at[:MOST_SHOWN].tolist()), tuple(by), is_sum))
+            found.append(
+                Apart(
+                    array, region.name, len(region.data), len(at), tuple(at[:MOST_SHOWN].tolist()), tuple(by), is_sum, region.begin in read
+                )
+            )
     return tuple(found)
+
+
+def _read_back(launch: Launch) -> set[int]:
+    """Where arrays begin that the kernel loads from, if its threads take turns by atomic operations."""
+    if not takes_turns(launch.program):
+        return set()
+    addresses = (at for root in read_back(launch.program) if root.kind != "unknown" for at in addresses_of(root, launch))
+    regions = (launch.memory.holding(at, at + 1) for at in addresses)
+    return {region.begin for region in regions if region is not None}

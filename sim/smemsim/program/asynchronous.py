@@ -18,8 +18,9 @@ from smemsim.program.maps import beyond_array
 from smemsim.program.registry import unmodelled
 from smemsim.program.runs import WORD, Runs
 from smemsim.program.traps import warp_name
-from smemsim.program.wave import RANK_SHIFT, WARP
+from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
 from smemsim.spec.shared_memory import LINE
 from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE
 
@@ -41,6 +42,7 @@ __all__ = [
     "judge_products",
     "leaves",
     "member",
+    "one_cta",
     "own_address",
     "record",
     "stop",
@@ -166,6 +168,17 @@ def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = Non
             stop(x, i, "X001", message, "give mapa a rank of the cluster", LAUNCH_FAILURE)
     if mbar is not None and (rank := (mbar & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
         raise unmodelled(i, f"an mbarrier in CTA {rank} of a cluster that has {x.launch.cluster_size}")
+
+
+def one_cta(x: Wave, i: Instruction, dst: int, mbar: int) -> None:
+    """X010, a remark, where a copy is to be counted by an mbarrier that lies in another CTA than its destination."""
+    to, counted = ((address & 0xFFFFFFFF) >> RANK_SHIFT for address in (dst, mbar))
+    if to != counted:
+        x.launch.find(
+            "X010", i, f"{i.name} writes to CTA {to} of the cluster, and names an mbarrier in CTA {counted}: the PTX ISA wants both in one CTA; hardware ignores "
+            f"the rank, and the barrier at {mbar & OFFSET_MASK:#x} of CTA {to} counts the bytes", f"mapa for the mbarrier too, with the rank of CTA {to}",
+            because="PTX ISA 9.1 §9.7.9.25.4.1; trace multicast_traps", milder=Severity.NOTE,
+        )  # fmt: skip
 
 
 def touched(transfer: Any, begin: int) -> np.ndarray:

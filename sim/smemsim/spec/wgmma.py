@@ -16,6 +16,7 @@ __all__ = [
     "IN_FLIGHT",
     "METADATA_1_2",
     "OPERAND_ROW_BYTES",
+    "UNFENCED",
     "WGMMA_M",
     "WGMMA_THREADS",
     "WGMMA_TYPES",
@@ -107,3 +108,5 @@ IN_FLIGHT: dict[str, Guarded] = {
     "A written": Guarded("ptxas leaves the write as it is", (), False),
 }
 # fmt: on
+# Of registers of A or D that were written behind the last wgmma.fence (-O1 to -O3; compiled).
+UNFENCED = Guarded("ptxas puts warpgroup.arrive in itself, in front of the wgmma", ("C7519",), True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.errors import InputError
+from smemsim.program.barriers.skipped import check_skipped, have_parted, note_exits
 from smemsim.program.registers import Read, Write
 from smemsim.program.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.program.scopes import CLUSTER, CTA
@@ -422,7 +423,11 @@ def build_barrier(i: Instruction, c: Linker) -> Step:
 
 
 def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Callable[[Wave, int], None]:
+    is_aligned = i.op == "bar" or "aligned" in i.modifiers
+
     def run(x: Wave, following: int) -> None:
+        if is_aligned:
+            check_skipped(x, i, x.at, x.threads)
         ids = np.asarray(number(x))
         counts = None if count is None else np.asarray(count(x))
         x.key[x.sel] = following
@@ -565,12 +570,25 @@ def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
         x.wake(wait)
 
 
+def _are_left(x: Wave, barrier: NamedBarrier) -> None:
+    """Threads of the CTA have exited: do others of their warps wait at an aligned barrier that these have branched around?"""
+    waiting = np.flatnonzero(barrier.arrived & barrier.aligned)
+    for line in distinct(barrier.line[waiting]).tolist():
+        ends = ((n, i) for n, block in enumerate(x.program.blocks) for i in block.instructions[-1:])
+        at, i = next(((n, i) for n, i in ends if i.line == line and i.op in ("bar", "barrier")), (0, None))
+        if i is not None:
+            check_skipped(x, i, at, barrier.cta.first + waiting[barrier.line[waiting] == line])
+
+
 def _exited_from_cta(x: Wave, threads: np.ndarray) -> None:
     """Threads have exited: barriers for all threads of the CTA no longer wait for them."""
+    note_exits(x, threads)
     if not _open(x):
         return
     ctas = set(distinct(x.cta_of[threads]).tolist())
     for barrier in [b for b in _open(x).values() if b.cta.index in ctas]:
+        if have_parted(x):
+            _are_left(x, barrier)
         _settle(x, barrier, x.program.blocks[x.at].instructions[-1])
 
 

@@ -10,7 +10,19 @@ import numpy as np
 from smemsim.errors import HardwareTrap
 from smemsim.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch
 from smemsim.machine.cluster import ClusterAddress
-from smemsim.program.asynchronous import check_ranks, cluster_of, credit, each, each_store, leaves, member, own_address, record, stops
+from smemsim.program.asynchronous import (
+    check_ranks,
+    cluster_of,
+    credit,
+    each,
+    each_store,
+    leaves,
+    member,
+    one_cta,
+    own_address,
+    record,
+    stops,
+)
 from smemsim.program.barriers.mbarrier import Delivery
 from smemsim.program.events import Bulk
 from smemsim.program.late import Hidden
@@ -64,6 +76,8 @@ def build_in(i: Instruction, c: Linker) -> Step:
         for (cta, thread), (dst, src, count, barrier, *masks) in each(x, [to, at, size, mbar, *mask]):
             cluster = cluster_of(x, cta)
             check_ranks(x, i, *((dst, src) if between else (dst,)), mbar=barrier)
+            if not is_multicast:
+                one_cta(x, i, dst, barrier)
             if to_space == "shared::cta":
                 own_address(i, cta, dst)
             _note_size(x, i, count)
@@ -158,6 +172,8 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         for (cta, thread), (dst, src, count, *barrier) in each(x, [to, at, size, *mbar]):
             check_ranks(x, i, *((src,) if is_global else (src, dst)), mbar=barrier[0] if barrier else None)
+            if barrier:
+                one_cta(x, i, dst, barrier[0])
             with stops(x, i, _reason):
                 if is_global:
                     given: dict[str, Any] = {"to": x.launch.memory}

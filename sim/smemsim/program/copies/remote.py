@@ -93,6 +93,7 @@ def _counted(
         if apart.any():
             misuse(x, i, "the mbarrier lies in another CTA's window than the data", "mapa both to the same rank")
         own(x, piece, size)
+        blank = x.watch.blank(piece.at, size) if x.watch is not None and i.op == "red" else None
         barriers = [(x.ctas[mbar // x.pitch], mbar % x.pitch + x.window_begin) for mbar in place.at.tolist()]
         for thread, at, (cta, address) in zip(x.threads.tolist(), piece.at.tolist(), barriers, strict=True):
             barrier, index = mbarrier_of(x, cta, address, i), cta.index
@@ -105,6 +106,8 @@ def _counted(
         marks = None if x.watch is None else x.watch.unwritten.of_registers(values, x.threads)
         for n, own_marks in enumerate(() if marks is None else marks):
             x.watch.unwritten.put_stored(piece.at + n * size // len(values), size // len(values), own_marks)
+        if blank is not None:
+            x.watch.changed_nothing(x, i, blank)
         taken, piece = take(x), piece._replace(at=piece.at.copy())
 
         def arrive() -> None:

@@ -20,6 +20,7 @@ from smemsim.program.asynchronous import (
     each_store,
     leaves,
     member,
+    one_cta,
     own_address,
     record,
     stops,
@@ -106,6 +107,8 @@ def build_load(i: Instruction, c: Linker) -> Step:
             where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
             tm, cluster = map_at(x, i, address, thread), cluster_of(x, cta)
             check_ranks(x, i, dst, mbar=barrier)
+            if not is_multicast and group == 1:
+                one_cta(x, i, dst, barrier)
             if own:
                 own_address(i, cta, dst)
             hidden = None if x.late is None else Hidden(x, cta)

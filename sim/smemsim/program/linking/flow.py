@@ -10,7 +10,7 @@ from smemsim.ptx.module import Instruction, Label, Pair, Register, Sink, Vector
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
 
-__all__ = ["block_of", "computes", "following", "is_read", "read_first"]
+__all__ = ["behind", "block_of", "computes", "following", "is_read", "read_first"]
 
 
 _LEAVE = ("bra", "brx", "exit", "ret", "call", "trap")
@@ -51,6 +51,11 @@ def computes(program: Program, n: int) -> bool:
         if m < len(program.blocks)
         for i in program.blocks[m].instructions
     )
+
+
+def behind(program: Program, n: int) -> set[int]:
+    """The blocks that threads come to from block n without going back in front of it."""
+    return _reached(n, lambda m: (after for after in (following(program, m) or ()) if n < after < len(program.blocks))) - {n}
 
 
 def _before(program: Program) -> dict[int, list[int]]:

@@ -14,7 +14,7 @@ from smemsim.program.linking.fused import ARITHMETIC
 from smemsim.program.linking.program import Program
 from smemsim.ptx.module import Address, Immediate, Instruction, Label, Operand, Register, Symbol, Vector, slots_in
 
-__all__ = ["Root", "accumulations", "is_polled", "same_place", "stores_of", "updates", "written"]
+__all__ = ["Root", "accumulations", "is_polled", "read_back", "same_place", "stores_of", "takes_turns", "updates", "written"]
 
 
 class Root(NamedTuple):
@@ -71,6 +71,26 @@ def _written_roots(program: Program) -> Iterator[Roots]:
                 roots = sources.moved(sources.of(operand.base), operand.offset)
                 is_elsewhere = operand.coordinates is not None and any(root.kind not in _OF_MAPS for root in roots)
                 yield UNKNOWN if is_elsewhere else roots  # what a tensor map in memory says
+
+
+def read_back(program: Program) -> Roots:
+    """What the addresses come from that the program loads from in global memory."""
+    sources = _Sources(program)
+    return NONE.union(
+        *(
+            sources.moved(sources.of(operand.base), operand.offset)
+            for i in program.inlined.body
+            if i.op == "ld" and not {"local", "param", "shared", "shared::cta", "shared::cluster"}.intersection(i.modifiers)
+            for operand in i.operands[1:]
+            if isinstance(operand, Address)
+        )
+    )
+
+
+def takes_turns(program: Program) -> bool:
+    """Do threads go by what atomic operations bring, as by the tickets of a queue?"""
+    used = frozenset[int]().union(*(i.used for i in program.inlined.body))
+    return any(i.op == "atom" and not used.isdisjoint(i.given) for i in program.inlined.body)
 
 
 def _is_system(i: Instruction) -> bool:

@@ -15,6 +15,7 @@ from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_regis
 from smemsim.program.asynchronous import judge_products, stops
 from smemsim.program.events import Mma
 from smemsim.program.late import lands
+from smemsim.program.linking.unfenced import unfenced
 from smemsim.program.matrix.accumulators import accumulators, bits_of_slots
 from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
@@ -24,9 +25,10 @@ from smemsim.program.runs import WORD, Runs, read_runs
 from smemsim.program.watch.doubts import Product
 from smemsim.program.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector, slots_in
+from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
-from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WgmmaTypes
+from smemsim.spec.wgmma import A_REGISTERS, UNFENCED, WGMMA_M, WgmmaTypes
 
 if TYPE_CHECKING:
     from smemsim.machine.memory import SharedMemory
@@ -213,6 +215,10 @@ class _Mma:
         if ("wgmma.fence", first) not in cta.state:
             message = "no wgmma.fence was executed before the first wgmma.mma_async: it may read registers before what was written to them is there"
             x.launch.find("X014", self.i, message, "wgmma.fence.sync.aligned before the first wgmma.mma_async")
+        elif (by := unfenced(x.program).get(id(self.i))) is not None:
+            told = f"{self.i.name} reads a register that {by.name} of line {by.line} writes behind the last wgmma.fence; {UNFENCED.does} ({UNFENCED.told[0]})"
+            repair = f"wgmma.fence.sync.aligned between line {by.line} and the first wgmma.mma_async behind it"
+            x.launch.find("X014", self.i, told, repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE)
         return Mma(
             cta.number, int(x.tid[first]), self.i, *self.shape, None if self.in_registers else a[g], b[g], *self.forms, scale[g], self.of.negate,
             self.of.is_sparse, d=self.first_slot,

@@ -329,7 +329,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
             raise unmodelled(i, WHOSE_VALUE)
         if x.watch is not None:
             _follow_store(x, at, access)
-            x.watch.tensor.stored(x, i, access.boxes(x), access.access.lanes)
+            x.watch.tensor.stored(x, i, access.boxes(x), access.access.lanes, are_alike=bool((values == values.flat[0]).all()))
         _lands(x, put, "st", at, values)
         x.changes += 1
 

@@ -25,6 +25,7 @@ from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.program.runs import read_runs
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
 from smemsim.program.watch.doubts import WORD, Product
+from smemsim.program.watch.tensor import PRODUCT
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
 from smemsim.spec.assumptions import in_force, remembered
 from smemsim.spec.evidence import RULES
@@ -323,7 +324,7 @@ class _Product(Product):
         return found
 
     def is_unread(self, operation: Operation) -> bool:
-        return bool(self.tensor.is_product.reshape(-1)[self._cells()].all())
+        return bool((self.tensor.unread.reshape(-1)[self._cells()] == PRODUCT).all())
 
     def put(self, marks: np.ndarray) -> None:
         cells = self._cells()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
 
-__all__ = ["ArrayShadow", "History", "Pending", "Written"]
+__all__ = ["ArrayShadow", "History", "Pending", "Written", "addresses_of"]
 
 
 WIDEST = 16  # bytes of a cell at most
@@ -50,6 +50,23 @@ def _scope(i: Instruction) -> int:
     if i.op in ("atom", "red") or words.intersection(SEMANTICS):
         return next((SCOPES[m] for m in i.modifiers if m in SCOPES), SCOPES["gpu"])
     return 0
+
+
+def addresses_of(root: Root, launch: Launch) -> list[int]:
+    """The addresses that something is computed from in a launch."""
+    if root.kind == "variable":
+        return [int(launch.addresses[root.name])]
+    given = launch.parameters
+    whole = given[: len(given) // WORD * WORD].view(np.uint64)
+    if root.kind == "map":
+        raw = bytes(given[root.offset : root.offset + MAP_BYTES])
+        try:
+            return [TensorMap.from_bytes(raw).global_address]
+        except (InputError, TensorMapError):  # no map there
+            pass
+    if root.kind != "parameter" or root.offset % WORD or root.offset // WORD >= len(whole):
+        return [int(word) for word in whole]
+    return [int(whole[root.offset // WORD])]
 
 
 class ArrayShadow:
@@ -180,30 +197,13 @@ class History:
         for root in written(launch.program):
             if root.kind == "unknown":
                 return None
-            for address in self._addresses(root):
+            for address in addresses_of(root, launch):
                 region = launch.memory.holding(address, address + 1)
                 if region is not None:
                     found.add(id(region.words))
                 elif first <= address < last:  # a pointer to somewhere beside an array
                     return None
         return found
-
-    def _addresses(self, root: Root) -> list[int]:
-        """The addresses that something is computed from."""
-        launch = self.launch
-        if root.kind == "variable":
-            return [int(launch.addresses[root.name])]
-        given = launch.parameters
-        whole = given[: len(given) // WORD * WORD].view(np.uint64)
-        if root.kind == "map":
-            raw = bytes(given[root.offset : root.offset + MAP_BYTES])
-            try:
-                return [TensorMap.from_bytes(raw).global_address]
-            except (InputError, TensorMapError):  # no map there
-                pass
-        if root.kind != "parameter" or root.offset % WORD or root.offset // WORD >= len(whole):
-            return [int(word) for word in whole]
-        return [int(whole[root.offset // WORD])]
 
     # ---- reads whose value nobody uses
 

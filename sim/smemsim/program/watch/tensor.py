@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Block
     from smemsim.program.wave import Cta, Wave
 
-__all__ = ["TensorShadow"]
+__all__ = ["PRODUCT", "TensorShadow"]
 
 
 PENDING = 1 << 30  # the clock of what its warp has not waited for
+PRODUCT, FILL, NUMBERS = 1, 2, 3
 _Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
 
 
@@ -49,7 +50,9 @@ class TensorShadow:
         self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
         self.read_line = np.zeros(shape, np.int32)
         self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
-        self.is_product = np.zeros(shape, bool)  # a matrix product, or a part of its sum, that nobody has read
+        self.unread = np.zeros(
+            shape, np.uint8
+        )  # a matrix product or a part of its sum, one number everywhere or different ones of threads, that nobody has read
         self.issued: dict[int, np.ndarray] = {}  # operations of a thread so far
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of cells that nobody had written
         self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
@@ -77,7 +80,7 @@ class TensorShadow:
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             is_unwritten |= self._seen(i, at, warp, "reads")
-            self.is_product[at] = False
+            self.unread[at] = 0
             group = (int(self.x.tid[warp * WARP]) // WARP) // GROUP
             self.read_line[at] = i.line
             if self.named.at_once(i):
@@ -88,14 +91,14 @@ class TensorShadow:
                 self.loading |= self.named.registers(i)
         return is_unwritten
 
-    def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
+    def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, *, are_alike: bool) -> None:
         """Warps write boxes."""
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             self._seen(i, at, warp, "overwrites")
             self._readers_done(i, at, warp, "overwrites")
             self.who[at], self.when[at], self.line[at] = warp, PENDING, i.line
-            self.is_product[at] = False
+            self.unread[at] = FILL if are_alike else NUMBERS
             self._stores.setdefault(warp, []).append((at, warp, i.line))
 
     def waited(self, x: Wave, what: str) -> None:
@@ -132,7 +135,7 @@ class TensorShadow:
         self.who[at] = NOBODY
         if self.marks is not None:
             self.marks[at] = 0
-        self.is_product[at] = False
+        self.unread[at] = 0
         self.read_by[at] = NOBODY
         self.read_when[(slice(None), *at)] = 0
 
@@ -200,7 +203,7 @@ class TensorShadow:
             at = (members[which].index, lanes, slice(first, end))
             is_doubtful |= self._seen(i, at, warp, "reads") or (self.marks is not None and bool(self.marks[at].any()))
             self.read_by[at] = op.number
-            self.is_product[at] = False
+            self.unread[at] = 0
         return is_doubtful
 
     def reads_as(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], dtype: str) -> None:
@@ -230,7 +233,7 @@ class TensorShadow:
             self._readers_done(i, at, warp, "overwrites")
             if is_product:
                 self._lost(i, at, warp)
-            self.is_product[at] = is_product
+            self.unread[at] = PRODUCT if is_product else 0
             self.who[at], self.line[at] = OPERATIONS + op.number, i.line
 
     def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
@@ -404,15 +407,22 @@ class TensorShadow:
         return late
 
     def _lost(self, i: Instruction, at: Any, warp: int) -> None:
-        """Is a product overwritten that nobody has read?"""
-        if self.is_product[at].all():
+        """Is a product overwritten that nobody has read, or what threads have put there to begin the sum with? One number everywhere is no loss."""
+        held = self.unread[at]
+        if (held == PRODUCT).all():
             by = int(self.who[at].flat[0]) - OPERATIONS
             is_committed = all(op.number != by for op in self._open.values())
             self.x.launch.find(
-                "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, self.is_product[at])}: the product that line "
+                "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, held > 0)}: the product that line "
                 f"{int(self.line[at].flat[0])} left there is lost, nobody has read it",
                 ("wait first until it has been read (another mbarrier, at which its readers arrive); or, where this belongs to the same sum, " * is_committed)
                 + "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.16.10",
+            )  # fmt: skip
+        elif (held >= FILL).all() and (held == NUMBERS).any():
+            self.x.launch.find(
+                "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, held > 0)}: the numbers that tcgen05.st of line "
+                f"{int(self.line[at].flat[0])} put there are lost, nobody has read them",
+                "enable-input-d true for the first instruction too, where the sum begins with what lies in D", because="PTX ISA 9.1 §9.7.16.10",
             )  # fmt: skip
 
     def _where(self, at: Any, cells: np.ndarray) -> str:

@@ -211,7 +211,17 @@ class Watch:
         at, warps = self.shared.places(flat, size)
         blank = at[self.shared.nobody_wrote(at)] if i.op in ("atom", "red") and "exch" not in i.modifiers else at[:0]
         self.shared.strong_write(i, at, warps, size, changed=changed, scope=scope)
-        if blank.size:  # what it makes of nothing is nothing
+        self.changed_nothing(x, i, blank)
+
+    def blank(self, flat: np.ndarray, size: int) -> np.ndarray:
+        """The words at places `flat` of `x.shared` that nobody has written."""
+        at, _ = self.shared.places(flat, size)
+        blank: np.ndarray = at[self.shared.nobody_wrote(at)]
+        return blank
+
+    def changed_nothing(self, x: Wave, i: Instruction, blank: np.ndarray) -> None:
+        """The running threads have changed words that nobody had written: what an operation makes of nothing is nothing."""
+        if blank.size:
             self.early.note(i, blank, self._running(x))
             self.unwritten.put_words(blank, np.full(len(blank), self.unwritten.nobody(i), np.int32))
 

@@ -1,0 +1,71 @@
+"""X011 for lanes that skip a barrier of their warp and execute what stands behind it (PTX ISA 9.1 §9.7.13.1).
+
+Lanes that leave early, by `ret` in front of the barrier, take no part in it. Those that exit in a block that threads come to from the barrier too have only
+branched around it: the others of their warp waited there without them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.distinct import distinct
+from smemsim.program.linking.flow import behind
+from smemsim.program.traps import thread_name
+from smemsim.program.wave import WARP
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Program
+    from smemsim.program.wave import Wave
+
+__all__ = ["check_skipped", "have_parted", "note_exits"]
+
+
+_EXITED_IN = "blocks in which threads have exited"
+_ACTS = {"atom", "cp", "ld", "red", "st"}
+
+
+def note_exits(x: Wave, threads: np.ndarray) -> None:
+    """Threads exit at the end of the running block; those of a whole warp have nobody to leave behind."""
+    if len(threads) % WARP == 0 and (np.bincount(threads // WARP) % WARP == 0).all():
+        return
+    blocks = x.state.get(_EXITED_IN)
+    if blocks is None:
+        blocks = x.state[_EXITED_IN] = np.full(x.total, -1, np.int32)
+    blocks[threads] = x.at
+
+
+def have_parted(x: Wave) -> bool:
+    """Have some threads of a warp exited before others?"""
+    return _EXITED_IN in x.state
+
+
+def check_skipped(x: Wave, i: Instruction, at: int, threads: np.ndarray) -> None:
+    """Threads have arrived at a barrier in block `at`, by an instruction of their whole warp: have others of their warps exited behind it?"""
+    blocks = x.state.get(_EXITED_IN)
+    if blocks is None:
+        return
+    warps = distinct(threads // WARP)
+    others = (warps[:, None] * WARP + np.arange(WARP)).ravel()
+    others = others[blocks[others] >= 0]
+    late = next((n for n in distinct(blocks[others]).tolist() if _acts(x.program, n) and n in behind(x.program, at)), None)
+    if late is None:
+        return
+    thread = int(others[blocks[others] == late][0])
+    warp = threads[threads // WARP == thread // WARP]
+    x.launch.find(
+        "X011", i, f"{len(warp)} threads of a warp arrive at {i.name}, {thread_name(x, int(warp[0]))} first, and others of it, as {thread_name(x, thread)}, branch "
+        f"around it to line {_first_line(x.program, late)}: that is undefined for an instruction that the whole warp executes together",
+        "put the barrier where all threads come to it: guard what stands around it, not the barrier", because="PTX ISA 9.1 §9.7.13.1",
+    )  # fmt: skip
+
+
+def _acts(program: Program, n: int) -> bool:
+    """Does a block access memory?"""
+    return any(i.op in _ACTS and "param" not in i.modifiers for i in program.blocks[n].instructions)
+
+
+def _first_line(program: Program, n: int) -> int:
+    return next(i.line for i in program.blocks[n].instructions if i.op in _ACTS)
