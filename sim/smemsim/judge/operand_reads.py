@@ -404,6 +404,11 @@ class Reads:
     # ---- what is kept
 
     @property
+    def has_seen(self) -> bool:
+        """Was there a transfer, or a matrix instruction that reads shared memory?"""
+        return bool(self.maps or self.instructions or self.copies or self.pieces or self._waves)
+
+    @property
     def missed(self) -> dict[str, int]:
         """How many instructions were not judged, by the reason."""
         return dict(self.missed_instructions) | ({"tcgen05.cp": self.copies} if self.copies else {})
@@ -1571,7 +1576,7 @@ def own_ranks(launch: Launch) -> list[Finding]:
             f"every CTA of the cluster ({launch.cluster_size} of them) gives mapa its own rank: what is read or written through the address stays in the CTA",
             "give mapa the rank of the other CTA, such as %cluster_ctarank ^ 1 of two",
         )
-        for i in body
+        for i in (body if lines else ())
         if i.op == "mapa" and i.line in lines and _is_used_for_data(body, i)
     ]
 

@@ -94,6 +94,8 @@ def findings_of(
     findings += [_of_check(f, written, name, reads) for f in checked if written is not None]
     findings.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f)))
     findings = upstream + findings
+    if not findings:
+        return []
     sources = Sources(body)
     findings = [_placed(f, sources) for f in findings]
     return _grouped([_consequence(f, findings[:n]) for n, f in enumerate(findings)])
@@ -298,13 +300,18 @@ class Run:
         self.profile: Profile | None = None  # where the time went, of `smemsim run --profile`
         self._not_judged = ""  # why check said nothing about the operands
 
+    @property
+    def _has_moved(self) -> bool:
+        """Was there a transfer or a matrix instruction? Else there is nothing that a judge could look at."""
+        return bool(self.launch.events) or (self.reads is not None and self.reads.has_seen)
+
     @functools.cached_property
     def _checked(self) -> tuple[Written | None, Report | None]:
         """The run as a scenario and its report, with the meaning of the operands that a small repair explains, if there is one.
 
         What check does not model is not held against the kernel: then there is none of the two, and `evidence` says why.
         """
-        if self.reads is None:
+        if self.reads is None or not self._has_moved:
             return None, None
         try:
             return judged(self.launch, self.reads)
@@ -333,6 +340,16 @@ class Run:
     @functools.cached_property
     def _all(self) -> list[Finding]:
         written, report = self._checked
+        causes, others = self._judged(report) if self._has_moved else ([], [])
+        of_schedules = self._schedules.findings if self._schedules is not None else []
+        findings = findings_of(
+            causes, (*others, *own_ranks(self.launch), *self.launch.findings.values(), *of_schedules), written,
+            (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
+        )  # fmt: skip
+        return [dataclasses.replace(f, folders=self.folders) for f in findings]
+
+    def _judged(self, report: Report | None) -> tuple[list[Finding], list[Finding]]:
+        """What the loads, operands and stores show: the causes, and the rest."""
         causes = []
         if self.reads is not None:
             causes = swapped(self.reads)
@@ -351,12 +368,7 @@ class Run:
             stored = [*exchanged_loads(self.reads, self.launch, transposed), *halves(self.reads), *stored]
         if not any(f.code in ("R508", "T209") for f in (*causes, *executed, *stored)):
             stored = [*stored, *exchanged_boxes(self.launch)]
-        of_schedules = self._schedules.findings if self._schedules is not None else []
-        findings = findings_of(
-            causes, (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values(), *of_schedules), written,
-            (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
-        )  # fmt: skip
-        return [dataclasses.replace(f, folders=self.folders) for f in findings]
+        return causes, [*executed, *stored]
 
     @property
     def findings(self) -> list[Finding]:

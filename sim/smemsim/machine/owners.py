@@ -67,7 +67,8 @@ class Owners:
         self._bytes = np.zeros((8, CHUNK, 2), np.uint32)  # of split chunks: writer, place
         self._used = 0
         self._writes = [0]  # how often anything was written, here or in a part
-        self._all, self._at = self, 0  # whose part these are, and from which offset on
+        self._of: Owners | None = None  # whose part these are
+        self._at = 0  # ... and from which offset on
         self._sorted: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None  # see `_located`, behind the writes by then
 
     def part(self, at: int, size: int) -> Owners:
@@ -77,8 +78,13 @@ class Owners:
         """
         owners = Owners(size, chunks=self._chunks[at // CHUNK : (at + size) // CHUNK], lines=self._lines[at // LINE : (at + size) // LINE])
         owners._writes = self._writes
-        owners._all, owners._at = self._all, self._at + at
+        owners._of, owners._at = self._all, self._at + at
         return owners
+
+    @property
+    def _all(self) -> Owners:
+        """Whose part these are, or these themselves: not kept, since only the garbage collector frees what knows itself."""
+        return self if self._of is None else self._of
 
     # ---- who writes
 

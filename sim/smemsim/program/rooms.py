@@ -63,5 +63,6 @@ def leave_rooms(launch: Launch) -> None:
             if key[0] == "registers":
                 _left.extend((weakref.ref(launch.program), room) for room in rooms)
                 rooms.clear()
+        launch.kept.clear()  # the frames in there know it
         while sum(len(room.raw) for _, room in _left) > MOST_BYTES:
             _left.pop(0)

@@ -31,6 +31,7 @@ __all__ = ["SOCKET_ENDING", "Journal", "News", "RemoteWriter", "Teller", "Writer
 SOCKET_ENDING = "-launches"  # of the socket that hands out the journal to processes which have a device themselves
 BEGUN, ENDED, REFUSED, WHO = "begun", "ended", "not_simulated", "who"
 _PART = 1 << 20
+_ENCODER = json.JSONEncoder(default=str)
 
 
 class Teller(Protocol):
@@ -67,7 +68,7 @@ class Writer:
 
     def _write(self, said: dict[str, Any]) -> None:
         if self.descriptor is not None:
-            line = json.dumps({WHO: self.who, **said}, default=str)
+            line = _ENCODER.encode({WHO: self.who, **said})
             with contextlib.suppress(OSError):
                 os.write(self.descriptor, f"\n{line}\n".encode())  # the line of a process that was killed may have no end
 
