@@ -178,11 +178,11 @@ def execute_spread(
     """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on the `workers` processes or the Dask cluster of its options.
 
     Without either it is processes, one for each processor, where the first waves say that more than a few seconds are left. CTAs that wait for
-    each other, add to the same words, take over each other's work, ask for %smid, or fill arrays that were declared uninitialised, run here. Raises InputError where workers are lost again and again.
+    each other, add to the same words, take over each other's work, ask for %smid, allocate memory, or fill arrays that were declared uninitialised, run here. Raises InputError where workers are lost again and again.
     """
     workers, client = launch.options.workers, launch.options.client
     count = processors() if workers is None else workers
-    is_one = launch.schedule is not None or launch.memory.has_declared or launch.program.names_multiprocessors
+    is_one = launch.schedule is not None or launch.memory.has_declared or launch.program.names_multiprocessors or launch.program.allocates
     if is_one or depends(launch) or takes_over(launch) or (client is None and (count == 1 or not can_have_children())):
         return execute(launch, clusters, watch=watch, done=done)
     left: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
