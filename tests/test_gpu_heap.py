@@ -38,7 +38,9 @@ def test_every_thread_gets_bytes_of_its_own():
         text(f"{SLOT} ld.global.u64 %d2, [%d5]; {malloc('%d2')} st.global.u64 [%d5], %d1;"), block=64, args=[a], progress=False
     )
     at = a.numpy()
-    assert run.findings == [] and (at % HEAP.align == 0).all() and (at != 0).all()
+    assert run.findings == []
+    assert (at % HEAP.align == 0).all()
+    assert (at != 0).all()
     order = np.argsort(at)
     assert (at[order][1:] >= (at + sizes)[order][:-1]).all()
 
@@ -51,7 +53,8 @@ def test_what_one_launch_stores_a_later_one_reads_and_gives_back():
         f"{SLOT} ld.global.u64 %d1, [%d5]; ld.u64 %d2, [%d1]; {free()} st.global.u64 [%d5], %d2;",
     ):
         assert card.launch(text(body), block=32, args=[a]).findings == {}
-    assert (a.numpy() == a.address).all() and card.memory.heap.used == 0
+    assert (a.numpy() == a.address).all()
+    assert card.memory.heap.used == 0
 
 
 @pytest.mark.parametrize("size", [1, 100, 4096, 100000, 4000000])
@@ -62,7 +65,8 @@ def test_a_full_heap_gives_a_null_pointer_and_what_is_given_back_is_there_again(
     got = [heap.allocate(size, 1, "k", memory.heap_array) for _ in range(min(200, HEAP.capacity(heap.limit) // HEAP.units(size)))]
     heap.limit = 0
     heap.used = HEAP.capacity(HEAP.least_bytes)
-    assert all(got) and heap.allocate(size, 1, "k", memory.heap_array) == 0
+    assert all(got)
+    assert heap.allocate(size, 1, "k", memory.heap_array) == 0
     heap.free(got[0], 2, "k")
     heap.used = min(heap.used, HEAP.capacity(HEAP.least_bytes) - HEAP.units(size))
     assert heap.allocate(size, 3, "k", memory.heap_array) not in {0, *got}
@@ -83,7 +87,9 @@ def test_a_full_heap_gives_a_null_pointer_and_what_is_given_back_is_there_again(
 )
 def test_what_is_outside_of_all_allocations_is_found(body, says, status):
     codes, ended = found(body)
-    assert set(codes) == {"X002" if status == 716 else "X001"} and says in codes.popitem()[1] and ended == status
+    assert set(codes) == {"X002" if status == 716 else "X001"}
+    assert says in codes.popitem()[1]
+    assert ended == status
 
 
 def test_bytes_that_nobody_has_written_are_found_where_they_are_used():
@@ -115,4 +121,5 @@ def test_the_heap_has_its_size_once_a_kernel_has_allocated():
     with pytest.raises(CudaError):
         device.copy(to, own, 8)
     device.fill(own, 0, 8)
-    assert own and not device.view(own, 8).any()
+    assert own
+    assert not device.view(own, 8).any()

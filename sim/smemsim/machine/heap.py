@@ -148,14 +148,15 @@ class Heap:
         if self.used + units > HEAP.capacity(max(self.limit, HEAP.least_bytes)):
             return 0
         self.count += 1
-        for chunks, data in self._arrays:
-            if (made := chunks.place(size, self.count, line, kernel)) is not None:
+        for place in self._arrays:
+            if (made := place[0].place(size, self.count, line, kernel)) is not None:
                 break
         else:
-            chunks, data = array(ROOM * max(self.limit, HEAP.least_bytes) + size)
-            self._arrays.append((chunks, data))
-            made = chunks.place(size, self.count, line, kernel)
+            place = array(ROOM * max(self.limit, HEAP.least_bytes) + size)
+            self._arrays.append(place)
+            made = place[0].place(size, self.count, line, kernel)
             assert made is not None
+        chunks, data = place
         self.used += units
         self._live[made.begin] = chunks, made
         if self.is_littered:

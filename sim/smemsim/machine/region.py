@@ -87,6 +87,7 @@ class GlobalMemory:
         self._released: list[int] = []
         self._next = FIRST_ADDRESS
         self.heap = Heap()
+        self.objects: dict[int, Any] = {}  # textures and surfaces by their handles
         self._table: tuple[np.ndarray, np.ndarray, list[Region]] | None = None
 
     def __repr__(self) -> str:

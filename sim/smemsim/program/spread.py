@@ -163,6 +163,7 @@ class Merge:
 WORTH = 6.0  # seconds of work left, above which processes are worth starting
 DEATHS = 5  # times that workers may be lost
 LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
+OBJECTS = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")  # what they read is no array of global memory
 SOON = 1e-6  # seconds: the least that a part of a launch is given
 
 Done = Callable[[int], None]
@@ -182,7 +183,13 @@ def execute_spread(
     """
     workers, client = launch.options.workers, launch.options.client
     count = processors() if workers is None else workers
-    is_one = launch.schedule is not None or launch.memory.has_declared or launch.program.names_multiprocessors or launch.program.allocates
+    is_one = (
+        launch.schedule is not None
+        or launch.memory.has_declared
+        or launch.program.names_multiprocessors
+        or launch.program.allocates
+        or not launch.program.uses.isdisjoint(OBJECTS)
+    )
     if is_one or depends(launch) or takes_over(launch) or (client is None and (count == 1 or not can_have_children())):
         return execute(launch, clusters, watch=watch, done=done)
     left: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters

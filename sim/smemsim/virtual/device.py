@@ -74,6 +74,7 @@ from smemsim.virtual.streams import Event, Stream
 if TYPE_CHECKING:
     from smemsim.judge.run import Run
     from smemsim.virtual.machine import Machine
+    from smemsim.virtual.textures import Textures
 
 __all__ = ["VirtualDevice"]
 
@@ -129,6 +130,13 @@ class VirtualDevice:
         self.refused: list[str] = []  # why code of the program is not simulated
         self.refuses: Callable[[str], None] = lambda why: None  # is told of each of these
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
+
+    @functools.cached_property
+    def textures(self) -> Textures:
+        """The arrays and objects of textures. It is loaded when the program asks for one."""
+        from smemsim.virtual.textures import Textures
+
+        return Textures(self)
 
     @functools.cached_property
     def machine(self) -> Machine:

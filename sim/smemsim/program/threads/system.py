@@ -104,6 +104,7 @@ def parameter(i: Instruction, c: Linker, operand: Operand) -> Callable[[Wave, in
 
 
 def value_at(x: Wave, thread: int, offset: int, size: int) -> int:
+    """A number of `size` bytes in a thread's local memory."""
     return int.from_bytes(x.local[thread, offset : offset + size].tobytes(), "little")
 
 

@@ -8,7 +8,17 @@ from smemsim.virtual.errors import INVALID_VALUE, NOT_FOUND, CudaError
 __all__ = ["MemoryCalls"]
 
 
-KINDS = {"device": 2, "mapped": 2, "managed": 3, "pinned": 1, "registered": 1, "own": 2, "managed variable": 3, "heap": 0}  # cudaMemoryType
+KINDS = {
+    "device": 2,
+    "mapped": 2,
+    "managed": 3,
+    "pinned": 1,
+    "registered": 1,
+    "own": 2,
+    "managed variable": 3,
+    "heap": 0,
+    "array": 0,
+}  # cudaMemoryType
 
 
 class MemoryCalls(Handles):
