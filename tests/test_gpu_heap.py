@@ -5,7 +5,6 @@ import pytest
 
 from launches import SHARED, Device, kernel
 from smemsim import Gpu, Unmodelled
-from smemsim.machine.region import GlobalMemory
 from smemsim.spec.heap import HEAP
 from smemsim.virtual import CudaError, Policy, VirtualDevice
 
@@ -59,7 +58,7 @@ def test_what_one_launch_stores_a_later_one_reads_and_gives_back():
 
 @pytest.mark.parametrize("size", [1, 100, 4096, 100000, 4000000])
 def test_a_full_heap_gives_a_null_pointer_and_what_is_given_back_is_there_again(size):
-    memory = GlobalMemory()
+    memory = Gpu("sm_90a").memory
     heap = memory.heap
     heap.is_littered = False
     got = [heap.allocate(size, 1, "k", memory.heap_array) for _ in range(min(200, HEAP.capacity(heap.limit) // HEAP.units(size)))]
