@@ -20,7 +20,7 @@ import numpy as np
 
 from smemsim.arguments import shown, whole
 from smemsim.budget import ask
-from smemsim.errors import InputError
+from smemsim.errors import InputError, Unmodelled
 from smemsim.files import source_folders
 from smemsim.finding import Finding
 from smemsim.judge.operand_reads import Reads
@@ -136,6 +136,10 @@ class Gpu(Device):
             with assuming(options.assume):
                 return self.run(relinked(ptx) if isinstance(ptx, LinkedKernel) else ptx, config, options)
         kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
+        if kernel.program.allocates and (config.cancel == EVERY or seeds_of(options.schedule) is not None):
+            raise Unmodelled(
+                f"{kernel.name} calls malloc or free: what several runs of it leave is not compared, since addresses depend on who comes first"
+            )
         if config.cancel == EVERY:
             return self._with_every_answer(kernel, config, options)
         if seeds_of(options.schedule) is not None:

@@ -12,7 +12,7 @@ import functools
 
 import numpy as np
 
-__all__ = ["MOST_GARBAGE", "Blank", "Declared", "Garbage", "litter"]
+__all__ = ["MOST_GARBAGE", "SECTOR", "Blank", "Declared", "Garbage", "litter"]
 
 
 WORD = 4

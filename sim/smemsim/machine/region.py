@@ -13,6 +13,7 @@ from smemsim.arguments import shown, whole
 from smemsim.budget import ask, hold
 from smemsim.errors import InputError, OutsideError
 from smemsim.machine.blank import Blank, Declared, Garbage
+from smemsim.machine.heap import Chunks, FreshChunks, Heap
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 
 __all__ = ["FOREIGN", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
@@ -33,6 +34,7 @@ class Region:
     """One array in global memory: its bytes, and the 64-bit words they lie in, the first at `words_begin`, a multiple of 16.
 
     `name` is how messages call it, "" where nobody has named it. `blank` tells which bytes of `words` nobody has written yet; None: all count as written.
+    `chunks` are the allocations of an array of the kernels' heap: what lies between them is nowhere.
     """
 
     begin: int
@@ -41,6 +43,7 @@ class Region:
     words_begin: int
     name: str = ""
     blank: Blank | None = None
+    chunks: Chunks | None = None
 
     @classmethod
     def of(cls, begin: int, raw: bytes | np.ndarray, name: str = "") -> Region:
@@ -83,6 +86,8 @@ class GlobalMemory:
         self._regions: list[Region] = []
         self._released: list[int] = []
         self._next = FIRST_ADDRESS
+        self.heap = Heap()
+        self.objects: dict[int, Any] = {}  # textures and surfaces by their handles
         self._table: tuple[np.ndarray, np.ndarray, list[Region]] | None = None
 
     def __repr__(self) -> str:
@@ -136,6 +141,20 @@ class GlobalMemory:
         blank = Declared(region.words.nbytes, region.begin - region.words_begin, len(region.data))
         self._regions[n] = dataclasses.replace(region, blank=blank)
         self._table = None
+
+    def heap_array(self, size: int) -> tuple[Chunks, np.ndarray]:
+        """An array for allocations of kernels."""
+        address = self.place_heap(size)
+        region = self.find(address)
+        n, chunks = self._regions.index(region), Chunks(address, size)
+        blank = FreshChunks(region.data, chunks, region.begin - region.words_begin) if self.heap.is_littered else None
+        self._regions[n] = dataclasses.replace(region, blank=blank, chunks=chunks)
+        self._table = None
+        return chunks, region.data
+
+    def place_heap(self, size: int) -> int:
+        """Put an array of zeros somewhere that the kernels' heap is to lie in. Returns the address."""
+        return self.place(np.zeros(size, np.uint8), name="the kernels' heap")
 
     def declare_garbage(self, address: int) -> None:
         """The array that begins at `address` was filled with garbage (`litter`): what is still so nobody has written."""
@@ -247,6 +266,8 @@ class GlobalMemory:
         region, size = self.find(address), whole("size", size, minimum=0)
         if address + size > region.end:
             raise OutsideError(f"global {address:#x} to {address + size:#x} reaches past {region}, which ends at {region.end:#x}")
+        if region.chunks is not None and not region.chunks.holds(address, address + size):
+            raise OutsideError(f"global {address:#x} to {address + size:#x} lies in no allocation of the kernels' heap")
         return region.data[address - region.begin : address - region.begin + size]
 
     def holds(self, address: int) -> bool:
@@ -256,7 +277,9 @@ class GlobalMemory:
     def holding(self, begin: int, end: int) -> Region | None:
         """The array that holds all bytes from `begin` up to `end`; None where there is none."""
         found = self._at(begin)
-        return found if found is not None and end <= found.end else None
+        if found is None or end > found.end or (found.chunks is not None and not found.chunks.holds(begin, end)):
+            return None
+        return found
 
     def find(self, address: int) -> Region:
         """The array that holds `address`; InputError with the nearest one where none does."""

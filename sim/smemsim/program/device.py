@@ -227,6 +227,8 @@ class Device:
         if config.cancel == EVERY:
             raise InputError(f"cancel = {EVERY!r}: is several launches, and one is asked for")
         check_shape(config, kernel, self.arch)
+        if kernel.program.allocates:
+            self.memory.heap.begin()
         parameters = pack(kernel.program.places, config.args, self.memory)
         at = self.memory.place_parameters(parameters)
         launch = Launch(

@@ -163,6 +163,7 @@ class Merge:
 WORTH = 6.0  # seconds of work left, above which processes are worth starting
 DEATHS = 5  # times that workers may be lost
 LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
+OBJECTS = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")  # what they read is no array of global memory
 SOON = 1e-6  # seconds: the least that a part of a launch is given
 
 Done = Callable[[int], None]
@@ -178,11 +179,17 @@ def execute_spread(
     """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on the `workers` processes or the Dask cluster of its options.
 
     Without either it is processes, one for each processor, where the first waves say that more than a few seconds are left. CTAs that wait for
-    each other, add to the same words, take over each other's work, ask for %smid, or fill arrays that were declared uninitialised, run here. Raises InputError where workers are lost again and again.
+    each other, add to the same words, take over each other's work, ask for %smid, allocate memory, or fill arrays that were declared uninitialised, run here. Raises InputError where workers are lost again and again.
     """
     workers, client = launch.options.workers, launch.options.client
     count = processors() if workers is None else workers
-    is_one = launch.schedule is not None or launch.memory.has_declared or launch.program.names_multiprocessors
+    is_one = (
+        launch.schedule is not None
+        or launch.memory.has_declared
+        or launch.program.names_multiprocessors
+        or launch.program.allocates
+        or not launch.program.uses.isdisjoint(OBJECTS)
+    )
     if is_one or depends(launch) or takes_over(launch) or (client is None and (count == 1 or not can_have_children())):
         return execute(launch, clusters, watch=watch, done=done)
     left: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters

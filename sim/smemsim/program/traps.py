@@ -109,6 +109,8 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
             f"no array is near, within {max(away.begin - address, address - away.end):,} bytes",
             "look for a pointer of the host, one that was never set or whose memory was freed, or an offset that overflowed",
         )
+    if near.chunks is not None:
+        return _about_heap(x, address, size)
     begin, end = near.begin, near.end
     name = region_name(x.launch, begin, end)
     if address < begin:
@@ -119,6 +121,19 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
         place = f"{address + size - end} of them past the end of {name}"
     note = "; a GPU faults only where nothing else lies there, and otherwise touches other data"
     return f"{place}, {end - begin} bytes at {begin:#x}{note}", "guard the access, or make the array large enough"
+
+
+def _about_heap(x: Wave, address: int, size: int) -> tuple[str, str]:
+    """Of an address in the kernels' heap that is in no allocation."""
+    chunk = x.launch.memory.heap.near(address)
+    if chunk is None:
+        return "in front of all allocations of the kernels' heap", "check the index"
+    if chunk.freed and address < chunk.end:
+        return f"inside of {chunk}, which free at line {chunk.freed} of {chunk.freed_by} has given back", "free it behind its last use"
+    place = (
+        f"{address + size - chunk.end} of them past the end of" if address < chunk.end else f"{address - chunk.end} bytes past the end of"
+    )
+    return f"{place} {chunk}", "guard the access, or allocate more"
 
 
 def region_name(launch: Launch, begin: int, end: int) -> str:

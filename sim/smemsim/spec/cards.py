@@ -13,7 +13,7 @@ from smemsim.arguments import shown
 from smemsim.errors import InputError
 
 __all__ = [
-    "CARDS", "DEVICE_LIMITS", "DRIVER_VERSION", "MAPPING_BYTES", "PROPERTIES", "PROPERTY_BYTES", "REGISTER_UNIT", "SHARED_UNIT", "WARP_UNIT", "Card", "card_of",
+    "CARDS", "DEVICE_LIMITS", "DRIVER_VERSION", "HEAP_LIMIT", "MAPPING_BYTES", "PROPERTIES", "PROPERTY_BYTES", "REGISTER_UNIT", "SHARED_UNIT", "WARP_UNIT", "Card", "card_of",
 ]  # fmt: skip
 
 # The virtual driver calls itself newer than every CUDA 13 that there is, so that no library of CUDA 13 finds it too old.
@@ -74,6 +74,7 @@ _H200: dict[str, tuple[int, int]] = {
 }
 
 # What cuCtxGetLimit gave on an H200, by number of CUlimit: stack, printf, heap, pending launches, L2 granularity, persisting L2, shared memory.
+HEAP_LIMIT = 2
 DEVICE_LIMITS = {0: 1024, 1: 8650752, 2: 8388608, 4: 2048, 5: 64, 6: 11796480, 7: 232448, 8: 0}
 
 # Fields of cudaDeviceProp: name, attribute, offsets in the structures of CUDA 12 and 13 (None: not there), bytes. From driver_types.h of 12.9, 13.0.

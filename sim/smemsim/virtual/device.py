@@ -36,7 +36,8 @@ import numpy as np
 from smemsim.budget import told
 from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.machine.blank import Garbage, litter
-from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, card_of
+from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, HEAP_LIMIT, PROPERTIES, PROPERTY_BYTES, card_of
+from smemsim.spec.heap import HEAP
 from smemsim.spec.launches import LAUNCH_LIMITS
 from smemsim.virtual import fatbin
 from smemsim.virtual.code import Function, Module
@@ -73,10 +74,12 @@ from smemsim.virtual.streams import Event, Stream
 if TYPE_CHECKING:
     from smemsim.judge.run import Run
     from smemsim.virtual.machine import Machine
+    from smemsim.virtual.textures import Textures
 
 __all__ = ["VirtualDevice"]
 
 
+FILLED = "destination of a fill"
 EVENT_DISABLE_TIMING = 2
 FIRST_POINTER, END_OF_POINTERS = 1 << 20, 1 << 47  # between which the host's memory lies (x86-64 and AArch64 Linux)
 MOST_LITTERED = 1 << 31  # bytes of device memory in use up to which what is allocated gets garbage
@@ -129,6 +132,13 @@ class VirtualDevice:
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
 
     @functools.cached_property
+    def textures(self) -> Textures:
+        """The arrays and objects of textures. It is loaded when the program asks for one."""
+        from smemsim.virtual.textures import Textures
+
+        return Textures(self)
+
+    @functools.cached_property
     def machine(self) -> Machine:
         """What executes kernels. It is loaded when code is: what a program asks before that needs none."""
         from smemsim.virtual.machine import Machine
@@ -173,6 +183,14 @@ class VirtualDevice:
                 number = self.multiprocessors if attribute == "multiprocessor_count" else self.card.named(attribute)
                 out[place : place + size] = number.to_bytes(size, "little", signed=True)
         return bytes(out)
+
+    def set_limit(self, number: int, value: int) -> None:
+        """cuCtxSetLimit, by a number of CUlimit. CudaError 1 for the size of the kernels' heap once a kernel that allocates was launched."""
+        if number == HEAP_LIMIT:
+            if "machine" in vars(self) and self.machine.has_used_heap:
+                raise CudaError(INVALID_VALUE, "a kernel that allocates was launched: its heap has its size")
+            value = max(value, HEAP.least_bytes)
+        self.limits[number] = value
 
     @property
     def uuid(self) -> bytes:
@@ -504,7 +522,7 @@ class VirtualDevice:
             raise CudaError(INVALID_VALUE, f"elements of {width} bytes at {to:#x}")
         if not count or not height:
             return
-        self._check_place(to, pitch * (height - 1) + count * width, True, "destination")
+        self._check_place(to, pitch * (height - 1) + count * width, True, FILLED)
         word = (value & (1 << 8 * width) - 1).to_bytes(width, "little")
 
         def run() -> None:
@@ -520,6 +538,8 @@ class VirtualDevice:
             if on_device or self.memory.is_ours(address) or not address:
                 raise CudaError(INVALID_VALUE, f"{what} {address:#x}: no allocation is there")
             return
+        if found.kind == "heap" and what != FILLED:
+            raise CudaError(INVALID_VALUE, f"{what} {address:#x}: lies in the kernels' heap, which copies do not reach")
         if address + size > found.end and found.kind != "registered":
             raise CudaError(INVALID_VALUE, f"{what} {address:#x}: {size} bytes there reach past its end: {found.told()}")
 

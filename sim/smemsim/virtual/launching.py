@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
+from smemsim.spec.cards import HEAP_LIMIT
 from smemsim.spec.launches import LAUNCH_LIMITS, PORTABLE_CLUSTER
 from smemsim.spec.traps import TIMEOUT
 from smemsim.virtual.errors import (
@@ -60,6 +61,7 @@ class Device(Protocol):
     occupancy: Occupancy
     launches: list[Launched]
     conditions: dict[int, Condition]
+    limits: dict[int, int]
     hooks: list[tuple[re.Pattern[str], Hook]]
     begins: Callable[[Launched], None]
     ended: Callable[[Launched], None]
@@ -69,6 +71,10 @@ class Device(Protocol):
     @property
     def machine(self) -> Machine:
         """What executes."""
+
+    @property
+    def has_garbage(self) -> bool:
+        """Is there garbage in memory that is allocated?"""
 
     def view(self, address: int, size: int) -> np.ndarray:
         """The bytes there."""
@@ -219,6 +225,7 @@ class Launcher:
                 about.seconds = time.perf_counter() - begin
                 self.device.mirror(to_device=False)
                 return self._done(about, None, "run by a hook")
+            self.device.machine.set_heap(self.device.limits[HEAP_LIMIT], is_littered=self.device.has_garbage)
             recorder = self._recorder(f, config, arguments, about.number)
             run, error = self.device.machine.run(
                 f.linked, arguments, config, sanitize=self.device.policy.is_watched(f.name), watch_global=self.device.policy.watch_global,

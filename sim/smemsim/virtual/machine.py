@@ -53,6 +53,10 @@ class _HostMemory(GlobalMemory):
         self._banks += 1
         return GlobalMemory.place(self, bank, PARAMETERS_BASE + self._banks % MOST_BANKS * BANK_BYTES)
 
+    def place_heap(self, size: int) -> int:
+        """See `GlobalMemory.place_heap`: memory that the host cannot copy from."""
+        return self.add(self.shared.allocate(size, "heap"))
+
     def add(self, allocation: Allocation) -> int:
         """Make an allocation known to kernels, without a copy."""
         begin = self.bind(
@@ -105,6 +109,15 @@ class Machine:
     def forget(self, loaded: LoadedPtx) -> None:
         """A module is gone."""
         loaded.unload()
+
+    def set_heap(self, limit: int, *, is_littered: bool) -> None:
+        """How many bytes kernels may allocate, and whether these hold garbage."""
+        self.memory.heap.limit, self.memory.heap.is_littered = limit, is_littered
+
+    @property
+    def has_used_heap(self) -> bool:
+        """Has a kernel been launched that allocates?"""
+        return self.memory.heap.is_used
 
     def forget_garbage(self) -> None:
         """A launch has not run, or not as it is: nothing is known of who has written what."""

@@ -61,8 +61,8 @@ def bytes_at(address: int, size: int, owner: Any = None) -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class Allocation:
-    """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned", "registered" or "mapped" (cuMemMap), of variables and
-    parameters "own".
+    """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned", "registered" or "mapped" (cuMemMap), "heap" (of kernels), "array" (of texels), of
+    variables and parameters "own".
 
     `is_littered`: it was filled with garbage when it was allocated (`smemsim.machine.blank`). `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked. `elements` are the
     element type and the shape of the tensor that lies there, where a library told them.
@@ -86,7 +86,7 @@ class Allocation:
     @property
     def name(self) -> str:
         """How findings call it."""
-        return "" if self.kind in ("own", "managed variable") else f"allocation{self.number}"
+        return "" if self.kind in ("own", "heap", "array", "managed variable") else f"allocation{self.number}"
 
     def told(self) -> str:
         """What it is, for a reader of findings."""
@@ -99,7 +99,7 @@ class Allocation:
     @property
     def is_on_host(self) -> bool:
         """May the host touch it?"""
-        return self.kind not in ("device", "mapped", "own")
+        return self.kind not in ("device", "mapped", "own", "heap", "array")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -165,7 +165,7 @@ class DeviceMemory:
     def allocate(self, size: int, kind: str = "device", where: str = "") -> Allocation:
         """Room for `size` bytes, which are zero. MemoryError where the machine has none, InputError from `smemsim.budget`."""
         ask(f"an allocation of {told(size)}", size)
-        space = {"device": self._device, "own": self._own}.get(kind, self._host)
+        space = {"device": self._device, "own": self._own, "heap": self._own, "array": self._own}.get(kind, self._host)
         address = space.place(size, self._taken())
         self.used += size if kind in ("device", "managed") else 0
         return self._add(Allocation(address, size, kind, self._count + 1, address, where))

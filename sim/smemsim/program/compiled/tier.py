@@ -343,7 +343,7 @@ class Segment:
             if not len(address):
                 continue
             region = x.launch.memory.holding(int(address.min()), int(address.max()) + access.size)
-            if region is None:
+            if region is None or region.chunks is not None:
                 return False
             where = region.words.ctypes.data + region.begin - region.words_begin
             row[:3] = np.uint64(region.begin).view(np.int64), max(0, len(region.data) - access.size + 1), where

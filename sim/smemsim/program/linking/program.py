@@ -210,6 +210,11 @@ class Program:
         return any(operand == Special("reserved_smem_offset_1") for i in self.inlined.body for operand in i.operands)
 
     @functools.cached_property
+    def allocates(self) -> bool:
+        """Does a thread ask for memory of the kernels' heap, or give some back?"""
+        return any(i.op == "call" and operand in _HEAP for i in self.inlined.body for operand in i.operands)
+
+    @functools.cached_property
     def names_multiprocessors(self) -> bool:
         """Does a CTA ask where it runs?"""
         return any(operand == Special("smid") for i in self.inlined.body for operand in i.operands)
@@ -230,6 +235,7 @@ class Program:
         return [i for i in self.inlined.body if i.op == "clusterlaunchcontrol" and "try_cancel" in i.modifiers]
 
 
+_HEAP = (Symbol("malloc"), Symbol("free"))
 _ASYNCHRONOUS = frozenset(("cp", "mbarrier", "tcgen05", "wgmma"))
 
 

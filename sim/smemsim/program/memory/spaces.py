@@ -159,7 +159,9 @@ class _Global:
         if last is not None:
             region, begin, room = last
             offset = at - begin
-            if not (offset.view(np.uint64) > room).any():
+            if not (offset.view(np.uint64) > room).any() and (
+                region.chunks is None or not region.chunks.outside(at.view(np.uint64), self.size).any()
+            ):
                 if region.begin != region.words_begin:
                     offset += region.begin - region.words_begin
                 return [Piece("global", region.words, offset, part)]
@@ -174,6 +176,9 @@ class _Global:
         begins, ends, regions = x.launch.memory.table()
         which = np.searchsorted(begins, address, "right") - 1
         bad = (which < 0) | (address + np.uint64(self.size) > ends[which]) | (address + np.uint64(self.size) < address)
+        for n in distinct(which[~bad]).tolist():
+            if (chunks := regions[n].chunks) is not None:
+                bad[which == n] |= chunks.outside(address[which == n], self.size)
         if bad.any():
             outside(x, self.i, "global", at, part, bad, self.size)
         pieces = []

@@ -1,4 +1,4 @@
-"""System calls, assertions, and cancelling clusters that have not started.
+"""System calls (those of the heap are in heap.py), assertions, and cancelling clusters that have not started.
 
 How the requests are answered is the launch's choice (`CANCEL` in program/launch.py): which clusters have begun is a race that a right kernel does not
 depend on. The response is opaque in PTX; here its four words are the first ctaid of the cluster, and 1 where there is one.
@@ -6,11 +6,12 @@ depend on. The response is opaque in PTX; here its four words are the first ctai
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,16 +62,39 @@ def build_call(i: Instruction, c: Linker) -> Step:
     lists = [operand.items for operand in i.operands if isinstance(operand, Arguments)]
     names = [operand.name for operand in i.operands if isinstance(operand, Symbol)]
     name = names[0] if names else "a pointer"
-    if name == "vprintf" and len(lists) == 2:
-        return _printf(i, c, lists[0][0], lists[1])
-    if name == "__assertfail" and lists:
-        return _assert(i, c, lists[-1])
-    if name == "cudaGraphSetConditional" and lists and len(lists[-1]) == 2:
-        return _set_condition(i, c, lists[-1])
-    raise unmodelled(i, f"{name} is no function of this PTX, and smemsim has only vprintf, __assertfail and cudaGraphSetConditional")
+    if name not in PROVIDED or (not lists and PROVIDED[name].arguments):
+        known = " and ".join(filter(None, (", ".join(sorted(PROVIDED)[:-1]), sorted(PROVIDED)[-1])))
+        raise unmodelled(i, f"{name} is no function of this PTX, and smemsim has only {known}")
+    given, results = (lists[-1] if lists else ()), (lists[0] if len(lists) == 2 else ())
+    wanted = PROVIDED[name]
+    if len(given) != wanted.arguments or len(results) < wanted.results:
+        raise unmodelled(i, f"{name} with {len(given)} arguments and {len(results)} results")
+    return wanted.build(i, c, results, given)
 
 
-def _parameter(i: Instruction, c: Linker, operand: Operand) -> Callable[[Wave, int], int]:
+@dataclasses.dataclass(frozen=True)
+class Provided:
+    """A function that the system provides: how many arguments and results it has, and what makes a call of it a step."""
+
+    arguments: int
+    results: int
+    build: Callable[[Instruction, Linker, tuple[Operand, ...], tuple[Operand, ...]], Plain]
+
+
+PROVIDED: dict[str, Provided] = {}
+
+
+def provides(name: str, arguments: int, results: int = 0) -> Callable[[Any], Any]:
+    """Register what makes calls of a function of the system: of the instruction, the linker, the operands of results and of arguments."""
+
+    def register(build: Any) -> Any:
+        PROVIDED[name] = Provided(arguments, results, build)
+        return build
+
+    return register
+
+
+def parameter(i: Instruction, c: Linker, operand: Operand) -> Callable[[Wave, int], int]:
     """Where an argument lies in a thread's local memory."""
     if not isinstance(operand, Symbol) or c.place(operand.name).space != "local":
         raise unmodelled(i, "arguments need .param variables")
@@ -79,7 +103,8 @@ def _parameter(i: Instruction, c: Linker, operand: Operand) -> Callable[[Wave, i
     return lambda x, thread: offset + (0 if slot is None else int(x.r[slot][thread]))
 
 
-def _value(x: Wave, thread: int, offset: int, size: int) -> int:
+def value_at(x: Wave, thread: int, offset: int, size: int) -> int:
+    """A number of `size` bytes in a thread's local memory."""
     return int.from_bytes(x.local[thread, offset : offset + size].tobytes(), "little")
 
 
@@ -103,14 +128,15 @@ def text(x: Wave, thread: int, address: int) -> str:
     return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-def _assert(i: Instruction, c: Linker, arguments: tuple[Operand, ...]) -> Plain:
+@provides("__assertfail", 5)
+def _assert(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Plain:
     """`__assertfail(message, file, line, function, size of a character)`: a finding, and the kernel ends."""
-    places = [_parameter(i, c, operand) for operand in arguments]
+    places = [parameter(i, c, operand) for operand in arguments]
 
     def run(x: Wave) -> None:
         thread = int(x.threads[0])
-        message, file, function = (text(x, thread, _value(x, thread, places[n](x, thread), 8)) for n in (0, 1, 3))
-        line = _value(x, thread, places[2](x, thread), 4)
+        message, file, function = (text(x, thread, value_at(x, thread, places[n](x, thread), 8)) for n in (0, 1, 3))
+        line = value_at(x, thread, places[2](x, thread), 4)
         more = f" (and {x.n - 1} more threads)" if x.n > 1 else ""
         sentence = f"assertion {message} fails in {function}, {file}:{line}, in {thread_name(x, thread)}{more}"
         x.launch.find("X013", i, sentence)
@@ -120,14 +146,15 @@ def _assert(i: Instruction, c: Linker, arguments: tuple[Operand, ...]) -> Plain:
     return run
 
 
-def _set_condition(i: Instruction, c: Linker, arguments: tuple[Operand, ...]) -> Plain:
+@provides("cudaGraphSetConditional", 2)
+def _set_condition(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Plain:
     """`cudaGraphSetConditional(handle, value)`: what a conditional node of the graph looks at when its turn comes (CUDA C++ programming guide, CUDA graphs)."""
-    handles, values = (_parameter(i, c, operand) for operand in arguments)
+    handles, values = (parameter(i, c, operand) for operand in arguments)
 
     def run(x: Wave) -> None:
         told: dict[int, set[int]] = {}
         for thread in x.threads.tolist():
-            handle, value = _value(x, thread, handles(x, thread), 8), _value(x, thread, values(x, thread), 4)
+            handle, value = value_at(x, thread, handles(x, thread), 8), value_at(x, thread, values(x, thread), 4)
             told.setdefault(handle, set()).add(value)
             x.launch.conditions[handle] = value
         if any(len(set_to) > 1 for set_to in told.values()):
@@ -144,17 +171,18 @@ def _asserted(x: Wave, thread: int, file: str, line: int, function: str, message
     return f"{file}:{line}: {function}: block: [{block}], thread: [{place}] Assertion `{message}` failed.\n"
 
 
-def _printf(i: Instruction, c: Linker, result: Operand, arguments: tuple[Operand, ...]) -> Plain:
+@provides("vprintf", 2, 1)
+def _printf(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Plain:
     """Every thread's output is an entry of `Launch.output`, in the order of the threads. Gives the number of arguments."""
-    template, values = (_parameter(i, c, operand) for operand in arguments)
-    to = _parameter(i, c, result)
+    template, values = (parameter(i, c, operand) for operand in arguments)
+    to = parameter(i, c, results[0])
 
     def run(x: Wave) -> None:
         for thread in x.threads.tolist():
-            address = _value(x, thread, values(x, thread), 8)
+            address = value_at(x, thread, values(x, thread), 8)
             raw = memory(x, thread, address) if address else np.zeros(0, np.uint8)
             printed, count = formatted(
-                text(x, thread, _value(x, thread, template(x, thread), 8)), raw[:LONGEST].tobytes(), functools.partial(text, x, thread)
+                text(x, thread, value_at(x, thread, template(x, thread), 8)), raw[:LONGEST].tobytes(), functools.partial(text, x, thread)
             )
             _write(x.launch, printed)
             at = to(x, thread)

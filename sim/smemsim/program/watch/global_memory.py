@@ -615,7 +615,9 @@ class GlobalShadow:
         address = region.words_begin + (cell << array.cells.shift)
         offset = address - region.begin
         name = f"array {region.name}"
-        if not region.name:
+        if region.chunks is not None and (chunk := region.chunks.at(address)) is not None:
+            name, offset = str(chunk), address - chunk.begin
+        elif not region.name:
             parameter = self.x.launch.parameter_of(region.begin, region.end)
             name = (
                 f"the array of parameter {self.x.launch.kernel.parameter_name(parameter[0])}"

@@ -37,7 +37,7 @@ class CardCalls(Handles):
 
     def set_limit(self, number: int, value: int) -> None:
         self.limit(number)
-        self.device.limits[number] = value
+        self.device.set_limit(number, value)
 
     def reset(self) -> None:
         self.host.settle()

@@ -8,7 +8,17 @@ from smemsim.virtual.errors import INVALID_VALUE, NOT_FOUND, CudaError
 __all__ = ["MemoryCalls"]
 
 
-KINDS = {"device": 2, "mapped": 2, "managed": 3, "pinned": 1, "registered": 1, "own": 2, "managed variable": 3}  # cudaMemoryType
+KINDS = {
+    "device": 2,
+    "mapped": 2,
+    "managed": 3,
+    "pinned": 1,
+    "registered": 1,
+    "own": 2,
+    "managed variable": 3,
+    "heap": 0,
+    "array": 0,
+}  # cudaMemoryType
 
 
 class MemoryCalls(Handles):
@@ -50,7 +60,7 @@ class MemoryCalls(Handles):
 
     def pointer(self, address: int) -> tuple[int, int, int, int]:
         found = self.device.allocation(address)
-        if found is None:
+        if found is None or not KINDS[found.kind]:
             raise CudaError(INVALID_VALUE, f"{address:#x} lies in no allocation")
         return KINDS[found.kind], found.address, found.size, found.number
 

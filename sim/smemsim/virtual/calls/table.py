@@ -17,6 +17,7 @@ from smemsim.virtual.calls.memory import MemoryCalls
 from smemsim.virtual.calls.nodes import NodeCalls
 from smemsim.virtual.calls.pools import PoolCalls
 from smemsim.virtual.calls.streams import StreamCalls
+from smemsim.virtual.calls.textures import TextureCalls
 from smemsim.virtual.errors import INVALID_VALUE, LAUNCH_FAILED, NOT_SUPPORTED, CudaError
 from smemsim.virtual.policy import FindingsError
 
@@ -27,7 +28,18 @@ INTERNAL = 999
 
 
 class Calls(
-    CardCalls, CodeCalls, LaunchCalls, MapCalls, MemoryCalls, PoolCalls, ManagedCalls, MappingCalls, StreamCalls, GraphCalls, NodeCalls
+    CardCalls,
+    CodeCalls,
+    LaunchCalls,
+    MapCalls,
+    MemoryCalls,
+    PoolCalls,
+    ManagedCalls,
+    MappingCalls,
+    StreamCalls,
+    GraphCalls,
+    NodeCalls,
+    TextureCalls,
 ):
     """One program's calls. Its methods are what `clib/` names; handles are numbers."""
 

@@ -385,16 +385,102 @@ static R copy_rows(U to, size_t to_pitch, U from, size_t from_pitch, size_t widt
 API R cudaMemcpy2D(U to, size_t to_pitch, U from, size_t from_pitch, size_t width, size_t height, int kind) { return copy_rows(to, to_pitch, from, from_pitch, width, height, kind, 0); }
 API R cudaMemcpy2DAsync(U to, size_t to_pitch, U from, size_t from_pitch, size_t width, size_t height, int kind, U stream) { return copy_rows(to, to_pitch, from, from_pitch, width, height, kind, stream); }
 typedef struct { U from_array; size_t from_x, from_y, from_z; pitched from; U to_array; size_t to_x, to_y, to_z; pitched to; extent size; int kind; } copy_3d;
-static R copy_box(const copy_3d *c, U stream) {
-    if (c->from_array || c->to_array) return told(smemsim_unknown("cudaArray in cudaMemcpy3D"));
+
+/* Arrays: to copies they are memory, whose rows lie one behind the other. */
+
+typedef struct { int x, y, z, w, f; } channel;
+typedef struct { U address, element, row, rows, width, height, depth, flags; channel own; } array_about;
+static R about_array(U array, array_about *a) {
+    return CALL("array_about", "i|IIIIIIIIB", array, &a->address, &a->element, &a->row, &a->rows, &a->width, &a->height, &a->depth, &a->flags, &a->own, sizeof a->own);
+}
+static R as_memory(U array, size_t *x, pitched *p, U *element) {
+    array_about a;
+    R error = array ? about_array(array, &a) : 0;
+    if (!array || error) return error;
+    *p = (pitched){a.address, a.row, a.row, a.rows}, *x *= a.element, *element = a.element;
+    return 0;
+}
+static R copy_box(const copy_3d *given, U stream) {
+    copy_3d own = *given, *c = &own;
+    U element = 1;
+    R error = as_memory(c->from_array, &c->from_x, &c->from, &element);
+    if (!error) error = as_memory(c->to_array, &c->to_x, &c->to, &element);
+    if (error) return error;
+    c->size.width *= element;
+    if (c->from_array || c->to_array) c->kind = c->kind == 4 ? 4 : c->from_array && c->to_array ? 3 : c->kind;
     for (size_t z = 0; z < c->size.depth; z++) {
         U from = c->from.pointer + ((c->from_z + z) * c->from.height + c->from_y) * c->from.pitch + c->from_x;
         U to = c->to.pointer + ((c->to_z + z) * c->to.height + c->to_y) * c->to.pitch + c->to_x;
-        R error = copy_rows(to, c->to.pitch, from, c->from.pitch, c->size.width, c->size.height, c->kind, stream);
+        error = copy_rows(to, c->to.pitch, from, c->from.pitch, c->size.width, c->size.height, c->kind, stream);
         if (error) return error;
     }
     return 0;
 }
+/* Rows to or from an array: x and width are bytes. */
+static R rows_of_array(U array, size_t x, size_t y, U other, size_t pitch, size_t width, size_t height, int kind, U stream, int is_to) {
+    array_about a;
+    R error = about_array(array, &a);
+    if (error) return error;
+    if (x + width > a.row || y + height > a.rows) return told(INVALID_VALUE);
+    U own = a.address + y * a.row + x;
+    return is_to ? copy_rows(own, a.row, other, pitch, width, height, kind, stream) : copy_rows(other, pitch, own, a.row, width, height, kind, stream);
+}
+API R cudaMemcpy2DToArray(U to, size_t x, size_t y, U from, size_t pitch, size_t width, size_t height, int kind) { return rows_of_array(to, x, y, from, pitch, width, height, kind, 0, 1); }
+API R cudaMemcpy2DToArrayAsync(U to, size_t x, size_t y, U from, size_t pitch, size_t width, size_t height, int kind, U stream) { return rows_of_array(to, x, y, from, pitch, width, height, kind, stream, 1); }
+API R cudaMemcpy2DFromArray(U to, size_t pitch, U from, size_t x, size_t y, size_t width, size_t height, int kind) { return rows_of_array(from, x, y, to, pitch, width, height, kind, 0, 0); }
+API R cudaMemcpy2DFromArrayAsync(U to, size_t pitch, U from, size_t x, size_t y, size_t width, size_t height, int kind, U stream) { return rows_of_array(from, x, y, to, pitch, width, height, kind, stream, 0); }
+API R cudaMemcpy2DArrayToArray(U to, size_t to_x, size_t to_y, U from, size_t x, size_t y, size_t width, size_t height, int kind) {
+    array_about a;
+    R error = about_array(to, &a);
+    (void)kind;
+    return error ? error : to_x + width > a.row || to_y + height > a.rows ? told(INVALID_VALUE) : rows_of_array(from, x, y, a.address + to_y * a.row + to_x, a.row, width, height, 3, 0, 0);
+}
+/* Bytes one behind the other, from a place in an array on: its rows have no gaps. */
+static R bytes_of_array(U array, size_t x, size_t y, U other, size_t bytes, int kind, U stream, int is_to) {
+    array_about a;
+    R error = about_array(array, &a);
+    if (error) return error;
+    if (y * a.row + x + bytes > a.row * a.rows) return told(INVALID_VALUE);
+    U own = a.address + y * a.row + x;
+    return is_to ? copy(own, other, bytes, kind, stream) : copy(other, own, bytes, kind, stream);
+}
+API R cudaMemcpyToArray(U to, size_t x, size_t y, U from, size_t bytes, int kind) { return bytes_of_array(to, x, y, from, bytes, kind, 0, 1); }
+API R cudaMemcpyToArrayAsync(U to, size_t x, size_t y, U from, size_t bytes, int kind, U stream) { return bytes_of_array(to, x, y, from, bytes, kind, stream, 1); }
+API R cudaMemcpyFromArray(U to, U from, size_t x, size_t y, size_t bytes, int kind) { return bytes_of_array(from, x, y, to, bytes, kind, 0, 0); }
+API R cudaMemcpyFromArrayAsync(U to, U from, size_t x, size_t y, size_t bytes, int kind, U stream) { return bytes_of_array(from, x, y, to, bytes, kind, stream, 0); }
+static R make_array(U *array, const channel *c, extent e, unsigned flags, void *caller) {
+    char text[1024];
+    WANT(array && c);
+    return CALL("array_create", "biiiis|I", c, sizeof *c, (U)e.width, (U)e.height, (U)e.depth, (U)flags, smemsim_caller(caller, text, sizeof text), array);
+}
+API R cudaMallocArray(U *array, const channel *c, size_t width, size_t height, unsigned flags) { return make_array(array, c, (extent){width, height, 0}, flags, CALLER); }
+API R cudaMalloc3DArray(U *array, const channel *c, extent e, unsigned flags) { return make_array(array, c, e, flags, CALLER); }
+API R cudaFreeArray(U array) { return CALL("array_free", "i", array); }
+API R cudaArrayGetInfo(channel *c, extent *e, unsigned *flags, U array) {
+    array_about a;
+    R error = about_array(array, &a);
+    if (error) return error;
+    if (c) *c = a.own;
+    if (e) *e = (extent){a.width, a.height, a.depth};
+    if (flags) *flags = (unsigned)a.flags;
+    return 0;
+}
+API R cudaGetChannelDesc(channel *c, U array) { return cudaArrayGetInfo(c, 0, 0, array); }
+
+/* Texture and surface objects */
+
+typedef struct { int type; union { U array; struct { U pointer; channel own; size_t bytes; } linear; struct { U pointer; channel own; size_t width, height, pitch; } pitch; char room[128]; }; } resource;
+API R cudaCreateTextureObject(U *object, const resource *r, const void *how, const void *view) {
+    channel none = {0, 0, 0, 0, 0};
+    WANT(object && r && how);
+    if (view || r->type == 1) return told(smemsim_unknown("cudaCreateTextureObject of mipmapped arrays or with a view"));
+    if (r->type == 0) return CALL("texture_create", "iiibiiib|I", (U)0, r->array, (U)0, &none, sizeof none, (U)0, (U)0, (U)0, how, (size_t)72, object);
+    if (r->type == 2) return CALL("texture_create", "iiibiiib|I", (U)2, (U)0, r->linear.pointer, &r->linear.own, sizeof none, (U)r->linear.bytes, (U)0, (U)0, how, (size_t)72, object);
+    return CALL("texture_create", "iiibiiib|I", (U)3, (U)0, r->pitch.pointer, &r->pitch.own, sizeof none, (U)r->pitch.width, (U)r->pitch.height, (U)r->pitch.pitch, how, (size_t)72, object);
+}
+API R cudaDestroyTextureObject(U object) { return CALL("object_destroy", "i", object); }
+API R cudaCreateSurfaceObject(U *object, const resource *r) { WANT(object && r && !r->type); return CALL("surface_create", "i|I", r->array, object); }
+API R cudaDestroySurfaceObject(U object) { return CALL("object_destroy", "i", object); }
 API R cudaMemcpy3D(const copy_3d *c) { return copy_box(c, 0); }
 API R cudaMemcpy3DAsync(const copy_3d *c, U stream) { return copy_box(c, stream); }
 static R copy_symbol(const void *symbol, U other, size_t bytes, size_t offset, int kind, U stream, int is_to) {
@@ -694,5 +780,4 @@ API R cudaGetDriverEntryPointByVersion(const char *name, void **function, unsign
 API R cudaGetDriverEntryPoint(const char *name, void **function, U flags, int *status) { return cudaGetDriverEntryPointByVersion(name, function, MAJOR * 1000, flags, status); }
 R cuGetExportTable(const void **table, const void *id);
 API R cudaGetExportTable(const void **table, const void *id) { return cuGetExportTable(table, id); }
-typedef struct { int x, y, z, w, f; } channel;
 API channel cudaCreateChannelDesc(int x, int y, int z, int w, int f) { channel c = {x, y, z, w, f}; return c; }

@@ -1,0 +1,69 @@
+"""`malloc` and `free` as calls of a kernel, of which `new` and `delete` are made (CUDA C++ programming guide, dynamic global memory allocation)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.errors import HardwareTrap
+from smemsim.program.registry import Plain
+from smemsim.program.threads.system import parameter, provides, value_at
+from smemsim.program.traps import thread_name
+from smemsim.ptx.module import Instruction, Operand
+from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
+from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Wave
+
+
+_WINDOWS = (LOCAL_WINDOW >> 32, SHARED_WINDOW >> 32)
+
+
+@provides("malloc", 1, 1)
+def build_malloc(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Plain:
+    """`malloc(bytes)`: each thread an allocation of its own, or a null pointer where the heap is full."""
+    size, to = parameter(i, c, arguments[0]), parameter(i, c, results[0])
+
+    def run(x: Wave) -> None:
+        memory, kernel = x.launch.memory, x.launch.program.name
+        for thread in x.threads.tolist():
+            address = memory.heap.allocate(value_at(x, thread, size(x, thread), 8), i.line, kernel, memory.heap_array)
+            at = to(x, thread)
+            x.local[thread, at : at + 8] = np.frombuffer(address.to_bytes(8, "little"), np.uint8)
+        x.changes += 1
+
+    return run
+
+
+@provides("free", 1)
+def build_free(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: tuple[Operand, ...]) -> Plain:
+    """`free(pointer)`: of a null pointer nothing; X001 for what is no allocation's address."""
+    pointer = parameter(i, c, arguments[0])
+
+    def run(x: Wave) -> None:
+        heap, kernel = x.launch.memory.heap, x.launch.program.name
+        for thread in x.threads.tolist():
+            address = value_at(x, thread, pointer(x, thread), 8)
+            if address and not heap.free(address, i.line, kernel):
+                _wrong(x, i, thread, address)
+        x.changes += 1
+
+    return run
+
+
+def _wrong(x: Wave, i: Instruction, thread: int, address: int) -> None:
+    """A pointer that malloc did not give, or that was given back: X001. The kernel ends where a card ended it, else nothing is given back."""
+    chunk = x.launch.memory.heap.near(address)
+    if chunk is None:
+        where, error = "which malloc of a kernel did not give", 0 if address >> 32 in _WINDOWS else ILLEGAL_ADDRESS
+    elif chunk.freed and chunk.begin == address:
+        where, error = f"{chunk}, which free at line {chunk.freed} of {chunk.freed_by} has given back already", LAUNCH_FAILURE
+    else:
+        where, error = f"{address - chunk.begin} bytes behind the begin of {chunk}", 0
+    message = f"free of {thread_name(x, thread)}: {address:#x}, {where}"
+    x.launch.find("X001", i, message, "free once, and what malloc gave", because="seen on an H100: no trace of it is kept")
+    if error:
+        raise HardwareTrap(message, cuda_error=error)

@@ -1,0 +1,53 @@
+"""What textures and surfaces are made of, and the fixed-point numbers of filtering."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["ADDRESS_MODES", "ARRAY_FORMATS", "FILTERING", "QUERIES", "SURFACE_QUERIES", "Filtering", "TextureFormat"]
+
+
+ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")  # cudaTextureAddressMode, CUaddress_mode
+
+
+@dataclasses.dataclass(frozen=True)
+class TextureFormat:
+    """The elements of an array: `channels` of `bits` each, "signed", "unsigned" or "float"."""
+
+    kind: str
+    bits: int
+    channels: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return self.bits // 8 * self.channels
+
+    @property
+    def name(self) -> str:
+        """The type of a channel as numpy has it."""
+        return f"{self.kind[0] if self.kind != 'signed' else 'i'}{self.bits // 8}"
+
+
+# CUarray_format: the kind and the bits of a channel (cuda.h; block-compressed and planar formats are not here).
+ARRAY_FORMATS = {
+    0x01: ("unsigned", 8), 0x02: ("unsigned", 16), 0x03: ("unsigned", 32), 0x08: ("signed", 8), 0x09: ("signed", 16), 0x0A: ("signed", 32),
+    0x10: ("float", 16), 0x20: ("float", 32),
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Filtering:
+    """Bits of fixed-point numbers: a normalised coordinate keeps `coordinate` bits behind the point, a weight has `weight`; texels that are weighed
+    together are cut `texels` bits below the largest one's exponent, by bits of the element."""
+
+    coordinate: int
+    weight: int
+    texels: dict[int, int]
+    source: str
+
+
+QUERIES = SURFACE_QUERIES = ("width", "height", "depth")  # of txq and suq; the driver of an H100 loads no other
+
+
+FILTERING = Filtering(21, 8, {32: 28, 16: 15}, "H100, driver 580.159.04: tools/capture/texture_probe.cu; no trace of it is kept yet")

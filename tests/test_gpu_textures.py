@@ -1,0 +1,97 @@
+"""Textures and surfaces: where a coordinate lies, what linear filtering weighs, what lies outside; values are those of an H100."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from smemsim.virtual import CudaError, Policy, VirtualDevice
+from tools.capture.texture_ops import kernel_of
+
+CLAMP, WRAP, BORDER = 1, 0, 3
+
+
+def card():
+    return VirtualDevice("sm_90a", policy=Policy(quiet=True))
+
+
+def how(*, mode=CLAMP, linear=0, floats=0, normalized=0):
+    return struct.pack("<6i4f3i3f2i", mode, mode, mode, linear, floats, 0, 0.0, 0.0, 0.0, 0.0, normalized, 0, 0, 0.0, 0.0, 0.0, 0, 0)
+
+
+def array(device, values, channel=(32, 0, 0, 0, 2), flags=0):
+    depth, height, width = (0, 0, *values.shape)[-3:] if values.ndim > 1 else (0, 0, len(values))
+    made = device.textures.array(channel, (width, height, depth), flags, "")
+    device.view(made.allocation.address, values.nbytes)[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    return made
+
+
+def executed(device, op, handle, coordinates, values=0):
+    """The words that an instruction gives at coordinates (n, dimensions); float ones, or whole numbers."""
+    samples = np.zeros((len(coordinates), 16), np.uint32)
+    given = np.asarray(coordinates)
+    samples[:, : given.shape[1]] = given.astype(np.float32 if given.dtype.kind == "f" else np.int32).view(np.uint32)
+    samples[:, 12] = values
+    at, to = device.allocate(samples.nbytes), device.allocate(16 * len(samples))
+    device.view(at, samples.nbytes)[:] = samples.reshape(-1).view(np.uint8)
+    arguments = [x.to_bytes(size, "little") for x, size in ((handle, 8), (len(samples), 4), (at, 8), (to, 8))]
+    run = device.launch(device.load(kernel_of(op)).function("probe"), 1, 32, arguments)
+    return device.view(to, 16 * len(samples)).view(np.uint32).reshape(-1, 4).copy(), {f.code for f in run.findings}
+
+
+def looked(values, coordinates, **given):
+    device = card()
+    channel = given.pop("channel", (32, 0, 0, 0, 2))
+    handle = device.textures.texture(0, array(device, values, channel), 0, channel, (0, 0, 0), how(**given))
+    return executed(device, f"tex.{values.ndim}d.f32", handle, coordinates)[0][:, 0].view(np.float32)
+
+
+def test_weights_are_256ths_of_a_coordinate_rounded_half_up():
+    ramp = np.arange(8, dtype=np.float32) * 256
+    at = np.array([904.6427, 1093.5, 866.5, 1454.6231]) / 256
+    assert looked(ramp, at[:, None], linear=1).tolist() == [777, 966, 739, 1327]
+
+
+def test_a_normalised_coordinate_has_21_bits_behind_the_point():
+    ramp = np.arange(1000, dtype=np.float32)
+    assert looked(ramp, np.array([[0.023], [1.562], [0.5]]), mode=WRAP, normalized=1).tolist() == [22, 561, 500]
+
+
+def test_four_weights_add_up_to_one_and_what_is_alike_stays():
+    rng = np.random.default_rng(1)
+    flat = np.full((5, 7), 0.1, np.float32)
+    assert set(looked(flat, rng.uniform(-2, 9, (32, 2)), linear=1).tolist()) == {flat[0, 0]}
+
+
+def test_texels_of_16_bits_give_halves_and_integers_16_bit_fractions():
+    halves = looked(np.array([0.1, 0.7], np.float16), np.array([[0.9], [1.1]]), linear=1, channel=(16, 0, 0, 0, 2))
+    assert (halves.astype(np.float16).astype(np.float32) == halves).all()
+    bytes_ = looked(np.array([126, 59], np.uint8), np.array([[0.5 + 21 / 256]]), linear=1, floats=1, channel=(8, 0, 0, 0, 1))
+    assert bytes_[0] == np.float32(30970 / 65535)
+
+
+def test_what_lies_outside_is_the_border_and_a_nan_is_0():
+    ramp = np.arange(1, 14, dtype=np.float32) * 256
+    assert looked(ramp, np.array([[-0.1], [13.0], [np.nan], [3.5]]), mode=BORDER).tolist() == [0, 0, 256, 1024]
+
+
+def test_stores_to_a_surface_count_bytes_and_outside_ends_the_kernel():
+    device = card()
+    made = array(device, np.zeros((4, 8), np.uint32), (32, 0, 0, 0, 1), flags=2)
+    handle = device.textures.surface(made)
+    assert executed(device, "sust.2d.b32.zero", handle, np.array([[8, 1], [32, 1]]), 7)[1] == set()
+    assert device.view(made.allocation.address, 128).view(np.uint32).nonzero()[0].tolist() == [10]
+    assert executed(device, "sust.2d.b32.trap", handle, np.array([[-4, 0]]), 7)[1] == {"X001"}
+    assert device.error == 700
+
+
+def test_what_the_runtime_refuses():
+    device = card()
+    with pytest.raises(CudaError):
+        device.textures.array((8, 8, 8, 0, 1), (8, 8, 0), 0, "")
+    whole = array(device, np.zeros(8, np.uint32), (32, 0, 0, 0, 1))
+    for given in ({"linear": 1}, {"floats": 1}):
+        with pytest.raises(CudaError):
+            device.textures.texture(0, whole, 0, (32, 0, 0, 0, 1), (0, 0, 0), how(**given))
+    with pytest.raises(CudaError):
+        device.textures.surface(whole)
