@@ -256,11 +256,11 @@ def test_the_list_of_instructions(run):
     pathlib.Path("k.ptx").write_text(SCALE.replace("mul.f32", "mul.f33").replace("st.global.f32", "st.global.f34"))
     done = run("run k.ptx --list")
     assert done.exit_code in (2, 3)
-    surface = "suld.b.1d.b32.trap {%r1}, [%rd1, {%r2}];\n  tex.1d.v4.f32.s32 {%f1, %f1, %f1, %f1}, [%rd1, {%r2}];\n  st.global.f32"
+    surface = "vmad.s32.s32.s32 %r1, %r2, %r2, %r2;\n  multimem.st.relaxed.sys.global.b32 [%rd1], %r1;\n  st.global.f32"
     pathlib.Path("k.ptx").write_text(SCALE.replace("st.global.f32", surface))
     done = run("run k.ptx --list")
     assert done.exit_code == 3
-    assert "     1  suld.b.1d.b32.trap  not modelled" in done.stdout.splitlines()
+    assert "     1  vmad.s32.s32.s32  not modelled" in done.stdout.splitlines()
     assert "k.ptx:11: not modelled" in done.stdout
     assert "k.ptx:12: not modelled" in done.stdout
     told = json.loads(run("run k.ptx --list --json").stdout)

@@ -255,7 +255,6 @@ def test_a_loop_over_local_memory_alone_is_no_hang() -> None:
     [
         ("multimem.st.relaxed.sys.global.b32 [%d1], %r1;", "several GPUs"),
         ("vmad.s32.s32.s32 %r1, %r2, %r3, %r4;", "scalar video instruction"),
-        ("suq.width.b32 %r1, [%d1];", "textures and surfaces"),
     ],
 )
 def test_what_is_not_modelled_says_why(statement: str, says: str) -> None:

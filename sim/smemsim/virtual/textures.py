@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from smemsim.machine.texture import Image, Level, Sampler, Surface, Texture
 from smemsim.spec.textures import ADDRESS_MODES, TextureFormat
 from smemsim.virtual.errors import INVALID_VALUE, NOT_SUPPORTED, CudaError
-from smemsim.virtual.machine import Machine
 from smemsim.virtual.memory import Allocation, DeviceMemory
+
+if TYPE_CHECKING:
+    from smemsim.virtual.machine import Machine
 
 __all__ = ["LAYERED", "CudaArray", "Textures"]
 
