@@ -354,6 +354,13 @@ def test_an_mbarrier_ends_with_inval(wrong, right, words):
     assert code not in {f.code for f in ran(right, block=64).remarks}
 
 
+@pytest.mark.parametrize("before", ["mov.u32 %r5, bar;\n", MADE + USED.format(1) + INVAL], ids=["none was there", "twice"])
+def test_inval_of_no_mbarrier_is_a_remark(before):
+    """An H100 leaves the word as it is, and goes on."""
+    run = ran(before + INVAL, block=64)
+    assert (run.findings, [(f.code, f.severity) for f in run.remarks]) == ([], [("X010", "luck")])
+
+
 def test_threads_that_all_initialise_at_once_do_no_harm():
     assert not ran("mov.u32 %r5, bar; mbarrier.init.shared.b64 [%r5], 1; bar.sync 0;\n" + USED.format(1)).findings
 

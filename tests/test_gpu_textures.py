@@ -1,10 +1,11 @@
-"""Textures and surfaces: where a coordinate lies, what linear filtering weighs, what lies outside; values are those of an H100."""
+"""Textures and surfaces: where a coordinate lies, what linear filtering weighs, what lies outside; values are those that an H100 gave."""
 
 import struct
 
 import numpy as np
 import pytest
 
+from smemsim import Gpu, InputError, Unmodelled
 from smemsim.virtual import CudaError, Policy, VirtualDevice
 from tools.capture.texture_ops import kernel_of
 
@@ -95,3 +96,36 @@ def test_what_the_runtime_refuses():
             device.textures.texture(0, whole, 0, (32, 0, 0, 0, 1), (0, 0, 0), how(**given))
     with pytest.raises(CudaError):
         device.textures.surface(whole)
+
+
+def test_a_texture_over_memory_that_was_given_back_is_refused():
+    device = card()
+    made = array(device, np.arange(8, dtype=np.float32))
+    over_array = device.textures.texture(0, made, 0, (32, 0, 0, 0, 2), (0, 0, 0), how())
+    memory = device.allocate(64)
+    over_memory = device.textures.texture(2, None, memory, (32, 0, 0, 0, 2), (64, 0, 0), how())
+    device.textures.free(made), device.free(memory)
+    for op, handle, at in (("tex.1d.f32", over_array, [[0.5]]), ("tex.1d.f32.s32", over_memory, [[1]])):
+        with pytest.raises(CudaError, match="its memory was given back"):
+            executed(device, op, handle, np.array(at))
+        device.textures.destroy(handle)
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "says"),
+    [
+        ("suld.b.trap {%r1}, [%d1, {%r1}];", Unmodelled, r"without \.1d"),
+        ("suld.b.cube.b32.trap {%r1}, [%d1, {%r1}];", Unmodelled, r"without \.1d"),
+        ("sust.p.2d.b32.trap [%d1, {%r1, %r1}], {%r1};", Unmodelled, "formatted stores"),
+        ("tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%d1, {%r1}];", InputError, "has 1 coordinates, the geometry has 2"),
+        ("tex.a1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%d1, {%r1}];", InputError, "has 1 coordinates, the geometry has 2"),
+        ("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%d1];", InputError, "has 0 coordinates"),
+    ],
+)
+def test_what_is_no_texture_instruction_is_refused_in_a_sentence(statement, error, says):
+    ptx = f""".version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k() {{ .reg .b32 %r<2>; .reg .f32 %f<5>; .reg .b64 %d<2>; mov.b32 %r1, 0; mov.b64 %d1, 1; {statement} ret; }}"""
+    with pytest.raises(error, match=says):
+        Gpu("sm_90a").launch(ptx, "k")

@@ -612,7 +612,9 @@ def asking(tmp_path_factory):
     """A program in C that opens a driver by its argument, and prints how many cards there are; with a second argument it clears LD_LIBRARY_PATH first."""
     source = tmp_path_factory.mktemp("asking") / "asking.c"
     source.write_text(ASKING)
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        pytest.skip("no C compiler")
     subprocess.run([compiler, "-w", str(source), "-o", str(source.with_suffix("")), "-ldl"], check=True)
     return source.with_suffix("")
 

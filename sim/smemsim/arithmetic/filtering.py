@@ -1,4 +1,4 @@
-"""Linear filtering of textures, bit for bit as measured on an H100: where a coordinate lies between texels, the weights, and what texels and weights make.
+"""Linear filtering of textures, as one H100 showed it (spec/textures.py: no trace of it is kept yet): where a coordinate lies between texels, the weights, and what texels and weights make.
 
 A coordinate in texels becomes a fixed-point number with 8 bits behind the point, rounded half up, and half a texel less. The weights of 2, 4 or 8 texels are whole 256ths
 and add up to 256: the weight of each plane along z is shared out along x, and each of these along y, what rounding leaves to the lower texel.

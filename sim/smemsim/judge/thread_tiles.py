@@ -2,7 +2,8 @@
 
 No tensor map says what such a tile is. But most of its chunks lie in global memory at one place alone, and say where they came from. A product adds up k by k:
 in whatever order the chunks of a row come, all rows of both operands need the same. A row whose chunks the descriptor reads in another order than row 0's was
-written with another swizzle than the descriptor's.
+written with another swizzle than the descriptor's. Where each row lies in shared memory as in global memory, the rows may have been swizzled there before: then
+it is a remark.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Mma
 from smemsim.program.wave import Cta, Wave
 from smemsim.ptx.module import Instruction
-from smemsim.spec.shared_memory import CHUNK
-from smemsim.spec.swizzles import Swizzle
+from smemsim.spec.findings import Severity
+from smemsim.spec.shared_memory import CHUNK, LINE
+from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["ThreadTiles"]
@@ -28,11 +30,6 @@ PERIODS = (8, 16)  # rows behind which a swizzle, or what was meant to be one, b
 WIDEST = 8  # chunks of a row that a swizzle reorders
 MOST_BYTES = 1 << 23  # of global memory that is looked through
 MOST_LOOKS = 8  # operands of a launch
-_LAWS = {
-    Swizzle.B128: "(r % 8)",
-    Swizzle.B64: "(r // 2 % 4)",
-    Swizzle.B32: "(r // 4 % 2)",
-}  # what chunks are exclusive-ored with, rows being as wide
 KNOWN = 0.9  # share of an operand's chunks that must lie at one place alone
 
 
@@ -74,7 +71,7 @@ class ThreadTiles:
         values = cta.shared.bytes[rows[..., None] + np.arange(CHUNK)].reshape(*rows.shape, CHUNK).view(np.uint64)
         odd = _odd_row(self._chunks.places(values), rows)
         if odd is not None:
-            writer = None if x.watch is None else x.watch.last_writer((int(rows[odd[0], 0]) + cta.index * x.pitch) // 4)
+            writer = None if x.watch is None else x.watch.last_writer((int(rows[odd.row, 0]) + cta.index * x.pitch) // 4)
             self.found[key] = _found(event, side, what, odd, writer)
 
 
@@ -103,8 +100,18 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return mixed
 
 
-def _odd_row(addresses: np.ndarray, places: np.ndarray) -> tuple[int, int, int] | None:
-    """A row (and what it reads first, and row 0 does, as chunks from the lowest) whose chunks come in another order than row 0's, if only a swizzle explains it.
+@dataclasses.dataclass(frozen=True)
+class _Odd:
+    """A row whose chunks come in another order than row 0's; which chunk each of the two reads first, counted from the lowest; do rows lie as in global memory?"""
+
+    row: int
+    chunk: int
+    of_first: int
+    lies_as_there: bool
+
+
+def _odd_row(addresses: np.ndarray, places: np.ndarray) -> _Odd | None:
+    """A row whose chunks come in another order than row 0's, if only a swizzle explains it.
 
     Rows lie a pitch apart in global memory, and some rows further the order is the same. What was copied as it lies there may be a tile that was swizzled before.
     """
@@ -124,7 +131,11 @@ def _odd_row(addresses: np.ndarray, places: np.ndarray) -> tuple[int, int, int] 
     if ((index ^ by) != index[0])[known & known[:, :1]].any():
         return None
     odd = np.flatnonzero(known[:, 0] & (by[:, 0] > 0))
-    return (int(odd[0]), int(index[odd[0], 0]), int(index[0, 0])) if odd.size else None
+    if not odd.size:
+        return None
+    by_row = places - addresses
+    lies_as_there = bool((by_row == by_row[:, :1])[known & known[:, :1]].all())
+    return _Odd(int(odd[0]), int(index[odd[0], 0]), int(index[0, 0]), lies_as_there)
 
 
 def _pitch(addresses: np.ndarray, known: np.ndarray, period: int) -> int | None:
@@ -133,15 +144,23 @@ def _pitch(addresses: np.ndarray, known: np.ndarray, period: int) -> int | None:
     return int(steps[0]) // period if steps.size and (steps == steps[0]).all() and not steps[0] % period else None
 
 
-def _found(event: Mma, side: str, what: SharedOperand, odd: tuple[int, int, int], writer: Instruction | None) -> Finding:
+def _found(event: Mma, side: str, what: SharedOperand, odd: _Odd, writer: Instruction | None) -> Finding:
     swizzle = SmemDescriptor.decode(what.number, arch="sm_100a" if event.kind != "wgmma" else "sm_90a").swizzle
-    row, chunk, of_first = odd
     line = "row" if what.major == "K" else "k"
     by = "" if writer is None else f"; {writer.name} of line {writer.line} wrote it"
-    law = _LAWS.get(swizzle)
-    repair = f"write with swizzle {swizzle}" + (f": chunk c of row r to c ^ {law}" if law else "")
+    before = ", unless these were in that order in global memory before" if odd.lies_as_there else ""
     return at_instruction(
         "R501", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: the rows of the tile have their 16-byte chunks in different orders: where "
-        f"{line} 0 gives chunk {of_first} of its row in global memory, {line} {row} gives chunk {chunk}{by}, with another swizzle than {swizzle}, with which it is "
-        "read", repair, because="PTX ISA 9.1 §5.5.6",
+        f"{line} 0 gives chunk {odd.of_first} of its row in global memory, {line} {odd.row} gives chunk {odd.chunk}{by}, with another swizzle than {swizzle}, with "
+        f"which it is read{before}", f"write with swizzle {swizzle}{_law(swizzle)}", because="PTX ISA 9.1 §5.5.6",
+        milder=Severity.LUCK if odd.lies_as_there else None,
     )  # fmt: skip
+
+
+def _law(swizzle: Swizzle) -> str:
+    """Where a chunk goes, in rows that are as wide as the swizzle."""
+    mode = MODES[swizzle]
+    if not mode.mask or 1 << mode.shift != CHUNK:
+        return ""
+    rows = LINE // mode.width
+    return f": chunk c of row r to c ^ (r{f' // {rows}' if rows > 1 else ''} % {mode.mask + 1})"

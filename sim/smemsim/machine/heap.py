@@ -13,13 +13,14 @@ from collections.abc import Callable
 import numpy as np
 
 from smemsim.machine.blank import SECTOR, Garbage, litter
+from smemsim.spec.cards import DEVICE_LIMITS, HEAP_LIMIT
 from smemsim.spec.heap import HEAP
 
 __all__ = ["Chunk", "Chunks", "FreshChunks", "Heap"]
 
 
 GAP = 64  # bytes between allocations at least
-ROOM = 4  # times the limit: the bytes of an array of the heap
+ROOM = 1 << 26  # bytes of an array of the heap, unless an allocation needs more
 
 
 @dataclasses.dataclass(eq=False)
@@ -125,7 +126,7 @@ class Heap:
     """
 
     def __init__(self) -> None:
-        self.limit = 8 << 20
+        self.limit = DEVICE_LIMITS[HEAP_LIMIT]
         self.is_littered = True
         self.is_used = False  # has a kernel that allocates been launched?
         self.used = 0  # units
@@ -152,7 +153,7 @@ class Heap:
             if (made := place[0].place(size, self.count, line, kernel)) is not None:
                 break
         else:
-            place = array(ROOM * max(self.limit, HEAP.least_bytes) + size)
+            place = array(ROOM + size)
             self._arrays.append(place)
             made = place[0].place(size, self.count, line, kernel)
             assert made is not None

@@ -11,9 +11,9 @@ import numpy as np
 from smemsim.arithmetic.filtering import Corner, blend_floats, blend_integers, fixed, in_texels, weights, whole
 from smemsim.errors import Unmodelled
 from smemsim.spec.srgb import SRGB
-from smemsim.spec.textures import TextureFormat
+from smemsim.spec.textures import FILTERING, TextureFormat
 
-__all__ = ["Image", "Level", "Sampler", "Surface", "Texture"]
+__all__ = ["Image", "Sampler", "Surface", "Texture"]
 
 
 CORNERS: tuple[Corner, ...] = tuple((i, j, k) for k, j, i in itertools.product((0, 1), repeat=3))
@@ -21,25 +21,38 @@ NANS = {16: np.uint32(0x7FFFE000), 32: np.uint32(0x7FFFFFFF)}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Level:
-    """The texels of a level: bytes (planes, rows, bytes of a row), and the extents in texels; planes are slices, layers or faces."""
-
-    data: np.ndarray
-    width: int
-    height: int
-    depth: int
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class Image:
-    """An array or a piece of memory as texels. `dimensions` are 1, 2 or 3 without layers and faces; `layers` is 0 where there are none."""
+    """An array or a piece of memory as texels: bytes (planes, rows, bytes of a row), where planes are slices, layers or faces, and the extents in texels.
+
+    `dimensions` are 1, 2 or 3 without layers and faces; `layers` is 0 where there are none.
+    """
 
     format: TextureFormat
-    levels: tuple[Level, ...]
+    data: np.ndarray
+    width: int
     dimensions: int
     layers: int = 0
     is_cube: bool = False
     is_memory: bool = False  # linear memory, whose texels are addressed by whole numbers
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Width, height and planes."""
+        return self.width, self.data.shape[1], self.data.shape[0]
+
+    @property
+    def geometry(self) -> str:
+        """The geometry by which instructions name it."""
+        return "a" * bool(self.layers) + ("cube" if self.is_cube else f"{self.dimensions}d")
+
+    def extents(self, *, is_surface: bool = False) -> dict[str, int]:
+        """What txq and suq give as width, height and depth (seen on an H100)."""
+        width, height, planes = self.sizes
+        if self.is_memory:
+            return {"width": width, "height": 0, "depth": 0}
+        if self.dimensions == 1:
+            return {"width": width, "height": self.layers or (0 if is_surface else 1), "depth": 0}
+        return {"width": width, "height": height, "depth": planes if self.dimensions == 3 or (is_surface and self.is_cube) else self.layers}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +65,6 @@ class Sampler:
     gives_floats: bool = False  # of integers: cudaReadModeNormalizedFloat
     is_srgb: bool = False
     border: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    mips_are_linear: bool = False
-    bias: float = 0.0
-    least: float = 0.0
-    most: float = 0.0
-    anisotropy: int = 0
-    is_seamless: bool = False
 
 
 class Texture:
@@ -86,106 +93,70 @@ class Texture:
         return np.asarray(np.minimum(number, max(self.image.layers, 1) - 1))
 
     def asked(self, query: str, level: np.ndarray | None) -> np.ndarray | int:
-        """`txq`: of levels that are not there 0."""
-        if level is None:
-            return extents(self.image)[query]
-        known = np.array([extents(self.image, n)[query] for n in range(len(self.image.levels))] + [0])
-        return np.asarray(known[np.minimum(level, len(known) - 1)])
+        """`txq`: there is one level, and of others it gives 0."""
+        found = self.image.extents()[query]
+        return found if level is None else np.where(level == 0, found, 0)
 
-    def sample(
-        self, geometry: str, coordinates: Sequence[np.ndarray], number: np.ndarray | None, lod: np.ndarray | None,
-        gradients: Sequence[Sequence[np.ndarray]],
-    ) -> np.ndarray:  # fmt: skip
-        """`tex` with float coordinates. Unmodelled for what nobody has measured."""
+    def _check(self, geometry: str) -> None:
+        """Unmodelled for an instruction of another geometry than the texture's."""
         if "cube" in geometry or self.image.is_cube:
             raise Unmodelled("cubemaps")
-        if geometry != ("a" * bool(self.image.layers)) + f"{self.image.dimensions}d":
-            raise Unmodelled(f"geometry .{geometry} of a texture of {self.image.dimensions} dimensions and {self.image.layers} layers")
-        plane = None if number is None else self.layer(number)
-        if len(self.image.levels) == 1:
-            return self.look(coordinates, plane)
-        return self._of_levels(coordinates, plane, lod, is_sloped=bool(gradients))
+        if geometry != self.image.geometry:
+            raise Unmodelled(f"geometry .{geometry} of a texture of .{self.image.geometry}")
 
-    def _of_levels(
-        self, coordinates: Sequence[np.ndarray], plane: np.ndarray | None, lod: np.ndarray | None, *, is_sloped: bool
-    ) -> np.ndarray:
-        """The level of detail in 256ths, cut towards zero, with the bias and within the clamps; one level, or two weighed."""
-        s = self.sampler
-        if is_sloped or (s.mips_are_linear and s.is_linear) or (s.mips_are_linear and self.image.format.kind != "float"):
-            raise Unmodelled("levels of detail by derivatives" if is_sloped else "linear filtering within and between levels")
-        last = len(self.image.levels) - 1
-        at = np.zeros(len(coordinates[0]))
-        if lod is not None:  # without one it is 0, and the bias does not count
-            at = np.trunc(np.where(np.isnan(lod), 0.0, np.clip(lod, -64, 64)) * 256) + np.trunc(s.bias * 256)
-        cut: np.ndarray = np.clip(at, int(s.least * 256), int(min(s.most, last) * 256)).astype(np.int64)
-        low = cut >> 8 if s.mips_are_linear else (cut + 128) >> 8
-        found, above = np.zeros((2, len(at), 4), np.uint32)
-        for n in range(last + 1):
-            for out, level in ((found, low), (above, np.minimum(low + 1, last))):
-                if len(part := np.flatnonzero(level == n)):
-                    out[part] = self.look([x[part] for x in coordinates], None if plane is None else plane[part], n)
-        if s.mips_are_linear:
-            shares = {(0, 0, 0): 256 - (cut & 255), (0, 0, 1): cut & 255}
-            for channel in range(self.image.format.channels):
-                pair = {(0, 0, 0): found[:, channel], (0, 0, 1): above[:, channel]}
-                floats = {corner: words.copy().view(np.float32).astype(np.float64) for corner, words in pair.items()}
-                found[:, channel] = blend_floats(floats, shares, self.image.format.bits).astype(np.float32).view(np.uint32)
-        return found
-
-    def look(self, coordinates: Sequence[np.ndarray], plane: np.ndarray | None, level: int = 0) -> np.ndarray:
-        """What a level gives at coordinates (n,) of each dimension, in a layer or face."""
-        at = self.image.levels[level]
+    def sample(self, geometry: str, coordinates: Sequence[np.ndarray], number: np.ndarray | None) -> np.ndarray:
+        """`tex` with float coordinates (n,) of each dimension, in a layer. The only level is read, whatever level or derivatives are asked for."""
+        self._check(geometry)
         if self.image.is_memory:
             return np.zeros((len(coordinates[0]), 4), np.uint32)
-        sizes = (at.width, at.height, at.depth)[: self.image.dimensions]
-        places = [in_texels(x, size) if self.sampler.is_normalized else x for x, size in zip(coordinates, sizes, strict=True)]
+        plane = None if number is None else self.layer(number)
+        places = self._in_texels(coordinates)
         if self.sampler.is_linear and self.is_float:
-            return self._filtered(at, places, plane)
-        return self._converted(self._texels(at, [whole(x) for x in places], plane, self.modes()))
+            return self._filtered(places, plane)
+        return self._converted(self._texels([whole(x) for x in places], plane, self.modes()))
 
-    def load(self, places: Sequence[np.ndarray], plane: np.ndarray | None, levels: np.ndarray | None = None) -> np.ndarray:
+    def _in_texels(self, coordinates: Sequence[np.ndarray]) -> list[np.ndarray]:
+        sizes = self.image.sizes[: self.image.dimensions]
+        return [in_texels(x, size) if self.sampler.is_normalized else x for x, size in zip(coordinates, sizes, strict=True)]
+
+    def load(self, places: Sequence[np.ndarray], plane: np.ndarray | None) -> np.ndarray:
         """The texels at whole coordinates (n,), which no filter concerns."""
-        if levels is not None or len(self.image.levels) > 1:
-            raise Unmodelled("whole coordinates in levels of detail")
-        at = self.image.levels[0]
-        if (self.image.dimensions == 1 and not self.image.layers) != self.image.is_memory:
+        image = self.image
+        if (image.dimensions == 1 and not image.layers) != image.is_memory:
             return np.zeros((len(places[0]), 4), np.uint32)
-        inside = np.ones(len(places[0]), bool) if plane is None else plane < len(at.data)
+        inside = np.ones(len(places[0]), bool) if plane is None else plane < len(image.data)
         found = self._converted(
-            self._texels(at, list(places), np.where(inside, plane, 0) if plane is not None else None, ("border",) * 3, is_black=True)
+            self._texels(list(places), None if plane is None else np.where(inside, plane, 0), ("border",) * 3, is_black=True)
         )
         return np.where(inside[:, None], found, np.uint32(0))
 
-    def four(self, coordinates: Sequence[np.ndarray], plane: np.ndarray | None, component: int) -> np.ndarray:
+    def four(self, geometry: str, coordinates: Sequence[np.ndarray], number: np.ndarray | None, component: int) -> np.ndarray:
         """`tld4`: one channel of the four texels that a linear filter would weigh, (0, 1), (1, 1), (1, 0), (0, 0)."""
-        at = self.image.levels[0]
-        places = [
-            in_texels(x, size) if self.sampler.is_normalized else x for x, size in zip(coordinates, (at.width, at.height), strict=True)
-        ]
-        low: list[np.ndarray] = [fixed(x) >> 8 for x in places]
+        self._check(geometry)
+        plane = None if number is None else self.layer(number)
+        low: list[np.ndarray] = [fixed(x) >> FILTERING.weight for x in self._in_texels(coordinates)]
         found = [
-            self._converted(self._texels(at, [low[0] + i, low[1] + j], plane, self.modes()))[:, component]
+            self._converted(self._texels([low[0] + i, low[1] + j], plane, self.modes()))[:, component]
             for i, j in ((0, 1), (1, 1), (1, 0), (0, 0))
         ]
         return np.stack(found, axis=1)
 
     def _clamped(self, x: np.ndarray, axis: int, size: int) -> np.ndarray:
         """Fixed-point coordinates; where outside is clamped there is nothing to weigh there."""
-        return np.clip(x, 0, (size - 1) << 8) if self.modes()[axis] == "clamp" else x
+        return np.clip(x, 0, (size - 1) << FILTERING.weight) if self.modes()[axis] == "clamp" else x
 
-    def _filtered(self, at: Level, places: Sequence[np.ndarray], plane: np.ndarray | None) -> np.ndarray:
+    def _filtered(self, places: Sequence[np.ndarray], plane: np.ndarray | None) -> np.ndarray:
         if self.unknown:
             raise Unmodelled(f"texture: {self.unknown}: what a card makes of it is not known")
-        sizes = (at.width, at.height, at.depth)
-        along = [self._clamped(fixed(x), n, sizes[n]) for n, x in enumerate(places)]
+        along = [self._clamped(fixed(x), n, self.image.sizes[n]) for n, x in enumerate(places)]
         if len(along) == 1 and plane is None:  # a row is filtered as an image whose height is 1, at the coordinate 0
             along.append(self._clamped(fixed(np.zeros(len(along[0]))), 1, 1))
-        fractions = [x & 0xFF for x in along]
+        fractions = [x & (1 << FILTERING.weight) - 1 for x in along]
         zero = np.zeros_like(fractions[0])
         shares = weights(*fractions, *[zero] * (3 - len(fractions)))
         shares = {corner: share for corner, share in shares.items() if share.any()}
         texels = {
-            corner: self._texels(at, [(x >> 8) + step for x, step in zip(along, corner, strict=False)], plane, self.modes())
+            corner: self._texels([(x >> FILTERING.weight) + step for x, step in zip(along, corner, strict=False)], plane, self.modes())
             for corner in shares
         }
         found = np.zeros((len(zero), 4), np.uint32)
@@ -204,19 +175,18 @@ class Texture:
         most = 0xFFFF if form.kind == "unsigned" else 0x7FFF
         return np.asarray((np.maximum(blend_integers(wide, shares), -most) / most).astype(np.float32).view(np.uint32))
 
-    def _texels(
-        self, at: Level, places: list[np.ndarray], plane: np.ndarray | None, modes: Sequence[str], *, is_black: bool = False
-    ) -> np.ndarray:
+    def _texels(self, places: list[np.ndarray], plane: np.ndarray | None, modes: Sequence[str], *, is_black: bool = False) -> np.ndarray:
         """The elements (n, channels) at whole coordinates of each dimension, by the address modes; a row may have a second coordinate."""
         form = self.image.format
         n, outside = len(places[0]), np.zeros(len(places[0]), bool)
-        sizes, index = (at.width, at.height, at.depth), [np.zeros(n, np.int64)] * 3
+        sizes, index = self.image.sizes, [np.zeros(n, np.int64)] * 3
         for axis, place in enumerate(places):
             index[axis], beyond = _ADDRESS[modes[axis]](place, sizes[axis])
             outside |= beyond
         if plane is not None:
             index[2] = plane
-        elements = at.data.reshape(at.data.shape[0], at.data.shape[1], -1, form.size)[index[2], index[1], index[0]].view(form.name)
+        data = self.image.data
+        elements = data.reshape(*data.shape[:2], -1, form.size)[index[2], index[1], index[0]].view(form.name)
         if outside.any():
             elements = elements.copy()
             elements[outside] = 0 if is_black else self._border()
@@ -273,43 +243,28 @@ _ADDRESS: dict[str, Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]] 
 
 
 class Surface:
-    """A surface object: the bytes of an array, by coordinates of which x counts bytes, or elements where a store is formatted."""
+    """A surface object: the bytes of an array, by coordinates of which x counts bytes."""
 
     def __init__(self, image: Image) -> None:
-        self.image, self.level = image, image.levels[0]
-        self.bytes = self.level.data.reshape(-1)
+        self.image, self.bytes = image, image.data.reshape(-1)
 
-    def places(self, at: Sequence[np.ndarray], layer: np.ndarray | None, size: int, clamp: str) -> tuple[np.ndarray, np.ndarray]:
-        """(the first byte, is it inside?) of accesses of `size` bytes, of an element where that is 0. Unmodelled for what nobody has measured."""
+    def places(
+        self, geometry: str, at: Sequence[np.ndarray], layer: np.ndarray | None, size: int, clamp: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(the first byte, is it inside?) of accesses of `size` bytes. Unmodelled for what nobody has measured."""
         if clamp == "clamp":
             raise Unmodelled("accesses that are clamped (cudaBoundaryModeClamp)")
-        element = self.image.format.size
-        x = at[0] * element if not size else at[0]
-        width = size or element
-        if (x % width).any():
+        if geometry != self.image.geometry:
+            raise Unmodelled(f"geometry .{geometry} of a surface of .{self.image.geometry}")
+        if (at[0] % size).any():
             raise Unmodelled("an x that is no multiple of the size of the access")
-        row = self.level.width * element
+        x, row = at[0], self.image.data.shape[2]
         y = at[1] if len(at) > 1 else np.zeros_like(x)
         z = at[2] if len(at) > 2 else layer if layer is not None else np.zeros_like(x)
-        depth, height = self.level.data.shape[:2]
-        inside = (x >= 0) & (x + width <= row) & (y >= 0) & (y < height) & (z >= 0) & (z < depth)
+        depth, height = self.image.data.shape[:2]
+        inside = (x >= 0) & (x + size <= row) & (y >= 0) & (y < height) & (z >= 0) & (z < depth)
         return np.asarray((z * height + y) * row + x), inside
-
-    def elements(self, values: np.ndarray) -> np.ndarray:
-        """The bytes of the elements that a formatted store makes of 32-bit values (n, channels)."""
-        raise Unmodelled("formatted stores")
 
     def asked(self, query: str, level: np.ndarray | None) -> int:
         """`suq`."""
-        return extents(self.image, is_surface=True)[query]
-
-
-def extents(image: Image, level: int = 0, *, is_surface: bool = False) -> dict[str, int]:
-    """What txq and suq give as width, height and depth of a level (seen on an H100)."""
-    at = image.levels[level]
-    if image.is_memory:
-        return {"width": at.width, "height": 0, "depth": 0}
-    if image.dimensions == 1:
-        return {"width": at.width, "height": image.layers or (0 if is_surface else 1), "depth": 0}
-    depth = len(at.data) if image.dimensions == 3 or (is_surface and image.is_cube) else image.layers
-    return {"width": at.width, "height": at.height, "depth": depth}
+        return self.image.extents(is_surface=True)[query]

@@ -148,6 +148,7 @@ ALL = slice(None)
 FULL_MASK = np.uint32(0xFFFFFFFF)  # the member mask of a whole warp
 CLOCKS_OF_A_BLOCK = 32
 AWAKE = 1024  # blocks without a change behind which a clock that somebody waits for runs ahead
+ALONE = 32 * AWAKE  # the same where threads look at memory too: so long nobody has changed it
 THREADS = 1  # the writer that stands for ordinary stores, in the list of every shared memory
 LEAST_SUSPICIOUS = 5  # of waits that never end: one for others that wait, most likely
 PATIENCE = 64  # rounds in which waits expired and nothing changed, before that is a hang
@@ -423,13 +424,14 @@ class Wave:
     def clock(self) -> int:
         """The value of %clock: it grows by 32 for each block executed, of a schedule by as much as it says.
 
-        Where threads do nothing but wait for it, and look at nothing else that could end their loops, it runs ahead: how long a block takes nobody says.
+        Where threads do nothing but wait for it, and look at nothing else that could end their loops, it runs ahead: how long a block takes nobody says. So it
+        does where they look at memory with a limit on the time, and nobody has changed anything for long.
         """
         schedule = self.launch.schedule
         if schedule is not None:
             return schedule.clock_begin + self.steps * schedule.clock_step
         idle = self.steps - self.quiet
-        if idle > AWAKE and self.polls == self.quiet_polls and self.steps != self.waited_at:
+        if idle > (AWAKE if self.polls == self.quiet_polls else ALONE) and self.steps != self.waited_at:
             self.waited += CLOCKS_OF_A_BLOCK * idle
             self.waited_at = self.steps
         return 1000 + self.steps * CLOCKS_OF_A_BLOCK + self.waited

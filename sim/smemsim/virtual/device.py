@@ -239,6 +239,8 @@ class VirtualDevice:
 
     def release(self, allocation: Allocation) -> None:
         """Take an allocation away from kernels and from the host."""
+        if "textures" in vars(self):
+            self.textures.forget(allocation)
         self._unbind(allocation)
         self.memory.free(allocation)
 

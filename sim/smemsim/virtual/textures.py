@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from smemsim.machine.texture import Image, Level, Sampler, Surface, Texture
+from smemsim.machine.texture import Image, Sampler, Surface, Texture
 from smemsim.spec.textures import ADDRESS_MODES, TextureFormat
-from smemsim.virtual.errors import INVALID_VALUE, NOT_SUPPORTED, CudaError
+from smemsim.virtual.errors import INVALID_VALUE, CudaError
 from smemsim.virtual.memory import Allocation, DeviceMemory
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class Textures:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self._lie_in: dict[int, Allocation | None] = {}  # objects by their handles, and what their texels lie in
         self._next = 0
 
     def array(self, channel: tuple[int, int, int, int, int], extent: tuple[int, int, int], flags: int, where: str) -> CudaArray:
@@ -111,11 +112,10 @@ class Textures:
     def _image(self, array: CudaArray) -> Image:
         width, height, depth = array.extent
         data = self.device.memory.view(array.allocation.address, array.allocation.size).reshape(array.planes, array.rows, array.row_bytes)
-        level = Level(data, width, array.rows, array.planes)
         is_layered, is_cube = bool(array.flags & LAYERED), bool(array.flags & CUBE)
         dimensions = 2 if is_cube else 1 if not height else 2 if is_layered or not depth else 3
         layers = depth // (FACES if is_cube else 1) if is_layered else 0
-        return Image(array.format, (level,), dimensions, layers, is_cube)
+        return Image(array.format, data, width, dimensions, layers, is_cube)
 
     def _memory(self, kind: int, address: int, channel: tuple[int, int, int, int, int], sizes: tuple[int, int, int]) -> Image:
         """Linear memory of `sizes[0]` bytes; or pitched memory of a width, a height and a pitch."""
@@ -123,14 +123,14 @@ class Textures:
         if kind == RESOURCE_LINEAR:
             width = sizes[0] // form.size
             data = self.device.memory.view(address, width * form.size).reshape(1, 1, -1)
-            return Image(form, (Level(data, width, 1, 1),), 1, is_memory=True)
+            return Image(form, data, width, 1, is_memory=True)
         width, height, pitch = sizes
         raw = self.device.memory.view(address, pitch * (height - 1) + width * form.size)
         rows = [raw[n * pitch : n * pitch + width * form.size] for n in range(height)]
         if not rows or width * form.size > pitch:
             raise CudaError(INVALID_VALUE, f"{height} rows of {width} elements, {pitch} bytes apart")
         data = np.lib.stride_tricks.as_strided(raw, (1, height, width * form.size), (0, pitch, 1))
-        return Image(form, (Level(data, width, height, 1),), 2)
+        return Image(form, data, width, 2)
 
     def texture(
         self,
@@ -142,9 +142,7 @@ class Textures:
         raw: bytes,
     ) -> int:
         """cudaCreateTextureObject, of a resource and the bytes of a cudaTextureDesc: the handle."""
-        a, b, c, linear, floats, srgb, *border, normalized, anisotropy, mips, bias, least, most, _, seamless = struct.unpack_from(
-            "<6i4f3i3f2i", raw
-        )
+        a, b, c, linear, floats, srgb, *border, normalized = struct.unpack_from("<6i4fi", raw)  # what follows is of levels of detail
         image = self._image(array) if array is not None else self._memory(kind, address, channel, sizes)
         if any(mode not in range(len(ADDRESS_MODES)) for mode in (a, b, c)):
             raise CudaError(INVALID_VALUE, f"address modes {a}, {b}, {c}")
@@ -154,22 +152,31 @@ class Textures:
             raise CudaError(INVALID_NORM, "32-bit integers cannot be read as normalised floats")
         sampler = Sampler(
             (ADDRESS_MODES[a], ADDRESS_MODES[b], ADDRESS_MODES[c]), bool(linear), bool(normalized), bool(floats) and image.format.kind != "float",
-            bool(srgb), (border[0], border[1], border[2], border[3]), bool(mips), bias, least, most, anisotropy, bool(seamless),
+            bool(srgb), (border[0], border[1], border[2], border[3]),
         )  # fmt: skip
-        return self._keep(Texture(image, sampler))
+        return self._keep(Texture(image, sampler), self.device.memory.at(address) if array is None else array.allocation)
 
     def surface(self, array: CudaArray) -> int:
         """cudaCreateSurfaceObject: the handle."""
         if not array.flags & SURFACE:
             raise CudaError(INVALID_VALUE, "the array was made without cudaArraySurfaceLoadStore")
-        return self._keep(Surface(self._image(array)))
+        return self._keep(Surface(self._image(array)), array.allocation)
 
-    def _keep(self, made: Texture | Surface) -> int:
+    def _keep(self, made: Texture | Surface, lies_in: Allocation | None) -> int:
         self._next += 1
         self.device.machine.memory.objects[self._next] = made
+        self._lie_in[self._next] = lies_in
         return self._next
 
+    def forget(self, allocation: Allocation) -> None:
+        """Memory is given back: kernels find no object there any more. The program may still destroy them."""
+        for handle, lies_in in self._lie_in.items():
+            if lies_in is allocation:
+                self.device.machine.memory.objects.pop(handle, None)
+
     def destroy(self, handle: int) -> None:
-        """An object is no more. CudaError 801 for none."""
-        if self.device.machine.memory.objects.pop(handle, None) is None:
-            raise CudaError(NOT_SUPPORTED, f"{handle:#x} is no texture or surface object")
+        """An object is no more. CudaError 1 for none."""
+        if handle not in self._lie_in:
+            raise CudaError(INVALID_VALUE, f"{handle:#x} is no texture or surface object")
+        del self._lie_in[handle]
+        self.device.machine.memory.objects.pop(handle, None)

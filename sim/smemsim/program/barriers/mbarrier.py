@@ -756,7 +756,13 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction, threa
 
 
 def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction, threads: np.ndarray) -> None:
-    """`mbarrier.inval` by threads: the bytes are free again."""
+    """`mbarrier.inval` by threads: the bytes are free again. Silicon does nothing: an H100 left the word as it was, with and without an mbarrier there."""
+    if offset not in mbarriers(cta):
+        x.launch.find(
+            "X010", i, f"there is no mbarrier at {offset:#x} of CTA {cta.number}: none was initialised, or it was invalidated before",
+            "one mbarrier.inval for each mbarrier.init", because=LIVES, milder=Severity.LUCK,
+        )  # fmt: skip
+        return
     barrier = mbarrier_of(x, cta, offset, i)
     barrier.check_bytes(x)
     if barrier.waits:

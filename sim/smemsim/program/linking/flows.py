@@ -7,14 +7,15 @@ Both are asked by the watch over global memory, and both err to the safe side: w
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from smemsim.program.linking.fused import ARITHMETIC
 from smemsim.program.linking.program import Program
+from smemsim.program.registers import bits_of
 from smemsim.ptx.module import Address, Immediate, Instruction, Label, Operand, Register, Symbol, Vector, slots_in
 
-__all__ = ["Root", "accumulations", "is_polled", "read_back", "same_place", "stores_of", "takes_turns", "updates", "written"]
+__all__ = ["Root", "accumulations", "bit_fields", "is_polled", "read_back", "same_place", "stores_of", "takes_turns", "updates", "written"]
 
 
 class Root(NamedTuple):
@@ -42,6 +43,7 @@ _IDEMPOTENT = frozenset({"and", "cvt", "max", "min", "mov", "or", "selp", "slct"
 _written: weakref.WeakKeyDictionary[Program, Roots] = weakref.WeakKeyDictionary()
 _updates: weakref.WeakKeyDictionary[Program, dict[int, Instruction]] = weakref.WeakKeyDictionary()
 _accumulations: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
+_bit_fields: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
 _of_programs: weakref.WeakKeyDictionary[Program, _Uses] = weakref.WeakKeyDictionary()
 _stores: weakref.WeakKeyDictionary[Program, dict[int, frozenset[int] | None]] = weakref.WeakKeyDictionary()
 
@@ -256,6 +258,46 @@ def accumulations(program: Program) -> frozenset[int]:
     if program not in _accumulations:
         _accumulations[program] = frozenset(updates(program)) - {id(store) for store, _ in _stored_again(program, _IDEMPOTENT)}
     return _accumulations[program]
+
+
+def bit_fields(program: Program) -> frozenset[int]:
+    """The loads (their `id`) that bring what lies beside a bit field: masked by a number, the field put in, and stored where they come from.
+
+    So compilers write bit fields. What the other bits are does not matter to who reads the field alone.
+    """
+    if program not in _bit_fields:
+        body, uses = program.inlined.body, _uses_of(program)
+        stores = [i for i in body if i.op == "st" and isinstance(i.operands[0], Address)]
+        _bit_fields[program] = frozenset(id(i) for i in body if i.op == "ld" and _is_beside_a_field(i, stores, uses))
+    return _bit_fields[program]
+
+
+def _is_beside_a_field(load: Instruction, stores: Sequence[Instruction], uses: _Uses) -> bool:
+    to, address = load.operands
+    readers = uses.readers.get(to.slot, ()) if isinstance(to, Register) else ()
+    if not readers or not all(i.op == "and" and isinstance(i.operands[2], Immediate) for i in readers):
+        return False
+    values, size = set(load.given), bits_of(load.modifiers[-1]) // 8
+    pending = list(values)
+    while pending:
+        new = {slot for i in uses.readers.get(pending.pop(), ()) if i.op in ("and", "or") for slot in i.given} - values
+        values |= new
+        pending += new
+    for store in stores:
+        given = store.operands[1].items if isinstance(store.operands[1], Vector) else (store.operands[1],)
+        fits = bits_of(store.modifiers[-1]) // 8 == size and isinstance(address, Address)
+        for n, item in enumerate(given if fits else ()):
+            if isinstance(item, Register) and item.slot in values and _lies_behind(store.operands[0], n * size, address, uses):
+                return True
+    return False
+
+
+def _lies_behind(begin: Operand, by: int, address: Operand, uses: _Uses) -> bool:
+    """Is an address so many bytes behind another one, of the same variable, or of a register that gets one value alone?"""
+    if not isinstance(begin, Address) or not isinstance(address, Address) or begin.base != address.base:
+        return False
+    is_fixed = not isinstance(begin.base, Register) or len(uses.givers.get(begin.base.slot, ())) == 1
+    return is_fixed and begin.offset + by == address.offset
 
 
 def _uses_of(program: Program) -> _Uses:

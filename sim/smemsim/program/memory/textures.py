@@ -23,8 +23,16 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
 
-GEOMETRIES = {"1d": (1, False, False), "2d": (2, False, False), "3d": (3, False, False), "a1d": (1, True, False), "a2d": (2, True, False),
-              "cube": (3, False, True), "acube": (3, True, True)}  # fmt: skip
+# Coordinates, and whether a layer stands in front of them.
+GEOMETRIES = {
+    "1d": (1, False),
+    "2d": (2, False),
+    "3d": (3, False),
+    "a1d": (1, True),
+    "a2d": (2, True),
+    "cube": (3, False),
+    "acube": (3, True),
+}
 _COUNTS = {"v2": 2, "v4": 4}
 
 refuse("pointers to objects that are not handles", "istypep")
@@ -34,12 +42,14 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def _handle(i: Instruction, c: Linker, operand: Operand) -> tuple[Read, tuple[Operand, ...]]:
-    """The handles of the running threads, and the coordinates."""
+def _handle(i: Instruction, c: Linker, operand: Operand, count: int = 0) -> tuple[Read, tuple[Operand, ...]]:
+    """The handles of the running threads, and so many coordinates (the layer is one of them): PTX fills them up to 1, 2 or 4."""
     if not isinstance(operand, Address) or not isinstance(operand.base, Register):
         raise unmodelled(i, "a texture or surface that is no object: pass its handle (cudaTextureObject_t, cudaSurfaceObject_t)")
     coordinates = tuple(item for operand_ in operand.coordinates or () for item in _items(operand_))
-    return c.read(operand.base, "u64"), coordinates
+    if len(coordinates) < count:
+        raise InputError(f"has {len(coordinates)} coordinates, the geometry has {count}")
+    return c.read(operand.base, "u64"), coordinates[:count]
 
 
 def _each(x: Wave, i: Instruction, handles: Any, kind: type[Any], what: str) -> list[tuple[Any, np.ndarray]]:
@@ -50,7 +60,7 @@ def _each(x: Wave, i: Instruction, handles: Any, kind: type[Any], what: str) -> 
         known = x.launch.memory.objects.get(handle)
         if not isinstance(known, kind):
             raise Unmodelled(
-                f"line {i.line}: {i.name}: {handle:#x} is the handle of no {what} that is there; what a card does then is not known"
+                f"line {i.line}: {i.name}: {handle:#x} is the handle of no {what} that is there, or its memory was given back; what a card does then is not known"
             )
         found.append((known, np.flatnonzero(handles == handle)))
     return found
@@ -67,10 +77,7 @@ def _results(c: Linker, operand: Operand, kind: str, count: int) -> Callable[[Wa
     targets = _items(operand)
     if len(targets) != count:
         raise InputError(f"has {len(targets)} results, the modifiers say {count}")
-    if kind == "f16x2":
-        writers = [c.write(target, "f16x2") for target in targets]
-    else:
-        writers = [c.write(target, kind) for target in targets]
+    writers = [c.write(target, kind) for target in targets]
     dtype = {"f32": np.float32, "s32": np.int32, "u32": np.uint32}.get(kind)
 
     def write(x: Wave, words: np.ndarray) -> None:
@@ -105,37 +112,31 @@ def build_tex(i: Instruction, c: Linker) -> Step:
     words, operands = Modifiers(i), Operands(i)
     how = words.one_of(("base", "level", "grad"))
     geometry, count, to, of = _form(i, words)
-    dimensions, has_layer, _is_cube = GEOMETRIES[geometry]
+    dimensions, has_layer = GEOMETRIES[geometry]
+    if how == "level" and of == "s32":
+        raise unmodelled(i, "whole coordinates in levels of detail")
     target = operands.next("a result")
     write = _results(c, target, to, count)
-    handle, given = _handle(i, c, operands.next("an object"))
+    handle, given = _handle(i, c, operands.next("an object"), dimensions + has_layer)
     layer = c.read(given[0], "u32") if has_layer else None
-    reads = [c.read(item, of) for item in given[has_layer : has_layer + dimensions]]
-    lod = c.read(operands.next("a level"), of) if how == "level" else None
-    slopes = (
-        [[c.read(item, "f32") for item in _items(operands.next("derivatives"))[:dimensions]] for _ in range(2)] if how == "grad" else []
-    )
+    reads = [c.read(item, of) for item in given[has_layer:]]
+    for _ in range({"level": 1, "grad": 2}.get(how, 0)):  # which of a texture's levels to read: it has one
+        for item in _items(operands.next("a level or derivatives")):
+            c.read(item, "f32")
     operands.end()
 
     def look(x: Wave) -> None:
         places = _all(x, reads)
         layers = None if layer is None else _all(x, [layer])[0]
-        levels = None if lod is None else _all(x, [lod])[0]
-        gradients = [_all(x, axis) for axis in slopes]
         out = np.zeros((x.n, 4), np.uint32)
         for texture, part in _each(x, i, handle(x), Texture, "texture"):
             plane = None if layers is None else layers[part].astype(np.int64)
             at = [place[part] for place in places]
             try:
                 if of == "s32":
-                    out[part] = texture.load(
-                        [place.astype(np.int64) for place in at], plane, None if levels is None else levels[part].astype(np.int64)
-                    )
+                    out[part] = texture.load([place.astype(np.int64) for place in at], plane)
                 else:
-                    out[part] = texture.sample(
-                        geometry, [place.astype(np.float64) for place in at], plane, None if levels is None else levels[part].astype(np.float64),
-                        [[slope[part].astype(np.float64) for slope in axis] for axis in gradients],
-                    )  # fmt: skip
+                    out[part] = texture.sample(geometry, [place.astype(np.float64) for place in at], plane)
             except Unmodelled as e:
                 raise unmodelled(i, str(e)) from None
         write(x, out)
@@ -150,19 +151,22 @@ def build_tld4(i: Instruction, c: Linker) -> Step:
     component = words.need("r", "g", "b", "a")
     geometry, count, to, _ = _form(i, words, ("2d", "a2d"))
     write = _results(c, operands.next("a result"), to, count)
-    handle, given = _handle(i, c, operands.next("an object"))
+    dimensions, has_layer = GEOMETRIES[geometry]
+    handle, given = _handle(i, c, operands.next("an object"), dimensions + has_layer)
     operands.end()
-    has_layer = geometry == "a2d"
     layer = c.read(given[0], "u32") if has_layer else None
-    reads = [c.read(item, "f32") for item in given[has_layer : has_layer + 2]]
+    reads = [c.read(item, "f32") for item in given[has_layer:]]
 
     def look(x: Wave) -> None:
         places = _all(x, reads)
         layers = None if layer is None else _all(x, [layer])[0]
         out = np.zeros((x.n, 4), np.uint32)
         for texture, part in _each(x, i, handle(x), Texture, "texture"):
-            plane = None if layers is None else texture.layer(layers[part].astype(np.int64))
-            out[part] = texture.four([place[part].astype(np.float64) for place in places], plane, "rgba".index(component))
+            plane = None if layers is None else layers[part].astype(np.int64)
+            try:
+                out[part] = texture.four(geometry, [place[part].astype(np.float64) for place in places], plane, "rgba".index(component))
+            except Unmodelled as e:
+                raise unmodelled(i, str(e)) from None
         write(x, out)
 
     return look
@@ -208,11 +212,11 @@ def build_suq(i: Instruction, c: Linker) -> Step:
 
 def _surface(i: Instruction, c: Linker, words: Modifiers, operand: Operand) -> tuple[Callable[[Wave, int], Any], str]:
     """What finds the places of a surface instruction: for each surface its threads, the bytes of each, and which are inside; and its clamp mode."""
-    geometry = words.one_of([g for g in GEOMETRIES if "cube" not in g])
+    geometry = words.need(*(g for g in GEOMETRIES if "cube" not in g))
     clamp = words.need("trap", "clamp", "zero")
-    handle, given = _handle(i, c, operand)
-    dimensions, has_layer, _ = GEOMETRIES[geometry]
-    reads = [c.read(item, "s32") for item in given[: dimensions + has_layer]]
+    dimensions, has_layer = GEOMETRIES[geometry]
+    handle, given = _handle(i, c, operand, dimensions + has_layer)
+    reads = [c.read(item, "s32") for item in given]
 
     def find(x: Wave, size: int) -> list[tuple[Surface, np.ndarray, np.ndarray, np.ndarray]]:
         places = _all(x, reads)
@@ -221,7 +225,7 @@ def _surface(i: Instruction, c: Linker, words: Modifiers, operand: Operand) -> t
             own = [place[part].astype(np.int64) for place in places]
             layer = own.pop(0) if has_layer else None
             try:
-                at, inside = surface.places(own, layer, size, clamp)
+                at, inside = surface.places(geometry, own, layer, size, clamp)
             except Unmodelled as e:
                 raise unmodelled(i, str(e)) from None
             if clamp == "trap" and not inside.all():
@@ -276,23 +280,24 @@ def build_suld(i: Instruction, c: Linker) -> Step:
 
 @implements("sust")
 def build_sust(i: Instruction, c: Linker) -> Step:
-    """`sust.{b | p}.geom{.cop}{.vec}.type.clamp [object, {coordinates}], s`: bytes, or values that become elements of the surface's format."""
+    """`sust.b.geom{.cop}{.vec}.type.clamp [object, {coordinates}], s`: bytes, from a coordinate x in bytes on."""
     words, operands = Modifiers(i), Operands(i)
-    is_formatted = words.need("b", "p") == "p"
+    if words.need("b", "p") == "p":
+        raise unmodelled(i, "formatted stores")
     words.one_of(_CACHES)
     find, _ = _surface(i, c, words, operands.next("an object"))
     kind, count = _elements(i, words)
     words.end()
     sources = _items(operands.next("a source"))
     operands.end()
-    if len(sources) != count or (is_formatted and kind != "b32"):
-        raise unmodelled(i, f"{len(sources)} sources of .{kind}")
+    if len(sources) != count:
+        raise InputError(f"has {len(sources)} sources, the modifiers say {count}")
     reads, width = [c.read(item, "b16" if kind == "b8" else kind) for item in sources], bits_of(kind) // 8
 
     def store(x: Wave) -> None:
         values = np.stack([value.astype(f"u{width}") for value in _all(x, reads)], axis=1)
-        for surface, part, at, inside in find(x, 0 if is_formatted else width * count):
-            raw = surface.elements(values[part]) if is_formatted else np.ascontiguousarray(values[part]).view(np.uint8)
+        for surface, part, at, inside in find(x, width * count):
+            raw = np.ascontiguousarray(values[part]).view(np.uint8)
             surface.bytes[at[inside][:, None] + np.arange(raw.shape[1])] = raw[inside]
         x.changes += 1
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from smemsim.distinct import distinct
-from smemsim.program.linking.flows import accumulations
+from smemsim.program.linking.flows import accumulations, bit_fields
 from smemsim.program.linking.fused import ARITHMETIC
 from smemsim.program.registers import bits_of
 from smemsim.program.registry import Plain
@@ -422,6 +422,8 @@ class Unwritten:
         """Registers have got what `read` says."""
         read, self.read = self.read, None
         if read is None:
+            return
+        if id(i) in bit_fields(self.x.launch.program):
             return
         items = _items(i.operands[0])
         each = read.shape[1]
