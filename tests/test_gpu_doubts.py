@@ -437,7 +437,7 @@ LOCAL_CASES = {
     "by one thread alone": ("@%p9 st.local.u32 [loc], %r1; ld.local.u32 %r2, [loc]; red.global.add.u32 [%d1], %r2;", ["R507"]),
     "a generic address": ("mov.u64 %d2, loc; cvta.local.u64 %d2, %d2; ld.u32 %r2, [%d2+8]; red.global.add.u32 [%d1], %r2;", ["R507"]),
     "a bit field beside bits that nobody uses": (
-        "ld.local.u32 %r2, [loc+8]; and.b32 %r6, %r2, -16; or.b32 %r3, %r6, 13; st.local.v2.u32 [loc+4], {%r1, %r3}; ld.local.u32 %r4, [loc+8]; "
+        "ld.local.u32 %r2, [loc+12]; and.b32 %r6, %r2, -16; or.b32 %r3, %r6, 13; st.local.v2.u32 [loc+8], {%r1, %r3}; ld.local.u32 %r4, [loc+12]; "
         "and.b32 %r4, %r4, 1; setp.eq.u32 %p1, %r4, 0; @%p1 bra E; st.global.u32 [%d1], %r1; E:", [],
     ),
     "a bit field that is stored elsewhere": (
