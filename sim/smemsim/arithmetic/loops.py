@@ -82,29 +82,119 @@ def _finish(total, largest, kept_bits, result, d):  # type: ignore[no-untyped-de
         d[n] = plus_zero(code & kept if code != nan else code, sign)
 
 
+# What float32 and int32 hold: products of operands with few bits, cut off in units that are neither too small nor too large
+NARROW_UNIT, NARROW_EXPONENT = 126, 120  # the largest power of two that may be a unit, and the largest exponent of a term
+F32 = (8, 23)  # bits of its exponent and fraction
+
+
 @compiled
-def _sum(a, a_exponent, b, b_exponent, index, kept_bits, start, largest, unit, total):  # type: ignore[no-untyped-def]
-    """`fused` of a row of D, in units of 2^(largest - kept_bits): a row of A (S,), B (K, N), the K of A's elements, the values of C and their exponents
-    in `largest`, which becomes that of all terms. S is a multiple of 4: four terms at a time spare most of the traffic of partial results."""
-    lanes = len(total)
-    for s in range(0, len(a), 4):
+def _narrow(values, exponents, narrow):  # type: ignore[no-untyped-def]
+    """Values (rows, columns) as float32; says whether they are the same, finite, and below 2^(exponent + 1)."""
+    is_same = True
+    for row in range(len(values)):
+        for n in range(values.shape[1]):
+            value = values[row, n]
+            narrow[row, n] = value
+            is_same &= (abs(value) < two_to(larger(np.int64(exponents[row, n]), -1000) + 1)) & (np.float64(narrow[row, n]) == value)
+    return is_same
+
+
+@compiled
+def _align(a_exponent, b_exponent, index, largest):  # type: ignore[no-untyped-def]
+    """The exponents of a row of C, `largest`, become those of all terms: a row of A (S,), B (K, N), the K of A's elements. S is a multiple of 4: four
+    terms at a time spare most of the traffic of partial results."""
+    for s in range(0, len(a_exponent), 4):
         k0, k1, k2, k3 = index[s], index[s + 1], index[s + 2], index[s + 3]
         a0, a1, a2, a3 = a_exponent[s], a_exponent[s + 1], a_exponent[s + 2], a_exponent[s + 3]
-        for n in range(lanes):
+        for n in range(len(largest)):
             # int16, so that 32 of them go into a register
             first = larger(np.int16(a0 + b_exponent[k0, n]), np.int16(a1 + b_exponent[k1, n]))
             second = larger(np.int16(a2 + b_exponent[k2, n]), np.int16(a3 + b_exponent[k3, n]))
             largest[n] = larger(largest[n], larger(first, second))
-    for n in range(lanes):
-        unit[n] = two_to(kept_bits - largest[n])
+
+
+@compiled
+def _is_near(largest, start, least):  # type: ignore[no-untyped-def]
+    """Are the exponents of a row, and its values of C, neither too small nor too large for `_narrow_sum`?"""
+    low, high, is_small = largest[0], largest[0], True
+    for n in range(len(largest)):
+        low, high = min(low, largest[n]), max(high, largest[n])
+    for n in range(len(start)):
+        is_small &= abs(start[n]) < 2.0 ** (NARROW_EXPONENT + 1)
+    return low >= least and high <= NARROW_EXPONENT and is_small
+
+
+@compiled
+def _sum(a, b, index, start, unit, total):  # type: ignore[no-untyped-def]
+    """`fused` of a row of D in its units: a row of A (S,), B (K, N), the K of A's elements, the values of C."""
+    for n in range(len(total)):
         total[n] = cut(start[n], unit[n])
     for s in range(0, len(a), 4):
         k0, k1, k2, k3 = index[s], index[s + 1], index[s + 2], index[s + 3]
         a0, a1, a2, a3 = a[s], a[s + 1], a[s + 2], a[s + 3]
-        for n in range(lanes):
+        for n in range(len(total)):
             first = cut(a0 * b[k0, n], unit[n]) + cut(a1 * b[k1, n], unit[n])
             second = cut(a2 * b[k2, n], unit[n]) + cut(a3 * b[k3, n], unit[n])
             total[n] += first + second
+
+
+@compiled
+def _narrow_sum(a, b, index, start, unit, total, narrow_unit, parts):  # type: ignore[no-untyped-def]
+    """The same of A and B in float32, of which a register holds twice as many. Products are exact there, but for some below 2^-126, of which nothing is left
+    in these units; a multiple by a power of two is exact; and what is cut off, and its sum, is an int32."""
+    for n in range(len(total)):
+        parts[n], narrow_unit[n] = 0, unit[n]
+    for s in range(0, len(a), 4):
+        k0, k1, k2, k3 = index[s], index[s + 1], index[s + 2], index[s + 3]
+        a0, a1, a2, a3 = a[s], a[s + 1], a[s + 2], a[s + 3]
+        for n in range(len(total)):
+            scale = narrow_unit[n]
+            first = np.int32(a0 * b[k0, n] * scale) + np.int32(a1 * b[k1, n] * scale)
+            second = np.int32(a2 * b[k2, n] * scale) + np.int32(a3 * b[k3, n] * scale)
+            parts[n] += np.int32(first + second)
+    for n in range(len(total)):
+        total[n] = cut(start[n], unit[n]) + np.float64(parts[n])
+
+
+@compiled
+def _finish_f32(total, largest, kept_bits, kept, d):  # type: ignore[no-untyped-def]
+    """`_finish` of sums that are zero or normal numbers of float32, cut off to it: a float64 has the same bits, and more behind them."""
+    for n in range(len(d)):
+        word = np.float64(total[n] * two_to(largest[n] - kept_bits)).view(np.int64)
+        code = ((word & 0x7FFFFFFFFFFFFFFF) >> 29) - (896 << 23)
+        d[n] = (code | (word >> 32 & 0x80000000)) & kept if total[n] != 0 else 0
+
+
+@compiled
+def _tile(  # type: ignore[no-untyped-def]
+    a, a_exponent, b, b_exponent, index, c, c_scale, adds, d, row, column, smallest, kept_bits, zero_exponent, result
+):
+    """`fused` and `convert` of a tile: of A (M, S) and B (K, N), of C, nothing where it not `adds`, and into D (rows, columns) from a row and a column on."""
+    lanes, least = b.shape[1], kept_bits - NARROW_UNIT
+    largest, start, unit, total = np.empty(lanes, np.int16), np.empty(lanes), np.empty(lanes), np.empty(lanes)
+    narrow_a, narrow_b = np.empty(a.shape, np.float32), np.empty(b.shape, np.float32)
+    narrow_unit, parts, nothing = np.empty(lanes, np.float32), np.empty(lanes, np.int32), np.zeros(lanes, np.float32)
+    # A product is less than four times what its exponent says: of so many the sum is an int32.
+    is_narrow = a.shape[1] << (kept_bits + 2) <= 1 << 31 and _narrow(a, a_exponent, narrow_a) and _narrow(b, b_exponent, narrow_b)
+    is_f32 = result[0] == F32[0] and result[1] == F32[1] and not result[2]
+    for m in range(len(a)):
+        out = d[row + m, column : column + lanes]
+        if adds:
+            _start(c[row + m, column : column + lanes], c_scale, smallest, zero_exponent, start, largest)
+        else:
+            _start(nothing, 1.0, smallest, zero_exponent, start, largest)
+        _align(a_exponent[m], b_exponent, index[m], largest)
+        for n in range(lanes):
+            unit[n] = two_to(kept_bits - largest[n])
+        is_near = is_narrow and _is_near(largest, start, least)
+        if is_near:
+            _narrow_sum(narrow_a[m], narrow_b, index[m], start, unit, total, narrow_unit, parts)
+        else:
+            _sum(a[m], b, index[m], start, unit, total)
+        if is_near and is_f32:
+            _finish_f32(total, largest, kept_bits, result[6], out)
+        else:
+            _finish(total, largest, kept_bits, result, out)
 
 
 @compiled
@@ -113,13 +203,8 @@ def float_tiles(a, a_exponent, b, b_exponent, c, c_scale, smallest, index, kept_
 
     `smallest` is the exponent of C's subnormals, S a multiple of 4.
     """
-    lanes = d.shape[2]
-    largest, start, unit, total = np.empty(lanes, np.int16), np.empty(lanes), np.empty(lanes), np.empty(lanes)
-    for tile in range(d.shape[0]):
-        for m in range(d.shape[1]):
-            _start(c[tile, m], c_scale, smallest, zero_exponent, start, largest)
-            _sum(a[tile, m], a_exponent[tile, m], b[tile], b_exponent[tile], index[m], kept_bits, start, largest, unit, total)
-            _finish(total, largest, kept_bits, result, d[tile, m])
+    for n in range(d.shape[0]):
+        _tile(a[n], a_exponent[n], b[n], b_exponent[n], index, c[n], c_scale, True, d[n], 0, 0, smallest, kept_bits, zero_exponent, result)
 
 
 @compiled
@@ -128,19 +213,12 @@ def float_sums(  # type: ignore[no-untyped-def]
 ):
     """`float_tiles` of accumulators that stay where they are: `c` and `d` (some, rows, columns) are the same bits. Tile t adds a product of A `which_a[t]`
     (some, M, S) and B `which_b[t]` (some, K, N) to the M x N of D that begin at `where[t]` (which, row, column), or writes it there where `adds[t]` is False."""
-    lanes = b.shape[2]
-    largest, start, unit, total = np.empty(lanes, np.int16), np.empty(lanes), np.empty(lanes), np.empty(lanes)
-    nothing = np.zeros(lanes, np.float32)
-    for tile in range(len(where)):
-        of_a, of_b = which_a[tile], which_b[tile]
-        of_d, row, column = where[tile, 0], where[tile, 1], where[tile, 2]
-        for m in range(a.shape[1]):
-            if adds[tile]:
-                _start(c[of_d, row + m, column : column + lanes], 1.0, smallest, zero_exponent, start, largest)
-            else:
-                _start(nothing, 1.0, smallest, zero_exponent, start, largest)
-            _sum(a[of_a, m], a_exponent[of_a, m], b[of_b], b_exponent[of_b], index[m], kept_bits, start, largest, unit, total)
-            _finish(total, largest, kept_bits, result, d[of_d, row + m, column : column + lanes])
+    for n in range(len(where)):
+        now_a, now_b, now_d = which_a[n], which_b[n], where[n, 0]
+        _tile(
+            a[now_a], a_exponent[now_a], b[now_b], b_exponent[now_b], index, c[now_d], 1.0, adds[n], d[now_d], where[n, 1], where[n, 2],
+            smallest, kept_bits, zero_exponent, result,
+        )  # fmt: skip
 
 
 @compiled

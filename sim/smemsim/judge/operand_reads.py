@@ -455,10 +455,29 @@ class Reads:
         found = [{side: self._lines_read(ctas, events, side) for side in ("a", "b")} for ctas in zip(*groups, strict=True)]
         for n, (event, group) in enumerate(zip(events, groups, strict=True)):
             told: set[str] = set()
+            if len(group) == 1 and self._is_known(x, group[0], event, found[0]["a"][n], found[0]["b"][n]):
+                self._multiplied(event, told)
+                continue
             for cta, lines in zip(group, found, strict=True):
                 told.update(self._multiply(x, cta, event, {side: its[n] for side, its in lines.items()}))
             self._multiplied(event, told)
             self._pair(x, event)
+
+    def _is_known(self, x: Wave, cta: Cta, event: Mma, *operands: _Found) -> bool:
+        """Note an instruction whose operands are such as were looked at before; False, and nothing is noted, where they are not."""
+        course = self._waves.get(x, {}).get(cta.number)
+        if course is None or course.looked >= MOST:
+            return False
+        noted: list[_Noted | None] = []
+        for operand, places, writer in operands:
+            told = _told_before(course, cta, places, writer) if writer and places is not None else None
+            if told is None and operand is not None:
+                return False
+            noted.append(None if told is None or operand is None else _Noted(operand.number, operand.major, *told))
+        course.count += 1
+        course.looked += 1
+        course.steps.append(_Step(self.instructions, course.count, event, *noted))
+        return True
 
     def _pair(self, x: Wave, event: Mma) -> None:
         """Note what the two CTAs of a pair have brought for one instruction, once for all that do so as far apart."""
@@ -479,7 +498,8 @@ class Reads:
     def _multiplied(self, event: Mma, told: Collection[str]) -> None:
         self.ctas.add(event.cta)
         self.instructions += 1
-        self.missed_instructions.update(sorted(told)[:1])
+        if told:
+            self.missed_instructions.update(sorted(told)[:1])
 
     def _lines_read(self, ctas: Sequence[Cta], events: Sequence[Mma], side: str) -> list[_Found]:
         """The operands of events, and the one load that each reads, where it is one and reads whole lines of it."""

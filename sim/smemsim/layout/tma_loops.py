@@ -14,7 +14,7 @@ from smemsim.compiling.loop import compiled
 from smemsim.layout import tma as _tma
 from smemsim.layout.loops import swizzle
 
-__all__ = ["OUTSIDE", "Layout", "chunks_of_lines", "im2col_rows", "lines_of_rows", "reach", "tile_reach", "tiled_rows"]
+__all__ = ["OUTSIDE", "Layout", "chunks_of_lines", "im2col_rows", "lines_of_rows", "reach", "tile_reach", "tile_reaches", "tiled_rows"]
 
 
 OUTSIDE = -(1 << 63)
@@ -182,6 +182,20 @@ def tile_reach(start, shape, layout, smem_address, lines):  # type: ignore[no-un
         return reach(lines, start[0], shape, layout, smem_address)
     last = len(lines) - 1  # strides are not negative: the last row is the last one in memory
     return shared_reach(lines, last, start[0], shape, layout, smem_address), lines[0] + begin, lines[last] + end, True
+
+
+@compiled
+def tile_reaches(starts, shape, layout, smem_address, lines, ends):  # type: ignore[no-untyped-def]
+    """`tile_reach` of several boxes: the bytes from the tensor's first element on that each begins and ends at, `ends` (boxes, 2), and the end of the shared
+    bytes; 0 where one is not whole."""
+    end = 0
+    for n in range(len(starts)):
+        start = (starts[n, 0], starts[n, 1], starts[n, 2], starts[n, 3], starts[n, 4])
+        reached, ends[n, 0], ends[n, 1], whole = tile_reach(start, shape, layout, smem_address, lines[n])
+        if not whole:
+            return 0
+        end = max(end, reached)
+    return end
 
 
 @compiled

@@ -14,6 +14,7 @@ __all__ = [
     "gather",
     "gather_rows",
     "load",
+    "load_boxes",
     "load_lines",
     "load_words",
     "own_chunks",
@@ -45,6 +46,13 @@ def load_lines(lines, c0, shape, layout, smem_address, out, out_begin, tensor, t
             out[word] = tensor[at + np.uintp(2 * chunk)]
             out[word + np.uintp(1)] = tensor[at + np.uintp(2 * chunk + 1)]
         owner[line >> np.uintp(4)] = writer + np.uint64(128 * n + key)
+
+
+@compiled
+def load_boxes(lines, starts, shape, layout, smem_address, out, out_begins, tensor, tensor_begin, owner, writers):  # type: ignore[no-untyped-def]
+    """`load_lines` of several boxes, each into a window of its own that begins, as `out` counts, at an entry of `out_begins`."""
+    for n in range(len(lines)):
+        load_lines(lines[n], starts[n, 0], shape, layout, smem_address, out, out_begins[n], tensor, tensor_begin, owner, writers[n])
 
 
 @compiled

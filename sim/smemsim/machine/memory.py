@@ -29,7 +29,7 @@ from smemsim.machine import loops
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.machine.owners import Owners, ThreadWrite
 from smemsim.machine.region import GlobalMemory, Region
-from smemsim.machine.tma import Transfer, check_covered, reduce_bytes, store_bytes, tma_load, tma_store
+from smemsim.machine.tma import Transfer, check_covered, reduce_bytes, store_bytes, tma_load, tma_loads, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
@@ -88,6 +88,21 @@ def pattern(
     """
     at = offsets(places(word, arch=arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing, window=window), window)
     return at * 8 // max(8, element_format(dtype).bits), distinct(at >> 4)
+
+
+@remembered(512)
+def wide_pattern(
+    word: int, arch: str, dtype: str, major: str, rows: int, k: int, window: tuple[int, int], packing: str = "packed"
+) -> np.ndarray | None:
+    """The places of `pattern` in steps of 8 bytes, counted in such; None where elements that follow one another along K do not lie so in memory."""
+    each = 64 // max(8, element_format(dtype).bits)
+    index = pattern(word, arch, dtype, major, rows, k, window, packing)[0]
+    if k % each:
+        return None
+    first = index.reshape(rows, -1, each)[:, :, :1]
+    if (first % each).any() or (index.reshape(rows, -1, each) != first + np.arange(each)).any():
+        return None
+    return np.ascontiguousarray(first.reshape(-1) // each)
 
 
 def element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.ndarray:
@@ -232,6 +247,21 @@ class SharedMemory:
         region = self._tensor(transfer, source)
         self._owners.load(transfer, self._words, self.begin, region)
         return transfer
+
+    @staticmethod
+    def tma_loads(
+        memories: Sequence[SharedMemory], tm: TensorMap, boxes: Sequence[tuple[int, ...]], *, smem_address: int, source: GlobalMemory, mode: str
+    ) -> list[Transfer] | None:  # fmt: skip
+        """`tma_load` of a box into each of several memories, to one address. None, and nothing has happened, where each has to be loaded by itself."""
+        first = memories[0]
+        if smem_address < first.begin or tm.broken_on(first.arch) or not all(memory._is_beside(first) for memory in memories):
+            return None
+        found = tma_loads(tm, boxes, smem_address=smem_address, mode=mode, arch=first.arch, shared_end=first.end)
+        region = None if found is None else source.holding(*found.span)
+        if found is None or region is None:
+            return None
+        Owners.each_load([memory._owners for memory in memories], found, first.room, first.begin, region)
+        return found.transfers
 
     def tma_store(
         self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None
@@ -400,8 +430,11 @@ class SharedMemory:
             index, chunks = pattern(word, first.arch, dtype, major, rows, k, (first.begin, first.end), packing)
             if Owners.each_owned([memory._owners for memory in memories], chunks).all():
                 out = np.empty((len(memories), rows, k), WORDS[bits])
-                begins = np.array([8 * memory.at // bits for memory in memories], np.int64)
-                loops.gather(first.room.view(WORDS[bits]), begins, index.reshape(-1), out.reshape(len(memories), -1))
+                wide = wide_pattern(word, first.arch, dtype, major, rows, k, (first.begin, first.end), packing)
+                size, places = (bits, index.reshape(-1)) if wide is None else (64, wide)
+                begins = np.array([8 * memory.at // size for memory in memories], np.int64)
+                unit = np.dtype(f"u{size // 8}")
+                loops.gather(first.room.view(unit), begins, places, out.view(unit).reshape(len(memories), -1))
                 return out, np.zeros(len(memories), bool)
         found = [memory.operand_bits(word, **form) for memory in memories]
         return np.stack([bits for bits, _ in found]), np.array([missing for _, missing in found])

@@ -17,7 +17,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.machine import loops
 from smemsim.machine.region import FOREIGN, UNWRITTEN, Region
-from smemsim.machine.tma import Transfer, load_bytes
+from smemsim.machine.tma import Boxes, Transfer, load_bytes
 from smemsim.spec.shared_memory import CHUNK, LINE
 
 __all__ = ["Owners", "ThreadWrite", "Writer"]
@@ -181,6 +181,20 @@ class Owners:
         else:
             bytes_ = transfer.shared_address.astype(np.int64) - begin
             self.set_bytes(bytes_, writer, np.arange(len(bytes_)))
+
+    @staticmethod
+    def each_load(parts: Sequence[Owners], boxes: Boxes, words: np.ndarray, begin: int, region: Region) -> None:
+        """`load` of a box into each of several parts of the same, of which `words` are all bytes; in each, address `begin` is the first byte."""
+        of, first = parts[0]._all, boxes.transfers[0]
+        for part, transfer in zip(parts, boxes.transfers, strict=True):
+            part.writers.append(transfer)
+        of._writes[0] += 1
+        writers = np.array([len(part.writers) for part in parts], np.uint64) << WRITER
+        begins = begin - np.array([part._at for part in parts], np.int64)
+        g, at = first.geometry, first.tensor_map.global_address - region.words_begin
+        loops.load_boxes(
+            boxes.lines, boxes.starts, g.shape, g.layout, first.smem_address, words, begins, region.words, at, of._lines, writers
+        )
 
     # ---- whose it is
 

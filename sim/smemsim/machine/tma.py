@@ -12,7 +12,7 @@ import numpy as np
 from smemsim.arguments import shown, whole, wholes
 from smemsim.arithmetic.reduce import reduction_op, tensor_reduction
 from smemsim.arithmetic.reduce_loops import reduce_elements
-from smemsim.errors import HardwareTrap, InputError, OutsideError, Unmodelled
+from smemsim.errors import HardwareTrap, InputError, OutsideError, SmemsimError, Unmodelled
 from smemsim.layout import tma_loops
 from smemsim.layout.tma import im2col_offset, pack_im2col_offset
 from smemsim.machine import loops
@@ -27,8 +27,8 @@ from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
-    "Transfer", "check_covered", "load_bytes", "reduce_bytes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch", "tma_reduce", "tma_store",
-    "tma_store_bytes",
+    "Boxes", "Transfer", "check_covered", "load_bytes", "reduce_bytes", "store_bytes", "tma_load", "tma_load_bytes", "tma_loads", "tma_prefetch", "tma_reduce",
+    "tma_store", "tma_store_bytes",
 ]  # fmt: skip
 
 
@@ -240,6 +240,64 @@ def tma_prefetch(
     """
     address = _transfer(tm, coordinates, LIMITS.smem_alignment, im2col_offsets, mode, arch, MOST_ADDRESS, is_store=False).global_address
     return address[address >= 0]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Boxes:
+    """Tensor loads of boxes of one map that lie inside the tensor: a transfer of each, the lines of all (boxes, rows), and where each begins (boxes, 5)."""
+
+    transfers: list[Transfer]
+    lines: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The begin and the end of all global bytes."""
+        spans = [transfer.global_span for transfer in self.transfers]
+        return min(low for low, _ in spans), max(high for _, high in spans)
+
+
+def tma_loads(
+    tm: TensorMap, boxes: Sequence[tuple[int, ...]], *, smem_address: int, mode: str | None, arch: str, shared_end: int
+) -> Boxes | None:
+    """`tma_load` of several boxes, each to the same address of a window of its own, with lines of 128 bytes; None where one is not inside the tensor, or traps:
+    each is to be loaded by itself then."""
+    if tm.on_hopper or any(len(box) != tm.rank for box in boxes):
+        return None
+    starts = np.zeros((len(boxes), 5), np.int64)
+    starts[:, : tm.rank] = boxes
+    try:
+        g = geometry_of(tm, mode, arch, is_store=False)
+        check_map(tm, g, arch, is_store=False)
+        for box in boxes:
+            check_coordinates(tm, g, box, (), is_store=False)
+        check_smem_address(smem_address)
+    except SmemsimError:
+        return None
+    if g.mode != "tile" or g.axes or g.is_far or not g.is_whole_lines or g.rows * g.pitch > MOST_ADDRESS or abs(starts).max() >> 31:
+        return None
+    lines, ends = np.empty((len(boxes), g.rows), np.int64), np.empty((len(boxes), 2), np.int64)
+    reach = tma_loops.tile_reaches(starts, g.shape, g.layout, smem_address, lines, ends)
+    base = tm.global_address
+    if not 0 < reach <= shared_end or int(ends[:, 1].max()) + base > LIMITS.address_end:
+        return None
+    same: dict[str, Any] = {
+        "tensor_map": tm,
+        "smem_address": smem_address,
+        "is_store": False,
+        "geometry": g,
+        "walked": None,
+        "operation": "",
+    }
+    transfers = []
+    for box, its_lines, (low, high) in zip(boxes, lines, ends.tolist(), strict=True):
+        transfer = object.__new__(Transfer)  # `__init__` of a frozen class takes as long as the rest of a box
+        c0 = 0 if g.walks_inside else box[0]
+        vars(transfer).update(
+            same, coordinates=box, lines=its_lines, c0=c0, shared_end=reach, global_span=(low + base, high + base), whole=True
+        )
+        transfers.append(transfer)
+    return Boxes(transfers, lines, starts)
 
 
 def check_covered(transfer: Transfer, begin: int, size: int, what: str) -> None:

@@ -1,7 +1,8 @@
 """What a launch records of its transfers and matrix instructions: enough to write them down as a scenario, and to judge them.
 
 Addresses in shared memory are `.shared` addresses without a CTA's rank. `cta` is the CTA's number in the grid, `thread` the issuing
-thread's within the CTA (of a matrix instruction the first of its warp or warpgroup).
+thread's within the CTA (of a matrix instruction the first of its warp or warpgroup). Nobody changes an event; they are not frozen since a launch makes
+thousands, and making frozen ones takes ten times as long.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from smemsim.words.tensor_map import TensorMap
 __all__ = ["Bulk", "Copy", "Event", "Load", "Mma", "Store"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class _Issued:
     """What an instruction did for one thread: the CTA's number in the grid, the thread's in its CTA."""
 
@@ -28,7 +29,7 @@ class _Issued:
     instruction: Instruction
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class _Tensor(_Issued):
     """A transfer by a tensor map: where the map lies, and the box that was asked for."""
 
@@ -38,7 +39,7 @@ class _Tensor(_Issued):
     coordinates: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class Load(_Tensor):
     """A tensor load: `deliveries` say which CTAs of the cluster (by rank) got the box, where, and whose barrier was credited with how much."""
 
@@ -46,7 +47,7 @@ class Load(_Tensor):
     deliveries: tuple[Delivery, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class Store(_Tensor):
     """A tensor store, or a reduction (`operation` "add", "min" ...)."""
 
@@ -54,14 +55,14 @@ class Store(_Tensor):
     operation: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class Bulk(_Issued):
     """A bulk copy or reduction without a tensor map; a multicast has a transfer for each CTA that it goes to."""
 
     transfers: tuple[BulkTransfer, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class Mma(_Issued):
     """A wgmma.mma_async or a tcgen05.mma. `a` and `b` are descriptor words; `a` None: in registers or tensor memory. K is that of the instruction.
 
@@ -97,7 +98,7 @@ class Mma(_Issued):
         return SharedOperand(word, dtype, major, (self.m if side == "a" else self.n) // self.cta_group, k, packing)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class Copy(_Issued):
     """A tcgen05.cp: the descriptor word it read through, and where in tensor memory the copy went."""
 

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap
-from smemsim.machine.tma import tma_prefetch, tma_store
+from smemsim.machine.cluster import ClusterAddress
+from smemsim.machine.cluster import Delivery as Received
+from smemsim.machine.memory import SharedMemory
+from smemsim.machine.tma import Transfer, tma_prefetch, tma_store
 from smemsim.program.asynchronous import (
     Issuer,
     check_alone,
@@ -34,8 +37,9 @@ from smemsim.program.late import Hidden
 from smemsim.program.memory.spaces import shared_operand
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
-from smemsim.program.wave import WARP
+from smemsim.program.wave import RANK_SHIFT, WARP
 from smemsim.ptx.module import Address, Instruction, Operand, Vector
+from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.reductions import ReductionOp
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_map import LIMITS
@@ -45,8 +49,6 @@ from smemsim.words.tensor_map import TensorMap
 from smemsim.words.tensor_map.traps import map_traps
 
 if TYPE_CHECKING:
-    from smemsim.machine.cluster import Delivery as Received
-    from smemsim.machine.memory import SharedMemory
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
     from smemsim.program.runs import Runs
@@ -82,8 +84,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
     rank = words.need(*_RANKS)
     own = words.need("shared::cluster", "shared::cta") == "shared::cta"
     mode = words.one_of(LOAD_MODES, "tile")
-    is_multicast, hinted = words.has("multicast::cluster"), words.has("L2::cache_hint")
-    group = 2 if words.has("cta_group::2") else 1
+    is_multicast, hinted, group = words.has("multicast::cluster"), words.has("L2::cache_hint"), 2 if words.has("cta_group::2") else 1
     words.has("cta_group::1")
     words.end()
     if own and is_multicast:
@@ -102,6 +103,8 @@ def build_load(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         issued = list(each(x, reads))
         _check_alone(x, i, issued, "its bytes arrive at the mbarrier")
+        if not is_multicast and group == 1 and mode == "tile" and _load_together(x, i, issued):
+            issued = []
         for (cta, thread), values in issued:
             dst, address, barrier = values[:3]
             where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
@@ -120,6 +123,64 @@ def build_load(i: Instruction, c: Linker) -> Step:
         x.changes += 1
 
     return run
+
+
+@dataclasses.dataclass(eq=False)
+class _Together:
+    """Loads that threads of different CTAs issue alike, but for their boxes: to one address of their windows, and counted by the mbarriers at one."""
+
+    issuers: list[Issuer]
+    boxes: list[tuple[int, ...]]
+    transfers: list[Transfer]
+    map_address: int
+    to: Received
+
+    def deliver(self, x: Wave, i: Instruction) -> None:
+        """`_deliver` of all, and what is recorded of each."""
+        to, deliveries, ops = self.to, (self.to,), self._tell(x, i)
+        begin, size, offset = to.smem_address, to.transaction_bytes, to.mbar.smem_address
+        tm, mode = self.transfers[0].tensor_map, "tile"
+        for (cta, thread), op, where in zip(self.issuers, ops, self.boxes, strict=True):
+            credit(x, cta, 0, offset, size, op, Delivery(i, cta, cta, begin, size, (0,)))
+            record(x, Load(cta.number, int(x.tid[thread]), i, self.map_address, tm, mode, where, (), deliveries))
+
+    def _tell(self, x: Wave, i: Instruction) -> list[Operation] | list[None]:
+        """Tell the watch what they write."""
+        if x.watch is None:
+            return [None] * len(self.issuers)
+        ops, ctas = [x.watch.begin(x, i, thread, "tma_load") for _, thread in self.issuers], [cta for cta, _ in self.issuers]
+        for op, cta in zip(ops, ctas, strict=True):
+            op.barriers[cta.index] = cta, self.to.mbar.smem_address
+        begin = ctas[0].shared.begin
+        x.watch.ops_write(ops, ctas, touched_runs(self.transfers[0], begin))
+        for op, cta, transfer in zip(ops, ctas, self.transfers, strict=True):
+            if x.watch.reads_what_changes(transfer.global_span[0]):
+                x.watch.op_reads_global(op, *_in_global(transfer))
+                x.watch.op_brings(op, cta, *_in_global(transfer), _in_shared(transfer, begin))
+        return ops
+
+
+def _load_together(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int]]]) -> bool:
+    """Execute loads of boxes that lie inside their tensor; False, and nothing has happened, where each has to be executed by itself."""
+    if len(issued) < 2 or x.late is not None or x.launch.cluster_size > 1:
+        return False
+    dst, address, barrier = of_all = issued[0][1][:3]
+    issuers, bank = [issuer for issuer, _ in issued], x.launch.parameter_address
+    if any(values[:3] != of_all for _, values in issued) or len({cta.index for cta, _ in issuers}) < len(issuers):
+        return False
+    is_aligned = barrier % BULK_LIMITS.mbarrier_alignment == 0
+    if dst >> RANK_SHIFT or not is_aligned or barrier + BULK_LIMITS.mbarrier_alignment > issuers[0][0].shared.end:
+        return False
+    if x.watch is not None and not bank <= address < bank + len(x.launch.parameters):  # who has made the map, the watch asks for each
+        return False
+    tm, boxes = map_at(x, i, address, issuers[0][1]), [tuple(values[3:]) for _, values in issued]
+    shared = [cta.shared for cta, _ in issuers]
+    transfers = SharedMemory.tma_loads(shared, tm, boxes, smem_address=dst, source=x.launch.memory, mode="tile")
+    if transfers is None:
+        return False
+    to = Received(0, dst, ClusterAddress(0, barrier), transfers[0].transaction_bytes)
+    _Together(issuers, boxes, transfers, address, to).deliver(x, i)
+    return True
 
 
 def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[Received, ...], hidden: Hidden | None) -> None:

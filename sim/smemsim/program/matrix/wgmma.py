@@ -23,7 +23,7 @@ from smemsim.program.registers import bits_of
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.runs import WORD, Runs, read_runs
 from smemsim.program.watch.doubts import Product
-from smemsim.program.wave import WARP, WARPGROUP
+from smemsim.program.wave import WARPGROUP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector, slots_in
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
@@ -158,12 +158,15 @@ class _Mma:
         scale = [bool(value) for value in self._uniform(x, self.scale_d, "scale-d")]
         a: Any = self._registers(x, self.read_a) if self.in_registers else self._uniform(x, self.read_a[0], "A's descriptor")
         metadata = None if self.metadata is None else np.broadcast_to(self.metadata(x), x.n).reshape(-1, WARPGROUP)
-        events = [self._event(x, cta, first, a, b, scale, g) for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True))]
+        events = self._events(x, ctas, firsts, a, b, scale)
         judge_products(x, events)  # before they are executed: one may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read([cta.shared for cta in ctas], a, b, metadata)
-        for event, missing in zip(events, operands.unwritten.tolist(), strict=True):
-            self._note(x, event, is_unwritten=missing)
+        if operands.unwritten.any():
+            events = [
+                self._seen(x, event, is_unwritten=missing) for event, missing in zip(events, operands.unwritten.tolist(), strict=True)
+            ]
+        x.launch.events += events
         if x.watch is not None:
             self._tell(x, ctas, firsts, a, b, scale)
         if x.late is None:
@@ -203,26 +206,28 @@ class _Mma:
         """Registers (registers, warpgroups, 128)."""
         return np.stack([np.broadcast_to(read(x), x.n) for read in reads]).reshape(len(reads), -1, WARPGROUP)
 
-    def _note(self, x: Wave, event: Mma, *, is_unwritten: bool) -> None:
-        if is_unwritten:
-            event = dataclasses.replace(event, unwritten=True)
+    def _seen(self, x: Wave, event: Mma, *, is_unwritten: bool) -> Mma:
+        """The event of an instruction, of which it is known now whether it reads what nobody has written; R507 where the watch does not say so."""
         if is_unwritten and x.watch is None:
             x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
-        x.launch.events.append(event)
+        return dataclasses.replace(event, unwritten=True) if is_unwritten else event
 
-    def _event(self, x: Wave, cta: Cta, first: int, a: Any, b: list[int], scale: list[bool], g: int) -> Mma:
-        """What is recorded of one warpgroup's instruction; X014 where it is the first and no fence came before it."""
-        if ("wgmma.fence", first) not in cta.state:
+    def _events(self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int], scale: list[bool]) -> list[Mma]:
+        """What is recorded of the instruction of each warpgroup; X014 where it is one's first and no fence came before it."""
+        fenced = [("wgmma.fence", first) in cta.state for cta, first in zip(ctas, firsts, strict=True)]
+        if not all(fenced):
             message = "no wgmma.fence was executed before the first wgmma.mma_async: it may read registers before what was written to them is there"
             x.launch.find("X014", self.i, message, "wgmma.fence.sync.aligned before the first wgmma.mma_async")
-        elif (by := unfenced(x.program).get(id(self.i))) is not None:
+        if any(fenced) and (by := unfenced(x.program).get(id(self.i))) is not None:
             told = f"{self.i.name} reads a register that {by.name} of line {by.line} writes behind the last wgmma.fence; {UNFENCED.does} ({UNFENCED.told[0]})"
             repair = f"wgmma.fence.sync.aligned between line {by.line} and the first wgmma.mma_async behind it"
             x.launch.find("X014", self.i, told, repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE)
-        return Mma(
-            cta.number, int(x.tid[first]), self.i, *self.shape, None if self.in_registers else a[g], b[g], *self.forms, scale[g], self.of.negate,
-            self.of.is_sparse, d=self.first_slot,
-        )  # fmt: skip
+        words_of_a = [None] * len(firsts) if self.in_registers else a
+        i, shape, forms, negate, is_sparse, d = self.i, self.shape, self.forms, self.of.negate, self.of.is_sparse, self.first_slot
+        each = zip(ctas, x.tid[firsts].tolist(), words_of_a, b, scale, strict=True)
+        return [
+            Mma(cta.number, tid, i, *shape, word_a, word_b, *forms, adds, negate, is_sparse, d=d) for cta, tid, word_a, word_b, adds in each
+        ]
 
     def _uniform(self, x: Wave, read: Any, what: str) -> list[int]:
         """The value that all threads of a warpgroup have of an operand, for each warpgroup."""
@@ -246,15 +251,16 @@ class _Mma:
             )
             for own in dict.fromkeys(words)
         )
+        if are_read and not watch.unwritten.slots & self.named:  # no product has found anything
+            watch.accumulate(operations, self.slots, self.sums, scale)
+            return
         for op, cta, own, goes_on in zip(operations, ctas, words, scale, strict=True):
             if not are_read:
                 watch.op_reads(op, cta, self._runs(own, cta.shared))
             product = op.products[-1]
             if product.found or watch.unwritten.slots & self.named:
                 product.finish(product.rows_of_registers(), None, goes_on=goes_on)
-            watch.sums(op, self.sums, goes_on=goes_on)
-            watch.op_registers(op, self.slots, results=self.sums)
-            watch.joins(op, int(op.warps[0]) * WARP, "wgmma")
+            watch.accumulate([op], self.slots, self.sums, [goes_on])
 
     def _operands(self, words: tuple[int, ...]) -> tuple[SharedOperand, ...]:
         """B, and A where it is in shared memory, behind their descriptors."""

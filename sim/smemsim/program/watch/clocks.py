@@ -870,6 +870,16 @@ class Order:
             _merge(self._others_at_next.setdefault(fence, {}).setdefault(warp, {}), more)
 
     @_both
+    def know(self, waited: Sequence[tuple[int, list[Operation]]], *, only_read: bool = False) -> None:
+        """Warps have each waited for operations."""
+        warps = np.repeat([warp for warp, _ in waited], [len(over) for _, over in waited])
+        columns = np.array([operation.number for _, over in waited for operation in over])
+        self._known_operations = max(self._known_operations, int(columns.max()) + 1)
+        self.read_done[warps, columns] = True
+        if not only_read:
+            self.done[warps, columns] = True
+
+    @_both
     def knows(self, warps: np.ndarray, operations: list[Operation], *, only_read: bool = False) -> None:
         """Warps have waited for operations."""
         columns = np.array([operation.number for operation in operations])

@@ -43,6 +43,11 @@ class EarlyReads:
         if i.line not in self._waits and (waited := self.telling.last_wait(warps, at)) is not None:
             self._waits[i.line] = waited
 
+    @property
+    def has_read(self) -> bool:
+        """Has anybody read what nobody had written?"""
+        return bool(self._reads)
+
     def comes(self, op: Operation, runs: Runs, is_unordered: Callable[[int, np.ndarray], bool]) -> None:
         """An operation brings words; `is_unordered` says of a line and words whether it is not ordered behind those who read them there."""
         for line, (i, words) in list(self._reads.items()):

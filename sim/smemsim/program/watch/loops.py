@@ -16,7 +16,8 @@ _LONG = 64  # words
 _LANES, _TIME = (1 << LANE_BITS) - 1, LANE_BITS + PART_BITS
 
 __all__ = [
-    "Known", "Tables", "is_shared_by_threads", "note_epoch", "operation_reads", "operation_writes", "operations_of", "operations_read", "read", "renumber", "write",
+    "Known", "Tables", "is_shared_by_threads", "note_epoch", "operation_reads", "operation_writes", "operations_of", "operations_read", "operations_write",
+    "read", "renumber", "write",
 ]  # fmt: skip
 
 
@@ -292,6 +293,16 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, k
             tables.line[np.uint64(word)] = line
         for word in range(begins[n], begins[n] + count):
             tables.strong[np.uint64(word)] = False
+    return True
+
+
+@compiled
+def operations_write(begins, count, windows, warps, marks, owns, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
+    """`operation_writes` of several operations, each of the same words of its window, which begins at an entry of `windows`. False where one has to be looked
+    at; some of the others are noted then."""
+    for n in range(len(windows)):
+        if not operation_writes(begins + windows[n], count, warps[n], marks[n], owns[n], is_generic, line, tables, known):
+            return False
     return True
 
 

@@ -119,8 +119,9 @@ class RegistersInFlight:
         op.results = op.results | results if op.results else results
         op.holds_registers = True
         self._takes += 1
-        self._held[self._takes] = op, _mask(slots)
-        self.in_flight |= _mask(slots)
+        mask = _mask(slots)
+        self._held[self._takes] = op, mask
+        self.in_flight |= mask
 
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
         """A wgmma leaves a sum in these registers: X017 where it does not go on with the one that is there, and no instruction has named that since;

@@ -641,6 +641,22 @@ class SharedShadow:
             self.parts.written_whole(at.words)
         return bool(done)
 
+    def are_written_by(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
+        """Operations of one instruction, of one warp each, write the same words of CTAs' windows. False, where one has to be looked at by itself: each has to be told
+        then."""
+        self.epochs.forget()
+        if self.parts.kept:
+            return False
+        first, pitch = ops[0], self.x.pitch // WORD
+        windows = np.array([cta.index * pitch for cta in ctas], np.int64)
+        warps = np.array([op.warps[0] for op in ops], np.int64)
+        marks = np.array([self._mark_of(op, op.lane) for op in ops], np.int64)
+        owns = np.array([op.number for op in ops], np.int64)
+        line, is_generic = first.instruction.line, first.kind in GENERIC
+        return bool(
+            loops.operations_write(runs.begins, runs.count, windows, warps, marks, owns, is_generic, line, self.tables, self._known)
+        )
+
     def written_by_operation(self, op: Operation, at: np.ndarray, lay_there: np.ndarray | None) -> None:
         """An operation writes words; `lay_there` marks those that the write leaves unchanged."""
         self.epochs.forget()

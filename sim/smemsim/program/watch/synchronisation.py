@@ -79,19 +79,19 @@ class CommitGroups:
 
     def wait(self, warps: np.ndarray, kind: str, left: int, *, only_read: bool = False) -> Iterator[tuple[int, list[Operation]]]:
         """Warps wait until at most `left` groups are pending, `only_read` for what these read: each warp that waits for something, and for what."""
-        waited, alike = [], dict[tuple[int, ...], list[int]]()  # warps by what they wait for, the operations' numbers
+        waited = []
         for warp in warps.tolist():
-            groups = self._of(warp, kind)
-            count = max(0, len(groups.pending) - left)
+            groups = self._groups.get((warp, kind))
+            count = 0 if groups is None else len(groups.pending) - left
+            if groups is None or count <= 0:
+                continue
             over = [op for done in groups.pending[:count] for op in done]
             if not only_read:
                 del groups.pending[:count]
             if over:
                 waited.append((warp, over))
-                alike.setdefault(tuple(op.number for op in over), []).append(warp)
-        known = dict(waited)
-        for same in alike.values():
-            self.order.knows(np.array(same), known[same[0]], only_read=only_read)
+        if waited:
+            self.order.know(waited, only_read=only_read)
         yield from waited
 
     def wait_for(self, op: Operation, warp: int, kind: str) -> list[Operation]:

@@ -331,6 +331,16 @@ class Watch:
         if self.unwritten.shared is not None:
             self.unwritten.shared.clear(runs.words * WORD, WORD)
 
+    def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> None:
+        """Operations of one instruction write the same words of the windows of CTAs of their own."""
+        if not self.early.has_read and self.unwritten.shared is None and self.shared.are_written_by(ops, ctas, runs):
+            for op, cta in zip(ops, ctas, strict=True):
+                self.lifetimes.touch(op.instruction, cta.index, op.warps)
+                op.has_written = True
+            return
+        for op, cta in zip(ops, ctas, strict=True):
+            self.op_writes(op, cta, runs)
+
     def reads_what_changes(self, address: int) -> bool:
         """Is there anything to be told of an operation that reads the array in which a global address lies?"""
         return self.globals is not None and self.globals.changes(address)
@@ -386,13 +396,13 @@ class Watch:
 
     # ---- registers
 
-    def op_registers(self, op: Operation, slots: frozenset[int], *, results: frozenset[int] = frozenset()) -> None:
-        """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""
-        self.registers.takes(op, slots, results=results)
-
-    def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
-        """An operation leaves a sum in these registers: it continues the sum that is there, or begins another."""
-        self.registers.sums(op, slots, goes_on=goes_on)
+    def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
+        """Operations (wgmma) each hold these registers of their warpgroup until they are waited for, and leave a sum in those of `sums`: it continues the one that is
+        there, where it `goes_on`, or begins another. Each belongs to the next group that its threads commit."""
+        for op, adds in zip(ops, goes_on, strict=True):
+            self.registers.sums(op, sums, goes_on=adds)
+            self.registers.takes(op, slots, results=sums)
+            self.groups.joins(op, "wgmma")
 
     def names(self, x: Wave, block: Block) -> None:
         """The running threads begin a block, which names registers."""
