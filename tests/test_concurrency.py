@@ -318,6 +318,14 @@ def stored_by_one(meets: str) -> str:
     T: {waits()} @!%p4 bra OUT; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"""
 
 
+def freed_by_one(meets: str, gives: str = AGAIN, *, count: int = 1, words: str = "%r7", takes: str = "st.shared.u32 [%r6], %r1;") -> str:
+    """Lanes of warp 0 read a word each, and lane 0 says so; warp 1 waits for that and overwrites them."""
+    gives = gives if gives.startswith(("@", "mbar")) else f"@%p4 {gives}"
+    return f"""{init(count)} st.shared.u32 [%r6], %r1; bar.sync 0; @%p3 bra T; ld.shared.u32 %r9, [{words}]; {RESULT} {meets} {gives} bra OUT;
+    T: {waits()} {takes} OUT:"""
+
+
+REFILL = f"fence.proxy.async.shared::cta; {LOAD.replace('%p1', '%p4')} {waits(parity='1', label='V')}"
 NEXT_LANE = f"@!%p2 bra OUT; xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5; {{first}} {{second}} {RESULT} OUT:"
 SHUFFLED = f"setp.gt.u32 %p8, %r3, {{some}}; @%p8 bra OUT; shfl.sync.idx.b32 %r9, %r1, {{lane}}, 31, {{mask}}; {RESULT} OUT:"
 
@@ -572,6 +580,16 @@ KERNELS = (
     Kernel("lanes, all fence, one sets a flag, met",   given_by_one(ACQ + "bar.warp.sync -1;", VOLATILE_UP, POLLS)),
     Kernel("lanes, one fences for all",                given_by_one("", "@%p4 " + ACQ + VOLATILE_UP.replace("st.", "@%p4 st.", 1), POLLS), "X008"),
     Kernel("lanes, each its own flag",                 given_by_one("", "add.u32 %r10, %r8, 1024; st.release.cta.shared.u32 [%r10], 1;", OWN_FLAGS)),
+    Kernel("lanes, one frees for all, met",            freed_by_one("bar.warp.sync -1;")),
+    Kernel("lanes, one frees for all",                 freed_by_one(""), "X008"),
+    Kernel("lanes, one frees for all, met by shfl",    freed_by_one("shfl.sync.idx.b32 %r20, %r9, 0, 31, -1;")),
+    Kernel("lanes, one frees for all, a proxy fence",  freed_by_one("fence.proxy.async.shared::cta;"), "X008"),
+    Kernel("lanes, one frees for half, met",           freed_by_one("setp.lt.u32 %p8, %r3, 16; @%p8 bar.warp.sync 0xffff;"), "X008"),
+    Kernel("lanes, one frees what it has read",        freed_by_one("", words="%r5", takes="@%p4 st.shared.u32 [sm+4], 1;")),
+    Kernel("lanes, each frees",                        freed_by_one("", "mbarrier.arrive.shared::cta.b64 _, [bar];", count=32)),
+    Kernel("lanes, one frees, later for all",          freed_by_one(AGAIN + "bar.warp.sync -1;", count=2)),
+    Kernel("lanes, one frees for a bulk load, met",    freed_by_one("bar.warp.sync -1;", takes=REFILL)),
+    Kernel("lanes, one frees for a bulk load",         freed_by_one("", takes=REFILL), "X008"),
     Kernel("lanes, one waits, then they meet",         loaded(f"@!%p4 bra N; {waits()} N: bar.warp.sync -1;")),
     Kernel("lanes, one waits, the others do not",      loaded(f"@!%p4 bra N; {waits()} N:"), "X004"),
     Kernel("lanes, one waits, they meet by shfl",      loaded(f"@!%p4 bra N; {waits()} N: shfl.sync.idx.b32 %r20, %r1, 0, 31, -1;")),

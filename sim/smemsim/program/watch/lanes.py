@@ -115,6 +115,12 @@ class Lanes:
         met = self._have_met.get(warp)
         return late if met is None else late & (met[lane, by] <= marks >> LANE_BITS & _PARTS)
 
+    def has_met(self, warp: int, lanes: np.ndarray) -> np.ndarray:
+        """Up to which meetings of a part of a warp some of its lanes have met each lane since all of them met."""
+        met = self._have_met.get(warp)
+        found: np.ndarray = np.zeros(WARP, np.int64) if met is None else met[lanes].max(axis=0)
+        return found
+
     def apart(self, marks: np.ndarray, warps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """Have these lanes of warps not met those that made accesses with these marks, of the same warp?"""
         other = marks & (1 << LANE_BITS) - 1

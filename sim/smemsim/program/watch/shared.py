@@ -767,6 +767,7 @@ class SharedShadow:
         if done == "read":
             why, repair = self.telling.other_stage(self.telling.last_wait(np.array([warp]), late), late, op)
             why = why or self.order.why_early(warp)
+            repair = repair or self.telling.wait_for(op, warp) + self.telling.or_free_later(op, warp)
             if self.order.too_early and self._refilled[late].all():  # by a load that came too early, which is told
                 return
         elif self._is_unread(i, late, op):
@@ -848,14 +849,10 @@ class SharedShadow:
             for number in distinct(by[late]).tolist() if late.any() else ():
                 operation, mine = self.operations[number], late & (by == number)
                 places, warp = at[mine], int(np.broadcast_to(warps, late.shape)[mine][0])
-                why = "nobody has waited for it"
-                if self.telling.is_untold(operation):
-                    why = (
-                        f"warp {self.telling.warp(operation.warps[0])} has waited for it, and nothing tells warp {self.telling.warp(warp)}"
-                    )
+                why = self.telling.unwaited(operation, warp, only_read=True)
                 tell = functools.partial(
                     self.telling.find, "X005", i, places, f"{{i}} overwrites {{where}}, which {operation.name} may still read: {why}",
-                    self.telling.wait_for(operation, warp), formal=formal, cause=operation.kind,
+                    self.telling.wait_for(operation, warp, only_read=True), formal=formal, cause=operation.kind,
                 )  # fmt: skip
                 is_transfer = i.op == "cp" and "bulk" in i.modifiers  # which is whole
                 if not is_transfer or not operation.is_followed(places, tell):

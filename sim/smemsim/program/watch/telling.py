@@ -27,7 +27,6 @@ BARRIER = "a barrier of all threads (bar.sync: __syncthreads, tl.debug_barrier, 
 MOST_RUNS = 64  # of bytes, that a finding keeps apart
 MOST_BROUGHT = 4  # copies of a phase that are listed
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]  # an mbarrier, the line of the wait, and what its last phase brought
-WAITED_BY_ISSUER = ("wgmma", "cp.async", "tma_store", "tma_reduce")  # operations that only those who issue them can wait for
 _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally wrong, and what to write
     "relaxed": ("which by the PTX ISA releases nothing", "barrier.cluster.arrive.release"),
     "wait": ("whose scope by the PTX ISA leaves out what another CTA has done", ".acquire.cluster instead of .acquire.cta"),
@@ -167,17 +166,26 @@ class Telling:
             f"mbarrier at {mine:#x}"
         )
 
-    def is_untold(self, op: Operation) -> bool:
-        """Have those who issued an operation waited for it, who alone can? Then another warp, that does not know, has not been told."""
-        return op.kind in WAITED_BY_ISSUER and bool(self.order.done[op.warps, op.number].any())
+    def who_waited(self, op: Operation, *, only_read: bool = False) -> int:
+        """A warp that knows an operation, or (`only_read`) what it reads, to be over, of those that issued it before others; -1 where nobody does."""
+        done = self.order.read_done if only_read else self.order.done
+        know = np.flatnonzero(done[:, op.number])
+        own = know[np.isin(know, op.warps)]
+        return int((own if own.size else know)[0]) if know.size else -1
 
-    def wait_for(self, op: Operation, warp: int = -1) -> str:
+    def unwaited(self, op: Operation, warp: int, *, only_read: bool = False) -> str:
+        """That a warp does not know an operation to be over, and whether others do."""
+        by = self.who_waited(op, only_read=only_read)
+        return "nobody has waited for it" if by < 0 else f"warp {self.warp(by)} has waited for it, and nothing tells warp {self.warp(warp)}"
+
+    def wait_for(self, op: Operation, warp: int = -1, *, only_read: bool = False) -> str:
         """How to wait for an operation, or how a warp is told that others have."""
-        if warp < 0 or not self.is_untold(op):
+        by = self.who_waited(op, only_read=only_read) if warp >= 0 else -1
+        if by < 0:
             return WAIT.get(op.kind, "wait for the mbarrier, or the group, that counts it first")
-        far = int(op.warps[0]) // self._per_cta != warp // self._per_cta
+        far = by // self._per_cta != warp // self._per_cta
         how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
-        return f"let warp {self.warp(op.warps[0])} arrive ({how}) behind its wait, at a barrier that warp {self.warp(warp)} waits for"
+        return f"let warp {self.warp(by)} arrive ({how}) behind its wait, at a barrier that warp {self.warp(warp)} waits for"
 
     def or_free_later(self, op: Operation, warp: int) -> str:
         """What else may be wrong where a warp that has waited for an earlier phase reads what a load brings: that the load came too early."""

@@ -275,7 +275,7 @@ class TensorShadow:
                 where = self._where(at, who == OPERATIONS + number)
                 self.telling.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
-                    f"{operation.instruction.line} writes: nobody has waited for it{self.order.why_early(warp)}", self._wait_for(warp),
+                    f"{operation.instruction.line} writes: {self.telling.unwaited(operation, warp)}{self.order.why_early(warp)}", self._wait_for(warp),
                     "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
         by_warp = (who >= 0) & ~by_op
@@ -321,7 +321,7 @@ class TensorShadow:
             if unseen.any():
                 self.telling.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, by == number)}, which "
-                    f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
+                    f"{operation.instruction.name} of line {operation.instruction.line} may still read: {self.telling.unwaited(operation, warp)}",
                     "tcgen05.commit behind it, and wait for the phase of that mbarrier first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
     from smemsim.program.wave import Wave
 
-__all__ = ["UnreleasedStores", "unmet_stores"]
+__all__ = ["UnreleasedStores", "unmet_loads", "unmet_stores"]
 
 
 MOST = 64  # stores of one warp that are kept until its lanes meet
@@ -37,26 +37,36 @@ _STEP = 4  # bytes of a word
 _ALL_LANES = (1 << WARP) - 1
 _MEETINGS = frozenset(("bar", "barrier", "elect", "shfl", "vote"))
 _STRONG = frozenset(("relaxed", "volatile", "release", "acq_rel", "mmio"))
-_unmet: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
+_unmet: weakref.WeakKeyDictionary[Program, tuple[frozenset[int], frozenset[int]]] = weakref.WeakKeyDictionary()
 
 
-# ---- Which stores lie in front of a release, with no meeting of the lanes between
+# ---- Which accesses lie in front of a release, with no meeting of the lanes between
 
 
 def unmet_stores(program: Program) -> frozenset[int]:
     """The plain stores (their `id`) behind which a thread can come to a release, or to a fence and a strong write, without an instruction at which lanes meet."""
+    return _unmet_accesses(program)[0]
+
+
+def unmet_loads(program: Program) -> frozenset[int]:
+    """The lines of such plain loads of shared memory."""
+    return _unmet_accesses(program)[1]
+
+
+def _unmet_accesses(program: Program) -> tuple[frozenset[int], frozenset[int]]:
     if program not in _unmet:
-        _unmet[program] = frozenset(_find_unmet(program))
+        found = _find_unmet(program)
+        _unmet[program] = frozenset(id(i) for i in found if i.op == "st"), frozenset(i.line for i in found if i.op == "ld")
     return _unmet[program]
 
 
-def _find_unmet(program: Program) -> set[int]:
+def _find_unmet(program: Program) -> list[Instruction]:
     if not any(_releases(i) or _fences(i) for block in program.blocks for i in block.instructions):
-        return set()
+        return []
     count = len(program.blocks)
     after = [following(program, n) for n in range(count)]
     begins = [(False, False)] * (count + 1)  # of each block: may a release, may a strong write follow?
-    found: set[int] = set()
+    found: dict[int, Instruction] = {}
     grows = True
     while grows:
         grows = False
@@ -64,12 +74,12 @@ def _find_unmet(program: Program) -> set[int]:
             ends = [begins[to] for to in after[n] or ()]
             state = any(one for one, _ in ends), any(one for _, one in ends)
             for i in reversed(program.blocks[n].instructions):
-                if state[0] and _is_plain_store(i):
-                    found.add(id(i))
+                if state[0] and (_is_plain_store(i) or _is_plain_load(i)):
+                    found[id(i)] = i
                 state = _before(i, state)
             grows |= state != begins[n]
             begins[n] = state
-    return found
+    return list(found.values())
 
 
 def _before(i: Instruction, state: tuple[bool, bool]) -> tuple[bool, bool]:
@@ -96,6 +106,10 @@ def _fences(i: Instruction) -> bool:
 
 def _is_plain_store(i: Instruction) -> bool:
     return i.op == "st" and _STRONG.isdisjoint(i.modifiers) and not {"local", "param", "async", "bulk"} & {*i.modifiers}
+
+
+def _is_plain_load(i: Instruction) -> bool:
+    return i.op == "ld" and not {"global", "local", "param", "const", "relaxed", "acquire", "volatile", "mmio"} & {*i.modifiers}
 
 
 # ---- What lanes have stored, and who releases it

@@ -10,7 +10,8 @@ The watch has one part for each kind of state, and brings what it is told to tho
     groups, barriers     synchronisation.py   commit groups, and mbarrier.init
     lanes                lanes.py             when the lanes of each warp last met
     alone                alone.py             waits of some lanes of a warp
-    unreleased           unreleased.py        releases by some lanes of a warp
+    unreleased           unreleased.py        releases by some lanes of a warp: what others of it have stored
+    freed                freed.py             the same: what others of it may still read
     named                named.py             who fills which phase of a barrier of some warps
     shared               shared.py            the last writer and the readers of each word of shared memory
     early                early.py             reads of it before anybody had written
@@ -39,6 +40,7 @@ from smemsim.program.watch.alone import LanesAlone
 from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
+from smemsim.program.watch.freed import FreedByOthers
 from smemsim.program.watch.global_memory import GlobalShadow
 from smemsim.program.watch.history import History
 from smemsim.program.watch.lanes import Lanes
@@ -104,6 +106,7 @@ class Watch:
         self.lifetimes = Lifetimes(x, self.order)
         self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten)
         self.unreleased = UnreleasedStores(x, self.order, self.lanes, self.telling, self._name_in_global)
+        self.freed = FreedByOthers(x, self.order, self.lanes, self.telling, self.shared)
         self.maps = None if self.globals is None else MapsInMemory(self.order, self.operations, self.telling, self.globals)
         self.endings = Endings(x, self.order, self.operations, self.groups)
         self.operations.holders += [self.alone, self.order, self.groups, self.shared, self.tensor, self.registers]
@@ -163,7 +166,9 @@ class Watch:
 
     def follows_values(self) -> bool:
         """Has the watch to look at each access of shared memory for more than its order?"""
-        return bool(self.lifetimes.is_needed) or self.unwritten.shared is not None or self.alone.concerns(self.lanes.meetings)
+        if self.lifetimes.is_needed or self.freed.ticks:
+            return True
+        return self.unwritten.shared is not None or self.alone.concerns(self.lanes.meetings)
 
     def passes_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
         """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told, and nothing has been noted."""
@@ -197,6 +202,8 @@ class Watch:
         self._alone(i, flat, size, "overwritten")
         if self.unwritten.shared is not None:
             self.unwritten.shared.clear(flat, size)
+        if self.freed.ticks:
+            self.freed.look(i, *self.shared.places(flat, size))
         if not self.shared.is_written(i, flat, size, values):
             self.shared.write(i, *self.shared.places(flat, size), flat, size, values)
 
@@ -325,6 +332,8 @@ class Watch:
         runs = self.shared.of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
         op.has_written |= len(runs.begins) * runs.count > 0
+        if self.freed.ticks:
+            self.freed.look(op.instruction, runs.words, np.broadcast_to(op.warps[:1], len(runs.words)))
         self.early.comes(op, runs, functools.partial(self.shared.is_unordered, op))
         if lay_there is not None or not self.shared.is_written_by(op, runs):
             self.shared.written_by_operation(op, runs.words, lay_there)
@@ -377,6 +386,8 @@ class Watch:
         numbers = np.zeros(x.total // WARP, np.int32)
         numbers[list(copies)] = [operation.number for operation in copies.values()]
         self._reach(x, i, flat)
+        if self.freed.ticks:
+            self.freed.look(i, *self.shared.places(flat, size))
         self.shared.copied(i, *self.shared.places(flat, size), numbers, values)
         if self.unwritten.shared is not None:
             self.unwritten.shared.clear(flat, size)
@@ -483,11 +494,17 @@ class Watch:
         """Threads arrive at something (a barrier object): what they have seen, or had at their last fence, goes into its current phase."""
         if self.order.might_be and scope == CTA and isinstance(what, Mbarrier) and (x.cta_of[threads] != what.cta.index).any():
             self.telling.excuses["arrive"] = current(x)
-        if self.unreleased.stores:
-            self.unreleased.releases(current(x), threads, relaxed=relaxed)
+        self._releases(threads, relaxed=relaxed)
         if not isinstance(what, Mbarrier):
             self.order.hands_on(distinct(threads >> 5), what)
         self.order.release(distinct(threads >> 5), what, relaxed=relaxed, scope=scope)
+
+    def _releases(self, threads: np.ndarray, *, relaxed: bool) -> None:
+        """Threads are about to release, or to fence: do lanes of their warps take no part?"""
+        if self.unreleased.stores:
+            self.unreleased.releases(current(self.x), threads, relaxed=relaxed)
+        if len(self.freed.loads):
+            self.freed.releases(current(self.x), threads, relaxed=relaxed)
 
     def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
         """Threads arrive at a barrier of the cluster by barrier.cluster.arrive.relaxed: what rests on that alone is told milder."""
@@ -499,8 +516,7 @@ class Watch:
         for _, what in accesses:
             if not self._is_strong(what):
                 self.order.weakly_stored(what)
-        if self.unreleased.stores:
-            self.unreleased.releases(current(self.x), np.concatenate([threads for threads, _ in accesses]), relaxed=relaxed)
+        self._releases(np.concatenate([threads for threads, _ in accesses]), relaxed=relaxed)
         warps = distinct(accesses[0][0] >> 5)
         self.order.stored(warps, [what for _, what in accesses], relaxed=relaxed, replaces=replaces, scope=scope)
 
@@ -576,6 +592,8 @@ class Watch:
         """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""
         warps = self._running(x)
         self.unreleased.fences_proxy(warps)
+        if len(self.freed.loads):
+            self.freed.fences_proxy(warps)
         self.order.fence_proxy(warps)
 
     def fence_global(self, x: Wave, i: Instruction) -> None:
@@ -597,8 +615,8 @@ class Watch:
 
     def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> None:
         """A memory fence of the running threads, with which their relaxed accesses order."""
-        if releases and self.unreleased.stores:
-            self.unreleased.releases(current(x), x.threads, relaxed=False)
+        if releases:
+            self._releases(x.threads, relaxed=False)
         self.order.fence(self._running(x), acquires=acquires, releases=releases, scope=scope)
 
     def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
