@@ -95,6 +95,12 @@ def ring(
     MORE: add.u32 %r20, %r20, 1; setp.lt.u32 %p11, %r20, 6; @%p11 bra NEXT; @%p3 bra END; bra OUT; END: {RESULT} OUT:"""
 
 
+EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r11], 128;"
+EARLY = ring(free=f"@%p4 {EXPECT} {waits('[%r12]', '%r22', label='FREE')}").replace(
+    f"bra MORE; {EXPECT}", "bra MORE;"
+)  # before the stage's last phase is over
+
+
 def given(arrive: str = "mbarrier.arrive.shared::cta.b64 _, [bar+8];", *, before: bool = False) -> str:
     """Warp 0 issues a bulk load and writes words; warp 1 waits for the load, or also for its arrival, and reads the words."""
     give, wait = "@%p2 st.shared.u32 [%r8+512], %r3;", waits("[bar+8]", label="GIVEN") if arrive else ""
@@ -364,6 +370,7 @@ KERNELS = (
     Kernel("bulk load, relaxed test",                  loaded(RELAXED_TEST), "X004"),
     Kernel("bulk load, the fence before the wait",     loaded(f"{ACQ} {RELAXED}"), "X004"),
     Kernel("bulk load, a wait for the other parity",   loaded(waits(parity="1")), "X006"),
+    Kernel("ring, the next bytes are expected early",  EARLY, "X010"),
     Kernel("ring of two stages",                       ring()),
     Kernel("ring, the consumer does not wait",         ring(full=" "), "X004"),
     Kernel("ring, the producer does not wait",         ring(free=" "), "X008"),

@@ -396,6 +396,18 @@ def test_a_dependent_launch_waits_for_the_one_in_front(lets, second, codes):
         gpu.launch(ptx, "first", block=64, args=[a], after=3)
 
 
+@pytest.mark.parametrize(("waits", "codes"), [("", ["X008"]), (WAITS, [])])
+def test_a_dependent_launch_leaves_what_the_one_in_front_reads(waits, codes):
+    ptx = f""".version 8.0 .target sm_90a .address_size 64
+    .visible .entry first(.param .u64 a, .param .u64 b) {{ .reg .b32 %r<4>; .reg .b64 %d<4>; ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b];
+      {LETS} ld.global.u32 %r1, [%d1]; st.global.u32 [%d2], %r1; ret; }}
+    .visible .entry second(.param .u64 a) {{ .reg .b64 %d<4>; ld.param.u64 %d1, [a]; {waits} st.global.u32 [%d1], 7; ret; }}"""
+    gpu = Gpu("sm_90a")
+    a, b = (gpu.array(np.zeros(1, np.uint32)) for _ in range(2))
+    first = gpu.launch(ptx, "first", args=[a, b], progress=False)
+    assert [f.code for f in gpu.launch(ptx, "second", args=[a], progress=False, after=first).findings] == codes
+
+
 def test_it_can_be_left_out():
     ptx = """.version 8.0 .target sm_90a .address_size 64
     .visible .entry k(.param .u64 a) { .reg .b32 %r<2>; .reg .b64 %d<2>; ld.param.u64 %d1, [a]; mov.u32 %r1, %ctaid.x; st.global.u32 [%d1], %r1; ret; }"""

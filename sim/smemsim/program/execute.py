@@ -16,8 +16,7 @@ from smemsim.program.multiprocessors import Multiprocessors, fitting
 from smemsim.program.running import OutOfTime, Stuck, run_wave
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Turns
-from smemsim.program.watch.dependence import releases_dependents
-from smemsim.program.watch.history import History
+from smemsim.program.watch.history import History, releases_dependents
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import WARP, Wave
 from smemsim.ptx.module import Instruction

@@ -256,6 +256,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("documented", "documented"), "PTX ISA 9.1 §8.8 (release patterns), 8.9.2 (observation order)"),
     Rule("order.named_phases", "a warp that comes to a barrier of some warps, and is not ordered behind all arrivals of the phase before, may be counted in that one",
          _grades("inferred", "inferred"), "PTX ISA 9.1 §9.7.13.1: a barrier counts arrivals, and begins anew when the count is complete; nothing there says who arrives"),
+    Rule("order.mbarrier_phases", "who arrives at an mbarrier, and does not know that its phase before is over, may be counted in that one",
+         _grades("inferred", "inferred"), "PTX ISA 9.1 §9.7.13.15.3: an arrival counts in the current phase, and a phase is over when arrivals and bytes have come"),
     Rule("order.parity", "who waits at an mbarrier for a parity, and does not know that the phase before was over, may have passed two phases ago, and has seen no more than was released then",
          _grades("inferred", "inferred"), "PTX ISA 9.1 §9.7.13.15.16: a parity says of the current and the preceding phase alone which is meant"),
     Rule("order.tcgen05_fence", "tcgen05.fence orders tcgen05 instructions around relaxed accesses, and no other memory; where the barrier releases and acquires it is not needed",

@@ -495,6 +495,8 @@ class Mbarrier:
                 is_commit=not release,
                 releases=release and not relaxed and scope >= CLUSTER,
             )
+            if release and self.phase and i.op == "mbarrier":
+                x.watch.arrives(i, self, threads)
         tokens = np.empty(len(threads), np.uint64)
         done, step = 0, count
         while done < len(threads):

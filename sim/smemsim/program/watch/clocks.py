@@ -821,12 +821,21 @@ class Order:
         return f": it has not waited for the phase before the one it waited for at the mbarrier at {offset:#x}, whose parity was that of two phases ago"
 
     def _is_past(self, warps: np.ndarray, phase: _Phase) -> np.ndarray:
-        """Which warps know that the phase before the last complete one is over: they have waited for it, or seen all that was released into it."""
-        past = np.array([phase.waited.get(warp, 0) >= phase.over - 1 for warp in warps.tolist()], bool)
+        """Which warps know that the phase before the last complete one is over?"""
+        return self._know(warps, phase, 1)
+
+    def know_last(self, warps: np.ndarray, what: Any) -> np.ndarray:
+        """Which warps know that the last complete phase of an mbarrier is over, where there is one?"""
+        phase = self._phases.get(what)
+        return np.ones(len(warps), bool) if phase is None or not phase.over else self._know(warps, phase, 0)
+
+    def _know(self, warps: np.ndarray, phase: _Phase, back: int) -> np.ndarray:
+        """Which warps know that the phase so many before the last complete one is over: they have waited for it, or seen all that was released into it."""
+        past = np.array([phase.waited.get(warp, 0) >= phase.over - back for warp in warps.tolist()], bool)
         if past.all():
             return past
         heard = np.ones(len(warps), bool)
-        for known in phase.history[-2].known.get(self.wave, {}).values():
+        for known in phase.history[-1 - back].known.get(self.wave, {}).values():
             heard &= (self.seen[warps] >= known[0]).all(axis=1) & (self.done[warps] >= known[2]).all(axis=1)
         return past | heard
 

@@ -19,19 +19,13 @@ from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
-    from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
 
-__all__ = ["Prerequisite", "releases_dependents"]
+__all__ = ["Prerequisite"]
 
 
 BECAUSE = "PTX ISA 9.1 §9.7.13.13 (griddepcontrol)"
 REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before it, in this thread or in front of a barrier that orders it"
-
-
-def releases_dependents(launch: Launch) -> bool:
-    """May launches behind this one begin before it has ended?"""
-    return any(i.op == "griddepcontrol" and "launch_dependents" in i.modifiers for i in launch.program.inlined.body)
 
 
 class Prerequisite:

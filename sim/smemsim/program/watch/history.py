@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
 
-__all__ = ["ArrayShadow", "History", "Pending", "Written", "addresses_of"]
+__all__ = ["ArrayShadow", "History", "Pending", "Written", "addresses_of", "releases_dependents"]
 
 
 WIDEST = 16  # bytes of a cell at most
@@ -67,6 +67,11 @@ def addresses_of(root: Root, launch: Launch) -> list[int]:
     if root.kind != "parameter" or root.offset % WORD or root.offset // WORD >= len(whole):
         return [int(word) for word in whole]
     return [int(whole[root.offset // WORD])]
+
+
+def releases_dependents(launch: Launch) -> bool:
+    """May launches behind this one begin before it has ended?"""
+    return any(i.op == "griddepcontrol" and "launch_dependents" in i.modifiers for i in launch.program.inlined.body)
 
 
 class ArrayShadow:
@@ -174,13 +179,20 @@ class History:
         known = self._unwritten.get(id(memory))
         if known is None:
             written = self._may_be_written
-            is_kept = self._is_blank(memory) or (self.before is not None and self.before.kept(memory) is not None)
+            is_kept = (
+                self._is_blank(memory) or self._releases_dependents or (self.before is not None and self.before.kept(memory) is not None)
+            )
             known = self._unwritten[id(memory)] = written is not None and id(memory) not in written and not is_kept
         return known
 
     def kept(self, memory: np.ndarray) -> ArrayShadow | None:
         """What is kept of the array whose words these are, until now."""
         return self._arrays.get(id(memory))
+
+    @functools.cached_property
+    def _releases_dependents(self) -> bool:
+        """May the next launch run beside this one, and overwrite what this one only reads?"""
+        return releases_dependents(self.launch)
 
     def _is_blank(self, memory: np.ndarray) -> bool:
         """Is an array with these words one of which nobody has written some bytes?"""

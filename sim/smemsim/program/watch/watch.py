@@ -55,6 +55,7 @@ from smemsim.program.watch.tensor import TensorShadow
 from smemsim.program.watch.unreleased import UnreleasedStores
 from smemsim.program.wave import ALL, EXITED, WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block
@@ -108,6 +109,9 @@ class Watch:
         self.unreleased = UnreleasedStores(x, self.order, self.lanes, self.telling, self._name_in_global)
         self.freed = FreedByOthers(x, self.order, self.lanes, self.telling, self.shared)
         self.maps = None if self.globals is None else MapsInMemory(self.order, self.operations, self.telling, self.globals)
+        self._early_arrivals: dict[
+            int, tuple[Instruction, int, Mbarrier, int]
+        ] = {}  # by line: the instruction, the warp, the mbarrier, the phase before
         self.endings = Endings(x, self.order, self.operations, self.groups)
         self.operations.holders += [self.alone, self.order, self.groups, self.shared, self.tensor, self.registers]
         if self.globals is not None and self.maps is not None:
@@ -134,6 +138,7 @@ class Watch:
         self.endings.ended()
         self.unwritten.overwrites.ended()
         self.unwritten.doubts.abandon(self._is_race)
+        self._tell_early_arrivals()
 
     def let_go(self) -> None:
         """The wave is over: the parts know each other no more, so that their tables are freed."""
@@ -486,6 +491,24 @@ class Watch:
                 f"initialises at line {made.line}: nothing orders the two",
                 "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
                 "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
+            )  # fmt: skip
+
+    def arrives(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
+        """Threads are about to arrive at an mbarrier: do they know that its phase before is over (rule order.mbarrier_phases)?"""
+        warps = distinct(threads >> 5)
+        early, formal = self.order.missing(lambda order: ~order.know_last(warps, barrier))
+        if early.any() and not formal and not self.order.too_early:
+            self._early_arrivals.setdefault(i.line, (i, int(warps[early][0]), barrier, barrier.phase - 1))
+
+    def _tell_early_arrivals(self) -> None:
+        """X010 where threads may have been counted in the phase before, if nothing else is wrong that would be why."""
+        if any(f.severity is not Severity.NOTE for f in self.x.launch.findings.values()):
+            return
+        for i, warp, barrier, phase in self._early_arrivals.values():
+            self.telling.tell(
+                "X010", i, f"{i.name} of warp {self.telling.warp(warp)} may arrive in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, and "
+                "not in the next: nothing tells it that this phase is over", "wait for that phase first (mbarrier.try_wait.parity), or for an mbarrier at which those "
+                "arrive who have", "PTX ISA 9.1 §9.7.13.15.3",
             )  # fmt: skip
 
     # ---- order
