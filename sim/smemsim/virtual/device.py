@@ -406,6 +406,11 @@ class VirtualDevice:
         """What was launched is over before the next launch begins."""
         self.launcher.in_front.clear()
 
+    @property
+    def is_settled(self) -> bool:
+        """Would `synchronize` do nothing, and raise nothing?"""
+        return not (self.error or self.launcher.in_front)
+
     def synchronize(self, stream: Stream | None = None) -> None:
         """Everything issued has run; CudaError if a kernel trapped."""
         if stream is not None and stream.graph is not None:

@@ -87,7 +87,7 @@ class Session(Calls):
             self._send(True, error, actions, results)
 
     def _send(self, is_last: bool, error: int, actions: list[bytes], results: tuple[Any, ...]) -> None:
-        reply = replied(is_last, error, actions, results)
+        reply = replied(is_last, error, actions, results, is_settled=is_last and self.device.is_settled)
         self.channel.sendall(LENGTH.pack(len(reply)) + reply)
 
     def _flush(self) -> None:

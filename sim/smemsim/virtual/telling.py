@@ -8,6 +8,11 @@ All of them append lines to one file in memory, the journal. Nobody is woken for
 >>> writer.refuse("no PTX")
 >>> journal.read().refused, journal.read().refused
 (['no PTX'], [])
+>>> from smemsim.virtual.policy import Launched
+>>> for number in (1, 2):  # of the second one, the line has its number alone
+...     writer.end(Launched(number, "add", "add", (4, 1, 1), (256, 1, 1), (1, 1, 1), 0))
+>>> [(told["number"], told["name"]) for told in journal.read().launches]
+[(1, 'add'), (2, 'add')]
 >>> journal.close()
 """
 
@@ -19,6 +24,7 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,7 +35,7 @@ __all__ = ["SOCKET_ENDING", "Journal", "News", "RemoteWriter", "Teller", "Writer
 
 
 SOCKET_ENDING = "-launches"  # of the socket that hands out the journal to processes which have a device themselves
-BEGUN, ENDED, REFUSED, WHO = "begun", "ended", "not_simulated", "who"
+BEGUN, ENDED, SINCE, REFUSED, WHO = "begun", "ended", "since", "not_simulated", "who"
 _PART = 1 << 20
 _ENCODER = json.JSONEncoder(default=str)
 
@@ -47,12 +53,46 @@ class Teller(Protocol):
         """Code of the program is not simulated."""
 
 
+def since(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any] | None:
+    """What of a table is not as in an older one, in its tables too; None where they have other keys. `upon` is the way back.
+
+    >>> since({"name": "add", "run": {"ok": True, "ctas": 4}}, {"name": "add", "run": {"ok": True, "ctas": 8}})
+    {'run': {'ctas': 4}}
+    """
+    if new.keys() != old.keys():
+        return None
+    found = {}
+    for key, value in new.items():
+        before = old[key]
+        if value is not before and value != before:
+            both = isinstance(value, dict) and isinstance(before, dict)
+            if (told := since(value, before) if both else value) is None and both:
+                return None
+            found[key] = told
+    return found
+
+
+def upon(old: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    """The table of which `since` has told.
+
+    >>> old, new = {"name": "add", "run": {"ok": True, "ctas": 8}}, {"name": "add", "run": {"ok": True, "ctas": 4}}
+    >>> upon(old, since(new, old)) == new, upon(old, since({**new, "run": None}, old))
+    (True, {'name': 'add', 'run': None})
+    """
+    return {k: upon(v, told[k]) if isinstance(v, dict) and isinstance(told.get(k), dict) else told.get(k, v) for k, v in old.items()}
+
+
 class Writer:
-    """Tells of the launches of one process."""
+    """Tells of the launches of one process: of each of them, what is not as with the one before, since a line is longer than a small launch."""
 
     def __init__(self, descriptor: int | None) -> None:
         self.descriptor = descriptor
+        self._is_new()
+
+    def _is_new(self) -> None:
         self.who = f"{os.getpid()} {time.time_ns()}"  # numbers of processes are used again
+        self._last: dict[str, Any] = {}
+        self._lock = threading.Lock()  # lines come in the order in which they were made
 
     def begin(self, launched: Launched) -> None:
         """See `Teller`."""
@@ -60,17 +100,22 @@ class Writer:
 
     def end(self, launched: Launched) -> None:
         """See `Teller`."""
-        self._write({ENDED: vars(launched)})
+        whole = dict(vars(launched))
+        with self._lock:
+            told = since(whole, self._last)
+            if self._write({ENDED: whole} if told is None else {SINCE: told}):
+                self._last = whole
 
     def refuse(self, why: str) -> None:
         """See `Teller`."""
         self._write({REFUSED: why})
 
-    def _write(self, said: dict[str, Any]) -> None:
+    def _write(self, said: dict[str, Any]) -> bool:
         if self.descriptor is not None:
-            line = _ENCODER.encode({WHO: self.who, **said})
+            line = f"\n{_ENCODER.encode({WHO: self.who, **said})}\n".encode()  # the line of a process that was killed may have no end
             with contextlib.suppress(OSError):
-                os.write(self.descriptor, f"\n{line}\n".encode())  # the line of a process that was killed may have no end
+                return os.write(self.descriptor, line) == len(line)
+        return False
 
 
 class RemoteWriter(Writer):
@@ -97,15 +142,15 @@ class RemoteWriter(Writer):
         if self.descriptor is not None:
             os.close(self.descriptor)
         self._channel = self.descriptor = None
-        self.who = f"{os.getpid()} {time.time_ns()}"
+        self._is_new()
 
-    def _write(self, said: dict[str, Any]) -> None:
+    def _write(self, said: dict[str, Any]) -> bool:
         if self.descriptor is None:
             if self._channel is None:
                 self.open()
             with contextlib.suppress(OSError, AttributeError, IndexError):
                 self.descriptor = socket.recv_fds(self._channel, 1, 1)[1][0]  # type: ignore[arg-type]  # AttributeError: there is no channel
-        super()._write(said)
+        return super()._write(said)
 
 
 @dataclasses.dataclass
@@ -125,6 +170,7 @@ class Journal:
             fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
         self.descriptor = descriptor
         self.running: dict[str, str] = {}
+        self._last: dict[str, dict[str, Any]] = {}  # launch of each that tells
         self._read, self._rest = 0, b""
 
     def close(self) -> None:
@@ -155,4 +201,5 @@ class Journal:
             news.refused.append(said[REFUSED])
         else:
             self.running.pop(who, None)
-            news.launches.append(said[ENDED])
+            self._last[who] = said[ENDED] if ENDED in said else upon(self._last[who], said[SINCE])
+            news.launches.append(self._last[who])

@@ -95,10 +95,12 @@ static char *receive(char *near, size_t room) {
     return to;
 }
 
+static int is_settled; /* of the last reply: a call that synchronises the device would do nothing, and succeed */
+
 static int lost(void) {
     if (channel >= 0) smemsim_tell("the process that has the device has ended");
     if (channel >= 0) close(channel);
-    channel = -1, why = UNKNOWN;
+    channel = -1, why = UNKNOWN, is_settled = 0;
     return UNKNOWN;
 }
 
@@ -185,16 +187,18 @@ static void write_message(const char *op, const char *format, va_list list) {
 /* Send what is written, do what the server asks for, and take the last reply; -1 where the server is gone. */
 static R exchange(const char *format, va_list list) {
     char near[2048];
+    is_settled = 0;
     if (send_all(buffer, used)) return -1;
     for (;;) {
         char *reply = receive(near, sizeof near), *at = reply + 4;
         if (!reply) return -1;
         uint32_t actions;
         memcpy(&actions, at + 5, 4);
-        char is_last = at[0];
+        char is_last = at[0] & 1, settled = at[0] >> 1;
         act(at + 13, actions);
         R error = is_last ? take(at, format, list) : 0;
         if (reply != near) free(reply);
+        if (is_last) is_settled = settled;
         if (is_last) return error;
         if (send_all("\0\0\0\0", 4)) return -1;
     }
@@ -228,11 +232,14 @@ API R smemsim_call(const char *op, const char *format, ...) {
     return error;
 }
 
+/* Nothing is sent where the last reply has said that everything is over and well. */
+API R smemsim_synchronize(U stream) { return is_settled && stream < OWN_STREAMS ? 0 : smemsim_call("synchronize", "i", stream); }
+
 /* The connection */
 
 static void in_child(void) {
     if (channel >= 0) close(channel), is_forked = 1;
-    channel = -1;
+    channel = -1, is_settled = 0;
     pthread_mutex_t fresh = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     lock = fresh;
 }

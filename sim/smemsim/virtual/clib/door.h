@@ -11,6 +11,7 @@ typedef uint64_t U; /* a handle, an address or a number */
 /* Call `op` of the server. `format` names the arguments: i a number, s a text, b bytes (pointer, size_t); behind a bar what comes back:
    I a number (U *, may be null), B bytes (pointer, size_t room). Returns the error code. */
 API R smemsim_call(const char *op, const char *format, ...);
+API R smemsim_synchronize(U stream);
 API void *smemsim_here(U address);            /* where the host can touch an address: device memory lies elsewhere here */
 API R smemsim_start(void);                    /* 0, or why there is no device */
 API int smemsim_is_over(void);                /* the device of this process is gone, and what it had may still be given back */
@@ -34,6 +35,7 @@ API R smemsim_launch(U function, const unsigned *grid, const unsigned *block, un
 typedef struct { int number; const char *driver, *runtime, *text; } smemsim_error;
 API const smemsim_error *smemsim_error_of(int number);
 
+#define OWN_STREAMS 3 /* 0, and what cuda.h calls the legacy and the per-thread stream, are no handles of streams that a program made */
 #define NOT_INITIALIZED 3
 #define DEINITIALIZED 4
 #define NO_DEVICE 100

@@ -188,8 +188,8 @@ API R cuCtxGetDevice_v2(int *device, U context) { (void)context; *device = 0; re
 API R cuCtxGetFlags(unsigned *flags) { NEED; *flags = primary_flags; return 0; }
 API R cuCtxSetFlags(unsigned flags) { NEED; primary_flags = flags; return 0; }
 API R cuCtxGetId(U context, unsigned long long *id) { *id = context ? context : smemsim_context(); return 0; }
-API R cuCtxSynchronize(void) { NEED; return CALL("synchronize", "i", (U)0); }
-API R cuCtxSynchronize_v2(U context) { (void)context; return CALL("synchronize", "i", (U)0); }
+API R cuCtxSynchronize(void) { NEED; return answer(smemsim_synchronize(0)); }
+API R cuCtxSynchronize_v2(U context) { (void)context; return answer(smemsim_synchronize(0)); }
 API R cuCtxGetLimit(size_t *value, int limit) { NEED; return CALL("limit", "i|I", (U)limit, value); }
 API R cuCtxSetLimit(int limit, size_t value) { NEED; return CALL("set_limit", "ii", (U)limit, (U)value); }
 API R cuCtxGetApiVersion(U context, unsigned *version) { (void)context; *version = 3020; return 0; }
@@ -645,8 +645,8 @@ API R cuStreamCreateWithPriority(U *stream, unsigned flags, int priority) { NEED
 API R cuStreamCreate(U *stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
 API R cuStreamDestroy_v2(U stream) { NEED; return CALL("stream_destroy", "i", stream); }
 API R cuStreamDestroy(U stream) { return cuStreamDestroy_v2(stream); }
-API R cuStreamSynchronize(U stream) { NEED; return CALL("synchronize", "i", stream); }
-API R cuStreamQuery(U stream) { NEED; return CALL("synchronize", "i", stream); }
+API R cuStreamSynchronize(U stream) { NEED; return answer(smemsim_synchronize(stream)); }
+API R cuStreamQuery(U stream) { NEED; return answer(smemsim_synchronize(stream)); }
 API R cuStreamWaitEvent(U stream, U event, unsigned flags) { NEED; (void)flags; return CALL("stream_wait", "ii", stream, event); }
 static R stream_info(U stream, int *priority, unsigned *flags) {
     U p = 0, f = 0;

@@ -9,6 +9,7 @@
 
 typedef struct { unsigned x, y, z; } dim3;
 #define CALL(...) told(bound() ? why : smemsim_call(__VA_ARGS__))
+#define SYNCHRONIZE(stream) told(bound() ? why : smemsim_synchronize(stream))
 #define WANT(pointer) if (!(pointer)) return told(INVALID_VALUE)
 #define CALLER __builtin_return_address(0)
 
@@ -246,7 +247,7 @@ API R cudaChooseDevice(int *device, const void *properties) { (void)properties; 
 API R cudaSetDeviceFlags(unsigned flags) { (void)flags; return 0; }
 API R cudaGetDeviceFlags(unsigned *flags) { *flags = 0; return 0; }
 API R cudaDeviceReset(void) { return CALL("reset", ""); }
-API R cudaDeviceSynchronize(void) { return CALL("synchronize", "i", (U)0); }
+API R cudaDeviceSynchronize(void) { return SYNCHRONIZE(0); }
 API R cudaThreadSynchronize(void) { return cudaDeviceSynchronize(); }
 API R cudaDriverGetVersion(int *version) {
     U found = 0;
@@ -520,8 +521,8 @@ API R cudaStreamCreateWithPriority(U *stream, unsigned flags, int priority) { WA
 API R cudaStreamCreateWithFlags(U *stream, unsigned flags) { return cudaStreamCreateWithPriority(stream, flags, 0); }
 API R cudaStreamCreate(U *stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
 API R cudaStreamDestroy(U stream) { return CALL("stream_destroy", "i", stream); }
-API R cudaStreamSynchronize(U stream) { return CALL("synchronize", "i", stream); }
-API R cudaStreamQuery(U stream) { return CALL("synchronize", "i", stream); }
+API R cudaStreamSynchronize(U stream) { return SYNCHRONIZE(stream); }
+API R cudaStreamQuery(U stream) { return SYNCHRONIZE(stream); }
 API R cudaStreamWaitEvent(U stream, U event, unsigned flags) { (void)flags; return CALL("stream_wait", "ii", stream, event); }
 API R cudaStreamGetPriority(U stream, int *priority) { U p = 0; R error = CALL("stream_info", "i|II", stream, &p, (U *)0); *priority = (int)p; return error; }
 API R cudaStreamGetFlags(U stream, unsigned *flags) { U f = 0; R error = CALL("stream_info", "i|II", stream, (U *)0, &f); *flags = (unsigned)f; return error; }
