@@ -149,8 +149,20 @@ def test_what_stands_before_a_guarded_wait_is_done_once():
     assert results(body, block=64).tolist() == [1] * 32 + [0] * 32
 
 
-def test_a_thread_outside_its_own_mask():
-    assert "thread (16, 0, 0)" in found("shfl.sync.idx.b32 %r2, %r1, 0, 31, 0x0000ffff;")["X011"]
+@pytest.mark.parametrize(
+    ("operation", "wanted"),
+    [
+        ("add.u32 %r4, %r1, 100; shfl.sync.up.b32 %r2, %r4, 16, 0, 0xffff;", [100 + t % 16 for t in range(32)]),
+        ("vote.sync.ballot.b32 %r2, 1, 0xffff;", [0xFFFF] * 32),
+        ("redux.sync.add.u32 %r2, %r1, 0xffff;", [120] * 32),
+    ],
+)
+def test_a_thread_outside_its_own_mask_is_told_and_goes_on(operation, wanted):
+    """Its lanes have converged, so that all take part in a shuffle; what lanes in the mask get is not touched by it."""
+    assert results(operation, expected=("X011",)).tolist() == wanted
+    assert "thread (16, 0, 0)" in found(operation)["X011"]
+    inside = f"setp.lt.u32 %p1, %r1, 16; mov.u32 %r2, 7; @!%p1 bra B; {operation} B:"
+    assert results(inside).tolist() == wanted[:16] + [7] * 16
 
 
 def test_old_warp_operations_are_refused():

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap
 from smemsim.program.modifiers import Modifiers
 from smemsim.program.registry import ON_EXIT, Gate, Plain, Step, implements, unmodelled
 from smemsim.program.traps import thread_name
 from smemsim.program.wave import FULL_MASK, GATHERING, PARKED, WARP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink
 from smemsim.spec.operation_types import REDUX_TYPES
-from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -38,22 +36,23 @@ def gathering(i: Instruction, c: Linker, mask: Operand, run: Plain) -> Gate:
 
 
 def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], np.ndarray]:
-    """The member masks of the running threads; X011 ends the kernel where a thread is not in its own."""
+    """The member masks of the running threads. One that is not in its own is X011, and waits for those that it names, as if it were: a V100 whose lanes had
+    converged let all of them take part, whatever the mask (forums.developer.nvidia.com/t/67697)."""
     read = c.read(mask, "u32")
 
     def checked(x: Wave) -> np.ndarray:
         members: np.ndarray = np.broadcast_to(read(x), (x.n,))
         if (members == FULL_MASK).all():
             return members
-        own = members >> x.lane[x.sel].astype(np.uint32) & np.uint32(1)
-        if not own.all():
-            thread = int(x.threads[int(np.flatnonzero(own == 0)[0])])
-            message = f"{i.name}: {thread_name(x, thread)} executes it and is not in its own member mask, which PTX leaves undefined"
+        own = np.uint32(1) << x.lane[x.sel].astype(np.uint32)
+        outside = members & own == 0
+        if outside.any():
+            thread = int(x.threads[int(outside.argmax())])
+            message = f"{i.name}: {thread_name(x, thread)} executes it and is not in its own member mask: what it gets is undefined"
             x.launch.find(
                 "X011", i, message, "name every thread that gets here in the mask, or branch around", because="PTX ISA 9.1 §9.7.13"
             )
-            raise HardwareTrap(f"{message}", cuda_error=ILLEGAL_INSTRUCTION)
-        return members
+        return members | own
 
     return checked
 
@@ -240,13 +239,14 @@ def build_redux(i: Instruction, c: Linker) -> Step:
         values = spread(x, np.broadcast_to(read(x), (x.n,)))
         masks = spread(x, mask).reshape(-1, WARP)
         rows = values.reshape(-1, WARP)
-        out = np.empty(x.total, values.dtype)
+        out = np.zeros(x.total, values.dtype)
+        named = (masks >> np.arange(WARP, dtype=np.uint32) & 1).astype(bool)
         # Groups of one warp with masks of their own: each by its first thread that is not done yet.
         left = masks != 0
         while left.any():
             first = masks[np.arange(len(masks)), left.argmax(axis=1)]
             inside = (masks == first[:, None]) & left
-            out.reshape(-1, WARP)[inside] = np.repeat(reduce(rows, inside)[:, None], WARP, axis=1)[inside]
+            out.reshape(-1, WARP)[inside] = np.repeat(reduce(rows, inside & named)[:, None], WARP, axis=1)[inside]
             left &= ~inside
         write(x, out[x.sel])
 
