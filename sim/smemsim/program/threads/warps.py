@@ -37,7 +37,7 @@ def gathering(i: Instruction, c: Linker, mask: Operand, run: Plain) -> Gate:
 
 def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], np.ndarray]:
     """The member masks of the running threads. One that is not in its own is X011, and waits for those that it names, as if it were: a V100 whose lanes had
-    converged let all of them take part, whatever the mask (forums.developer.nvidia.com/t/67697)."""
+    converged let all of them take part, whatever the mask (forums.developer.nvidia.com/t/67697), and NVIDIA's own test of `cuda::device::warp_match_all` has such threads."""
     read = c.read(mask, "u32")
 
     def checked(x: Wave) -> np.ndarray:
