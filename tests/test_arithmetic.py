@@ -165,6 +165,19 @@ def in_text(row, types, a, b, c, factors):
     return text.plus_zero(code if code == nan else code & ~dropped, 1 << width - 1)
 
 
+@pytest.mark.parametrize("largest", [-104, -103, -102, -101, -100, 119, 120, 121, 122])
+def test_sums_at_the_ends_of_what_float32_holds_are_what_fractions_say(largest):
+    """bf16 has the exponents of float32: products, units and sums come to its ends, and to those of int32 where every term is as large as can be."""
+    rng, types = np.random.default_rng(200 + largest), ("bf16", "bf16", "f32")
+    for less in (0, 3, 27):
+        of_b = int(rng.integers(-60, -40)) if largest < 0 else int(rng.integers(20, 60))
+        exponents = largest - of_b - rng.integers(0, less + 1, 16)
+        a = [int(127 + e) << 7 | 0x7F - int(rng.integers(0, less + 1)) | int(rng.integers(0, 2) * (less > 0)) << 15 for e in exponents]
+        b = [127 + of_b << 7 | 0x7F] * 16
+        for c in (0, int(127 + min(largest, 120)) << 23 | 0x7FFFFF, 0x80000001):
+            assert hex(one("wgmma", types, a, b, c)[0]) == hex(by_hand("wgmma", types, a, b, c))
+
+
 @pytest.mark.parametrize("row", FLOATS)
 @examples(25)
 @given(st.data())

@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -335,6 +335,62 @@ def _minus(at: tuple[int, ...], origin: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([c - d for c, d in zip(at, origin, strict=False)])
 
 
+@dataclasses.dataclass(eq=False)
+class _Together:
+    """CTAs of a wave, by their numbers, that have done the same so far but for where in their tensors the tiles lie, as `_Course.does` says it: noted is what the
+    first of them does, and of the others what is their own."""
+
+    ctas: list[int]
+    first: _Course
+    loads: list[tuple[Sequence[Load], list[Transfer]]] = dataclasses.field(default_factory=list)  # one of each CTA
+    # Of each step the events of its instruction, how many of them are those of one CTA, and which of these it is.
+    steps: list[tuple[Sequence[Mma], int, int]] = dataclasses.field(default_factory=list)
+    of_map: dict[Any, tuple[Load, ...]] = dataclasses.field(default_factory=dict)  # of each map the first loads
+    of_base: dict[int, tuple[Load, ...]] = dataclasses.field(default_factory=dict)
+    along: set[tuple[Any, ...]] = dataclasses.field(
+        default_factory=set
+    )  # maps whose tiles begin at one place along K, by which of their dimensions that is
+
+    def load_alike(self, loads: Sequence[Load], key: str) -> bool:
+        """Do all load the same, from where their first loads began? Boxes that walk in steps may lie outside of the tensor by steps that count for nothing."""
+        first = loads[0]
+        if any(step != 1 for step in first.tensor_map.element_strides):
+            return False
+        origins = (
+            self.of_map.setdefault((first.map_address, key), tuple(loads)),
+            self.of_base.setdefault(first.tensor_map.global_address, tuple(loads)),
+        )
+        for of in origins:
+            by = _minus(first.coordinates, of[0].coordinates)
+            if any(_minus(load.coordinates, origin.coordinates) != by for load, origin in zip(loads, of, strict=True)):
+                return False
+        return True
+
+    def begin_alike(self, noted: _Noted) -> bool:
+        """Does the tensor of an operand begin, along K, at one place for all?"""
+        load, is_k = noted.loads[0], noted.major == "K"
+        its_map = load.event.map_address, load.map_key
+        if (*its_map, is_k) not in self.along:
+            begins = {first.coordinates[:1] if is_k else first.coordinates[1:] for first in self.of_map[its_map]}
+            if len(begins) > 1:
+                return False
+            self.along.add((*its_map, is_k))
+        return True
+
+    def others(self) -> Iterator[_Course]:
+        """What the others have done."""
+        issued = list(self.first.loads.values())
+        for n, cta in enumerate(self.ctas[1:], 1):
+            course = _Course(cta, self.first.count, self.first.looked)
+            own: dict[int, Issued] = {}
+            for load, (loads, transfers) in zip(issued, self.loads, strict=True):
+                own[id(load)] = course.loads[id(transfers[n])] = Issued(load.number, cta, loads[n], transfers[n], load.map_key)
+            for step, (events, each, k) in zip(self.first.steps, self.steps, strict=True):
+                noted = [None if it is None else it._replace(loads=tuple(own[id(load)] for load in it.loads)) for it in (step.a, step.b)]
+                course.steps.append(_Step(step.when + n * each, step.number, events[n * each + k], *noted))
+            yield course
+
+
 class Reads:
     """A launch's judge: called with every event as it happens, it collects what the matrix instructions of all CTAs read.
 
@@ -364,6 +420,7 @@ class Reads:
 
     def _forget(self) -> None:
         self._waves: dict[Wave, dict[int, _Course]] = {}
+        self._together: dict[Wave, _Together] = {}
         self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
         self._places: dict[SharedOperand, _Places | None] = {}
         self._matrices: dict[Any, Matrix | str] = {}
@@ -378,8 +435,8 @@ class Reads:
 
     def finish(self) -> Reads:
         """What has been seen, in pieces; to be called when the CTAs have come to their end, or will not."""
-        for courses in self._waves.values():
-            self._close(courses)
+        for wave in self._waves:
+            self._close(wave)
         self._forget()
         return self
 
@@ -440,44 +497,96 @@ class Reads:
         if isinstance(event, Load | Store):
             self.maps.setdefault((event.map_address, self._map_key(event.tensor_map), event.tensor_map.global_address), event)
         if isinstance(event, Load):
+            self._part(x)
             first = x.numbered(event.cta)
             for delivery in event.deliveries:
                 self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
         elif isinstance(event, Mma):
+            self._part(x)
             self._multiplied(event, {reason for cta in _group_of(x, event) for reason in self._multiply(x, cta, event)})
             self._pair(x, event)
         elif isinstance(event, Copy):
             self.copies += 1
 
+    def loaded(self, x: Wave, loads: Sequence[Load]) -> None:
+        """Loads of boxes that lie inside a tensor, which CTAs without a cluster issue alike: as if called with these events one after the other."""
+        ctas, first = [x.numbered(load.cta) for load in loads], loads[0]
+        numbers, key = [cta.number for cta in ctas], self._map_key(first.tensor_map)
+        if x not in self._waves:
+            course = self._courses(x)[first.cta] = _Course(first.cta)
+            self._together[x] = _Together(numbers, course)
+        its = self._together.get(x)
+        is_alike = (
+            its is not None and its.ctas == numbers and len({len(cta.shared.writers) for cta in ctas}) == 1 and its.load_alike(loads, key)
+        )
+        if its is None or not is_alike:
+            for load in loads:
+                self(x, load)
+            return
+        self.maps.setdefault((first.map_address, key, first.tensor_map.global_address), first)
+        its.loads.append((loads, [cast(Transfer, cta.shared.writers[-1]) for cta in ctas]))
+        self._loaded(x, ctas[0], first)
+
+    def _part(self, x: Wave) -> None:
+        """CTAs of a wave do not do the same any more: what each has done is noted by itself."""
+        its = self._together.pop(x, None)
+        if its is not None:
+            self._waves[x] |= {course.cta: course for course in its.others()}
+
+    def _multiply_together(self, x: Wave, events: Sequence[Mma]) -> bool:
+        """Note what the CTAs of a wave multiply together, once for all; False, and nothing is noted, where each has to be looked at."""
+        its = self._together.get(x)
+        if its is None:
+            return False
+        each, rest = divmod(len(events), len(its.ctas))
+        own, course = events[:each], its.first
+        forms = [event.form for event in own]
+        is_alike = not rest and own and own[0].cta_group == 1 and course.looked + each <= MOST
+        if not is_alike or any(event.cta != its.ctas[n // each] or event.form != forms[n % each] for n, event in enumerate(events)):
+            return False
+        ctas, noted = [x.numbered(event.cta) for event in events], list[list[_Noted | None]]()
+        for side in ("a", "b"):
+            found = self._lines_read(ctas, events, side)
+            if any(what.operand is not None and (not what.writer or what.writer != found[n % each].writer) for n, what in enumerate(found)):
+                return False
+            known = [self._known(course, ctas[0], (event, side), what) for event, what in zip(own, found, strict=False)]
+            real = [it if isinstance(it, _Noted) else None for it in known]
+            if any(it is None and what.operand is not None for it, what in zip(real, found, strict=False)):
+                return False
+            if not all(it is None or its.begin_alike(it) for it in real):
+                return False
+            noted.append(real)
+        for k, (event, *operands) in enumerate(zip(own, *noted, strict=True)):
+            course.count += 1
+            course.looked += 1
+            its.steps.append((events, each, k))
+            course.steps.append(_Step(self.instructions, course.count, event, *operands))
+            self.instructions += 1
+        self.instructions += len(events) - each
+        self.ctas.update(its.ctas)
+        return True
+
+    def _known(self, course: _Course, cta: Cta, use: tuple[Mma, str], found: _Found) -> _Noted | str | None:
+        """`_operand` of one that lies in whole lines of one load: most were looked at before."""
+        operand, places, writer = found
+        told = _told_before(course, cta, places, writer) if writer and places is not None else None
+        if told is not None and operand is not None:
+            return _Noted(operand.number, operand.major, *told)
+        return None if operand is None else self._operand(course, cta, use, operand, places, writer)
+
     def multiplied(self, x: Wave, events: Sequence[Mma]) -> None:
         """What one matrix instruction does in several CTAs or pairs, each by itself: as if called with these events one after the other."""
+        if self._multiply_together(x, events):
+            return
+        self._part(x)
         groups = [_group_of(x, event) for event in events]
         found = [{side: self._lines_read(ctas, events, side) for side in ("a", "b")} for ctas in zip(*groups, strict=True)]
         for n, (event, group) in enumerate(zip(events, groups, strict=True)):
             told: set[str] = set()
-            if len(group) == 1 and self._is_known(x, group[0], event, found[0]["a"][n], found[0]["b"][n]):
-                self._multiplied(event, told)
-                continue
             for cta, lines in zip(group, found, strict=True):
                 told.update(self._multiply(x, cta, event, {side: its[n] for side, its in lines.items()}))
             self._multiplied(event, told)
             self._pair(x, event)
-
-    def _is_known(self, x: Wave, cta: Cta, event: Mma, *operands: _Found) -> bool:
-        """Note an instruction whose operands are such as were looked at before; False, and nothing is noted, where they are not."""
-        course = self._waves.get(x, {}).get(cta.number)
-        if course is None or course.looked >= MOST:
-            return False
-        noted: list[_Noted | None] = []
-        for operand, places, writer in operands:
-            told = _told_before(course, cta, places, writer) if writer and places is not None else None
-            if told is None and operand is not None:
-                return False
-            noted.append(None if told is None or operand is None else _Noted(operand.number, operand.major, *told))
-        course.count += 1
-        course.looked += 1
-        course.steps.append(_Step(self.instructions, course.count, event, *noted))
-        return True
 
     def _pair(self, x: Wave, event: Mma) -> None:
         """Note what the two CTAs of a pair have brought for one instruction, once for all that do so as far apart."""
@@ -520,12 +629,18 @@ class Reads:
                 found[n] = _Found(what, places, writer)
         return found
 
-    def _course(self, x: Wave, cta: Cta) -> _Course:
+    def _courses(self, x: Wave) -> dict[int, _Course]:
+        """What the CTAs of a wave have done."""
         courses = self._waves.get(x)
         if courses is None:
             for wave in [w for w in self._waves if w not in x.launch.waves]:
-                self._close(self._waves.pop(wave))
+                self._close(wave)
+                del self._waves[wave]
             courses = self._waves[x] = {}
+        return courses
+
+    def _course(self, x: Wave, cta: Cta) -> _Course:
+        courses = self._courses(x)
         course = courses.get(cta.number)
         if course is None:
             course = courses[cta.number] = _Course(cta.number)
@@ -547,22 +662,20 @@ class Reads:
             return
         noted: list[_Noted | None] = [None, None]
         for n, side in enumerate(("a", "b")):
-            if found is not None:
-                operand, places, writer = found[side]
-            else:
-                operand, writer = event.operand(side), 0
-                places = None if operand is None else self._places_read(cta.shared, operand)
-            if writer and places is not None and (told := _told_before(course, cta, places, writer)) is not None and operand is not None:
-                noted[n] = _Noted(operand.number, operand.major, *told)
-            elif operand is not None:
-                it = self._operand(course, cta, (event, side), operand, places, writer)
-                if isinstance(it, str):
-                    if it == _NO_LOAD and places is not None:
-                        self.threads.look(x, cta, event, side, operand, places.chunks)
-                    yield it
-                else:
-                    noted[n] = it
+            operand, places, _ = what = self._found(cta, event, side) if found is None else found[side]
+            it = self._known(course, cta, (event, side), what)
+            if not isinstance(it, str):
+                noted[n] = it
+                continue
+            if it == _NO_LOAD and places is not None and operand is not None:
+                self.threads.look(x, cta, event, side, operand, places.chunks)
+            yield it
         course.steps.append(_Step(self.instructions, course.count, event, *noted))
+
+    def _found(self, cta: Cta, event: Mma, side: str) -> _Found:
+        """An operand of which nobody has looked for the load yet."""
+        operand = event.operand(side)
+        return _Found(operand, None if operand is None else self._places_read(cta.shared, operand), 0)
 
     def _judge(self, course: _Course, step: _Step) -> None:
         """What an instruction of a CTA read, and whether it goes on with the product of those before it."""
@@ -696,16 +809,18 @@ class Reads:
 
     # ---- pieces
 
-    def _close(self, courses: dict[int, _Course]) -> None:
+    def _close(self, wave: Wave) -> None:
         groups: dict[tuple[Any, ...], list[_Course]] = {}
-        for course in courses.values():
+        its = self._together.pop(wave, None)
+        for course in self._waves[wave].values():
             groups.setdefault(course.does(), []).append(course)
         new = {does: alike for does, alike in groups.items() if does not in self._done}
         self._judge_all([alike[0] for alike in new.values()])
         for does, (first, *others) in new.items():
             if not self._keep_all(first):
-                self._judge_all(others)
-                for course in others:
+                rest = [*others, *(() if its is None or its.first is not first else its.others())]
+                self._judge_all(rest)
+                for course in rest:
                     self._keep_all(course)
             elif len(self._done) < MOST_PIECES:
                 self._done.add(does)

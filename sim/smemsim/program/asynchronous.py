@@ -25,7 +25,7 @@ from smemsim.spec.shared_memory import LINE
 from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE
 
 if TYPE_CHECKING:
-    from smemsim.program.events import Event, Mma
+    from smemsim.program.events import Event, Load, Mma
     from smemsim.program.registers import Read
     from smemsim.program.wave import Cta, Wave
     from smemsim.words.tensor_map import TensorMap
@@ -45,6 +45,7 @@ __all__ = [
     "one_cta",
     "own_address",
     "record",
+    "record_alike",
     "stop",
     "stops",
     "touched",
@@ -212,6 +213,13 @@ def record(x: Wave, event: Event) -> None:
     """Note a transfer that was executed, and have it judged."""
     x.launch.events.append(event)
     judge(x, event)
+
+
+def record_alike(x: Wave, loads: Sequence[Load]) -> None:
+    """Note loads of boxes inside a tensor that CTAs have executed alike."""
+    x.launch.events += loads
+    if x.launch.judge is not None:
+        x.launch.judge.loaded(x, loads)
 
 
 def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int, arrays: tuple[int, ...] = ()) -> NoReturn:

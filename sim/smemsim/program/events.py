@@ -8,7 +8,7 @@ thousands, and making frozen ones takes ten times as long.
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.cluster import Delivery
@@ -87,6 +87,11 @@ class Mma(_Issued):
     idesc: int | None = None
     cta_group: int = 1
     d: int = 0  # which accumulator: its first register, or its address in tensor memory
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What it does, but for the CTA that does it: events of one instruction that have one form do the same."""
+        return self.thread, self.kind, self.m, self.n, self.k, self.a, self.b, self.scale_d, self.idesc, self.d, self.unwritten
 
     def operand(self, side: str) -> SharedOperand | None:
         """A ("a") or B ("b") as each CTA of the group reads it; None where it is not in shared memory."""

@@ -26,6 +26,7 @@ from smemsim.program.asynchronous import (
     one_cta,
     own_address,
     record,
+    record_alike,
     stops,
     touched,
     touched_runs,
@@ -139,16 +140,18 @@ class _Together:
         """`_deliver` of all, and what is recorded of each."""
         to, deliveries, ops = self.to, (self.to,), self._tell(x, i)
         begin, size, offset = to.smem_address, to.transaction_bytes, to.mbar.smem_address
-        tm, mode = self.transfers[0].tensor_map, "tile"
+        tm, mode, loads = self.transfers[0].tensor_map, "tile", list[Load]()
         for (cta, thread), op, where in zip(self.issuers, ops, self.boxes, strict=True):
             credit(x, cta, 0, offset, size, op, Delivery(i, cta, cta, begin, size, (0,)))
-            record(x, Load(cta.number, int(x.tid[thread]), i, self.map_address, tm, mode, where, (), deliveries))
+            loads.append(Load(cta.number, int(x.tid[thread]), i, self.map_address, tm, mode, where, (), deliveries))
+        record_alike(x, loads)
 
     def _tell(self, x: Wave, i: Instruction) -> list[Operation] | list[None]:
         """Tell the watch what they write."""
         if x.watch is None:
             return [None] * len(self.issuers)
-        ops, ctas = [x.watch.begin(x, i, thread, "tma_load") for _, thread in self.issuers], [cta for cta, _ in self.issuers]
+        ops: list[Operation]
+        ops, ctas = x.watch.begin_together(i, [thread for _, thread in self.issuers], "tma_load"), [cta for cta, _ in self.issuers]
         for op, cta in zip(ops, ctas, strict=True):
             op.barriers[cta.index] = cta, self.to.mbar.smem_address
         begin = ctas[0].shared.begin

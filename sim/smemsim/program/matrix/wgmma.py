@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
     from smemsim.program.watch.clocks import Operation
+    from smemsim.program.watch.doubts import Unwritten
     from smemsim.program.wave import Cta, Wave
 
 
@@ -240,9 +241,9 @@ class _Mma:
         """Tell the watch what was read."""
         watch = x.watch
         words = list(zip(b, strict=True)) if self.in_registers else list(zip(b, a, strict=True))
-        operations = [watch.begin(x, self.i, first, "wgmma") for first in firsts]
+        operations, behind = watch.begin_together(self.i, firsts, "wgmma"), {own: self._operands(own) for own in dict.fromkeys(words)}
         for op, cta, first, own in zip(operations, ctas, firsts, words, strict=True):
-            op.products.append(_Product(x, self, cta, first, self._operands(own)))
+            op.products.append(_Product(watch.unwritten, self, cta, first, behind[own], x.pitch))
         are_read = all(
             watch.products_read(
                 [op for op, its in zip(operations, words, strict=True) if its == own],
@@ -284,10 +285,10 @@ class _Product(Product):
 
     m = WGMMA_M
 
-    def __init__(self, x: Wave, made: _Mma, cta: Cta, first: int, operands: Sequence[SharedOperand]) -> None:
-        super().__init__(x.watch.unwritten, made.i)
+    def __init__(self, unwritten: Unwritten, made: _Mma, cta: Cta, first: int, operands: Sequence[SharedOperand], pitch: int) -> None:
+        super().__init__(unwritten, made.i)
         self.made, self.cta, self.operands, self.n = made, cta, operands, made.of.n
-        self.first, self.pitch = first, x.pitch
+        self.first, self.pitch = first, pitch
 
     @property
     def threads(self) -> np.ndarray:

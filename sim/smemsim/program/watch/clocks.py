@@ -141,6 +141,28 @@ class Operations:
         self._note(operation)
         return operation
 
+    def begin_together(self, i: Instruction, threads: Sequence[int], kind: str) -> list[Operation]:
+        """`begin` of several, of a warpgroup each by its first thread."""
+        count, is_group = len(self.operations), kind == "wgmma"
+        if count + len(threads) > self.room:
+            return [self.begin(i, thread, kind) for thread in threads]
+        firsts = np.asarray(threads) // WARP
+        when, since, size = self.clock[firsts].tolist(), self.x.steps, GROUP if is_group else 1
+        made = [
+            Operation(number, kind, i, _numbers(first, size), since, clock, thread % WARP)
+            for number, (first, clock, thread) in enumerate(zip(firsts.tolist(), when, threads, strict=True), count)
+        ]
+        self.operations += made
+        numbers = slice(count, count + len(made))
+        self.generic[numbers], self.copies[numbers] = kind in GENERIC, kind == "cp.async"
+        self.stream[numbers] = self._stream(kind, firsts)
+        return made
+
+    @staticmethod
+    def _stream(kind: str, warps: Any) -> Any:
+        """The streams of operations that warps issue."""
+        return ALL_RED if kind == "red.async" else 1 + warps if kind.startswith("tcgen05") else NO_STREAM
+
     def remembers(self, operation: Operation) -> bool:
         """Does an operation still have a number?"""
         return operation.number < len(self.operations) and self.operations[operation.number] is operation
@@ -173,9 +195,7 @@ class Operations:
     def _note(self, operation: Operation) -> None:
         kind = operation.kind
         self.generic[operation.number], self.copies[operation.number] = kind in GENERIC, kind == "cp.async"
-        self.stream[operation.number] = (
-            ALL_RED if kind == "red.async" else 1 + operation.warps[0] if kind.startswith("tcgen05") else NO_STREAM
-        )
+        self.stream[operation.number] = self._stream(kind, operation.warps[0])
 
 
 def _room(warps: int, *, is_alone: bool) -> int:

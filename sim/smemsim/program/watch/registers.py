@@ -123,6 +123,20 @@ class RegistersInFlight:
         self._held[self._takes] = op, mask
         self.in_flight |= mask
 
+    def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
+        """`sums` and `takes` of the operations of one instruction."""
+        blank, held, mask, before = self._blank(sums), self._held, _mask(slots), self._sums
+        for op, adds in zip(ops, goes_on, strict=True):
+            key = int(op.warps[0]), sums
+            if blank or not adds or key not in before:
+                self.sums(op, sums, goes_on=adds)
+            else:
+                before[key] = op.instruction
+            op.results, op.holds_registers = op.results | sums if op.results else sums, True
+            self._takes += 1
+            held[self._takes] = op, mask
+        self.in_flight |= mask
+
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
         """A wgmma leaves a sum in these registers: X017 where it does not go on with the one that is there, and no instruction has named that since;
         R507 where it adds to what nobody has ever given a value."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -50,11 +50,13 @@ class CommitGroups:
             found = self._groups[warp, kind] = _Groups()
         return found
 
-    def joins(self, op: Operation, kind: str) -> None:
-        """An operation belongs to the next group that its warps commit."""
-        for warp in op.warps.tolist():
-            groups = self._groups.get((warp, kind))
-            (groups or self._of(warp, kind)).open.append(op)
+    def joins(self, ops: Iterable[Operation], kind: str) -> None:
+        """Operations belong to the next group that their warps commit."""
+        groups_of = self._groups
+        for op in ops:
+            for warp in op.warps.tolist():
+                groups = groups_of.get((warp, kind))
+                (groups or self._of(warp, kind)).open.append(op)
 
     def commit(self, warps: np.ndarray, kind: str) -> None:
         """Warps commit their open groups."""

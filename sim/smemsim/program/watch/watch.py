@@ -286,6 +286,10 @@ class Watch:
         "tcgen05.cp" "tcgen05.shift". Returns its handle."""
         return self.operations.begin(i, thread, kind)
 
+    def begin_together(self, i: Instruction, threads: Sequence[int], kind: str) -> list[Operation]:
+        """Asynchronous operations of one instruction, each issued by a thread, or by the warpgroup whose first it is."""
+        return self.operations.begin_together(i, threads, kind)
+
     def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray | Runs) -> None:
         """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough; or runs of words)."""
         runs = self.shared.of_cta(cta, offsets)
@@ -415,10 +419,8 @@ class Watch:
     def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
         """Operations (wgmma) each hold these registers of their warpgroup until they are waited for, and leave a sum in those of `sums`: it continues the one that is
         there, where it `goes_on`, or begins another. Each belongs to the next group that its threads commit."""
-        for op, adds in zip(ops, goes_on, strict=True):
-            self.registers.sums(op, sums, goes_on=adds)
-            self.registers.takes(op, slots, results=sums)
-            self.groups.joins(op, "wgmma")
+        self.registers.accumulate(ops, slots, sums, goes_on)
+        self.groups.joins(ops, "wgmma")
 
     def names(self, x: Wave, block: Block) -> None:
         """The running threads begin a block, which names registers."""
@@ -442,7 +444,7 @@ class Watch:
 
     def joins(self, op: Operation, thread: int, group: str) -> None:
         """An operation belongs to the next group that its thread commits: "bulk" "cp.async" "wgmma"."""
-        self.groups.joins(op, group)
+        self.groups.joins([op], group)
 
     def commit(self, x: Wave, i: Instruction, group: str) -> None:
         """The running threads commit their open group."""
