@@ -9,7 +9,6 @@ import pytest
 from gpu_faults import KERNELS
 from smemsim import Gpu
 from smemsim.evidence import load_launch_file
-from smemsim.program.launch import RunOptions
 
 FILE = load_launch_file(KERNELS / "triton_matmul_512")
 CTAS, ODD, TILE, DEPTH = 3, 1, 128, 256  # of the grid, the one with the fault; of C, and how far K goes
@@ -35,7 +34,7 @@ def launched(ptx: str):
     args = [one | {"value": DEPTH} if n == 15 else one for n, one in enumerate(FILE.about["args"])]
     file = dataclasses.replace(FILE, ptx=ptx, about={**FILE.about, "grid": (CTAS, 1, 1), "args": args})
     arrays, args = file.placed(gpu)
-    found = gpu.run(file.ptx, file.config(args), RunOptions(progress=False))
+    found = gpu.run(file.ptx, file.config(args))
     return [(f.code, f.line) for f in found.findings], list(arrays.values())[-1].numpy()
 
 
