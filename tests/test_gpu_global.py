@@ -9,11 +9,19 @@ import pytest
 
 from launches import found as found_in
 from launches import kernel
+from launches import run as run_in
 from smemsim import DeviceArray, Gpu, InputError, TensorMap
 
 
 def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
     return found_in(body, *arrays, **given)
+
+
+def races(body: str, *arrays: np.ndarray, **given) -> set[str]:
+    """How severe the races are that are told of a body."""
+    done, _ = run_in(body, arrays, **given)
+    assert {f.code for f in done.findings.values()} <= {"X008"}
+    return {f.severity.value for f in done.findings.values()}
 
 
 # CTA 0 writes a word and publishes it; the others wait for that, read the word and store it at a place of their own.
@@ -429,15 +437,17 @@ END:"""
 
 
 @pytest.mark.parametrize(
-    ("each", "one", "last", "after", "codes"),
+    ("each", "one", "last", "after", "severities"),
     [
         (FENCE, FENCE, 2, "", set()),
         (FENCE, "", 2, FENCE, set()),
-        ("", FENCE, 2, FENCE, {"X008"}),
-        ("fence.acq_rel.cta;", FENCE, 2, "", {"X008"}),
-        (FENCE, "", 2, "", {"X008"}),
-        (FENCE, "", 2, "fence.acq_rel.cta;", {"X008"}),
-        (FENCE, FENCE, 1, FENCE, {"X008"}),
+        ("", FENCE, 2, FENCE, {"wrong"}),
+        ("fence.acq_rel.cta;", FENCE, 2, "", {"wrong"}),
+        (FENCE, "", 2, "", {"note"}),  # rule order.reader_fence
+        (FENCE, "", 2, "fence.acq_rel.cta;", {"note"}),
+        ("", "", 2, "", {"wrong"}),
+        (FENCE, "", 1, "", {"wrong"}),
+        (FENCE, FENCE, 1, FENCE, {"wrong"}),
     ],
     ids=[
         "right",
@@ -446,13 +456,33 @@ END:"""
         "fence of the CTA",
         "no fence behind",
         "fence of the CTA behind",
+        "no fence at all",
+        "last but one, no fence behind",
         "last but one",
     ],
 )
-def test_the_last_cta_adds_what_all_have_fenced(each, one, last, after, codes):
+def test_the_last_cta_adds_what_all_have_fenced(each, one, last, after, severities):
     """__threadfence by every thread, __syncthreads, atomicAdd by one: the ticket of the last CTA covers what all threads have stored."""
     arrays = [np.zeros(n, np.uint32) for n in (192, 1, 64)]
-    assert set(found(LAST.format(each=each, one=one, last=last, after=after), *arrays, grid=3, block=64)) == codes
+    assert races(LAST.format(each=each, one=one, last=last, after=after), *arrays, grid=3, block=64) == severities
+
+
+@pytest.mark.parametrize(
+    ("before", "severities"),
+    [
+        ("", {"note"}),
+        ("ld.global.u32 %r20, [%d1]; st.global.u32 [%d3], %r20;", {"wrong"}),  # the own word's line, before others have written theirs
+        ("add.u64 %d4, %d20, 1024; ld.global.u32 %r20, [%d4]; st.global.u32 [%d3], %r20;", {"note"}),  # another line
+    ],
+    ids=["nothing", "its line", "another line"],
+)
+def test_the_last_cta_has_no_older_copy_of_what_it_reads_without_a_fence(before, severities):
+    """Each CTA stores a word, the first CTAs to neighbouring ones: whoever has loaded one of them may have the others in its L1 (rule order.reader_fence)."""
+    body = f"""mov.u32 %r8, %ctaid.x; mul.wide.u32 %d1, %r8, 4; add.u64 %d3, %d22, %d1; add.u64 %d1, %d20, %d1; {before} st.global.u32 [%d1], 1; {FENCE}
+    atom.relaxed.gpu.global.add.u32 %r10, [%d21], 1; setp.ne.u32 %p2, %r10, 2; @%p2 bra END;
+    ld.global.u32 %r2, [%d20]; ld.global.u32 %r3, [%d20+4]; ld.global.u32 %r4, [%d20+8]; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; st.global.u32 [%d22+64], %r2;
+    END:"""
+    assert races(body, *(np.zeros(n, np.uint32) for n in (512, 1, 64)), grid=3, block=1) == severities
 
 
 @pytest.mark.parametrize(("each", "codes"), [(FENCE, set()), ("", {"X008"})], ids=["fenced", "not fenced"])

@@ -227,6 +227,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("compiled", "compiled"), "Triton lets warps load the elements of others in a block smaller than the CTA and guards their stores alone"),
     Rule("order.looks_again", "a plain load of a word that an atomic operation of the program changes at the same address by cas, min, max, and, or: a remark, not a race",
          _grades("inferred", "inferred"), "PTX ISA 9.1 §8.7: a data race; the atomic operation decides by the value that is there then"),
+    Rule("order.reader_fence", "a plain load of what its thread knows of by a relaxed operation that no fence lies behind: a remark where nobody but the own CTA, and that behind the operation alone, has loaded from the same 128 bytes in the launch",
+         _grades("inferred", "inferred"), "PTX ISA 9.1 §8.8: no acquire pattern without the fence, so a data race; of a fence ptxas 13.0 makes MEMBAR and CCTL.IVALL, which drops lines of the L1, and there is none to drop; threadFenceReduction of NVIDIA/cuda-samples c94ff366 and llm.c read so"),
     Rule("order.replaced_alike", "warps of a CTA that replace fields of one map in global memory by tensormap.replace, with no order among themselves: a remark",
          _grades("compiled", "compiled"), "PTX ISA 9.1 §9.7.9.28: a weak operation on the whole map, so a data race; CuTe DSL 4.8.1 has one lane of each epilogue warp make the same map in the same place (dense_gemm_ptr_array.py of CUTLASS 7107b05)"),
     Rule("order.past_l1", "a load or store of a word with .cg, .cv or .wt against another one, or against a strong access, with no order between: a remark; it orders nothing else",

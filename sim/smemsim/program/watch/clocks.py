@@ -533,6 +533,18 @@ class Order:
         """The clock of a warp at its last fence that releases, whatever its scope; 0 where there was none."""
         return max((int(held[0][warp, warp % self.columns]) for held in self._at_fence.values()), default=0)
 
+    def seen_behind_fence(self, warps: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Up to which clocks warps have seen others of this wave behind their next fence, whatever its scope: by relaxed reads that no fence lies behind."""
+        seen = np.zeros(len(warps), np.int64)
+        for held in self._at_next_fence.values():
+            seen = np.maximum(seen, held[0][warps, others % self.columns])
+        return seen
+
+    def foreign_behind_fence(self, warp: int, wave: int) -> np.ndarray | None:
+        """The same of the warps of another wave; None: nothing."""
+        known = [others[warp][wave] for others in self._others_at_next.values() if wave in others.get(warp, {})]
+        return np.max(known, axis=0) if known else None
+
     def fence_tensor(self, warps: np.ndarray, *, acquires: bool, releases: bool) -> None:
         """tcgen05.fence: a fence between tcgen05 instructions, and for nothing else (PTX ISA 9.1 §9.7.16.6.3)."""
         if self.tensor is None:

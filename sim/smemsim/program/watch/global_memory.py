@@ -21,7 +21,7 @@ from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
 from smemsim.program.watch.dependence import Prerequisite
 from smemsim.program.watch.doubts import Unwritten, uses
-from smemsim.program.watch.history import ArrayShadow, History, Pending, Written
+from smemsim.program.watch.history import LINE, ArrayShadow, History, Pending, Written, scope_of
 from smemsim.program.watch.telling import BARRIER, Telling
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -37,7 +37,7 @@ __all__ = ["GlobalShadow"]
 MOST_WARPS = (1 << 63 - loops.WHO) - 2  # of a launch
 BLANK_WORD = 4  # bytes of a register
 MONOTONE = frozenset(("and", "cas", "max", "min", "or"))  # atomics behind a look at the value: it can only have gone further since
-FOLLOWS = "follows"  # in place of a code: of CTAs of one multiprocessor
+FOLLOWS, UNFENCED = "follows", "unfenced"  # in place of a code: of CTAs of one multiprocessor; rule order.reader_fence
 BECAUSE = "PTX ISA 9.1 §8 (memory consistency model)"
 PAST_L1 = frozenset(("cg", "cv", "wt"))  # cache operators
 
@@ -95,17 +95,36 @@ class GlobalShadow:
             self._is_constant(i, array, piece.at)
         if found := self._reads(i, array, piece.at, size, stops=False):
             self._look(i, array, piece.at, self.x.threads, found, "reads")
+        self._note_lines(i, array, piece.at)
 
     def passes_read(self, i: Instruction, piece: Piece, size: int) -> bool:
         """Is nothing suspicious about a read, and all of it noted? Else `read` has to be told."""
         if self.before is not None and not self.before.are_behind(self.x.threads >> 5):
             return False
         array = self._read(i, piece.memory, size)
-        return array is None or (
-            (array.blank is None or not array.blank.words(piece.at, size).any())
-            and "nc" not in i.modifiers
-            and not self._reads(i, array, piece.at, size, stops=True)
-        )
+        if array is None:
+            return True
+        if "nc" in i.modifiers or (array.blank is not None and array.blank.words(piece.at, size).any()):
+            return False
+        if self._reads(i, array, piece.at, size, stops=True):
+            return False
+        self._note_lines(i, array, piece.at)
+        return True
+
+    @functools.cached_property
+    def _may_lack_fence(self) -> bool:
+        """May a thread of the program read a flag or a ticket by a relaxed operation, with no fence behind it?"""
+        body = self.x.program.inlined.body
+        return any(i.op == "atom" or (i.op == "ld" and bool(scope_of(i))) for i in body)
+
+    def _note_lines(self, i: Instruction, array: ArrayShadow, at: np.ndarray) -> None:
+        """The running threads load by way of the L1."""
+        if self._may_lack_fence and not scope_of(i) and not _is_past_l1(i):
+            array.loads(at, self._cta(self.x.threads >> 5))
+
+    def _cta(self, warps: np.ndarray) -> np.ndarray:
+        """The CTAs of warps, counted through the launch from 1 on."""
+        return (self.first + warps) // self.per_cta + 1
 
     def _read(self, i: Instruction, memory: np.ndarray, size: int) -> ArrayShadow | None:
         """What is kept of an array that is read; None where that is nothing, as nobody writes there."""
@@ -397,6 +416,35 @@ class GlobalShadow:
             self._tell(i, array, suspects, warps, does)
         return bool(len(suspects))
 
+    def _lack_fence_alone(self, i: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray) -> np.ndarray:
+        """Which suspicious plain loads read what their warp would have seen behind a fence of its own, from lines of which the L1 has no older copy (rule
+        order.reader_fence)?"""
+        alone = np.zeros(len(warps), bool)
+        if i.op != "ld" or not self._may_lack_fence or self.history.scope[self.history.index(i)] or "nc" in i.modifiers:
+            return alone
+        epochs = suspects[:, 2]
+        who, when = (epochs >> loops.WHO) - 1 - self.first, epochs >> loops.WHEN & loops.CLOCK
+        inside = (who >= 0) & (who < len(self.order.clock))
+        alone = inside & (self.order.seen_behind_fence(warps, np.where(inside, who, 0)) >= when)
+        for n in np.flatnonzero(~inside).tolist():
+            alone[n] = self._would_have_heard(int(warps[n]), int(who[n]) + self.first, int(when[n]))
+        alone &= (
+            (suspects[:, 3] == loops.WRITER)
+            & ~self.history.asynchronous[epochs & loops.INDEX]
+            & (self.history.scope[epochs & loops.INDEX] == 0)
+        )
+        lines, ctas = suspects[:, 1] >> LINE - array.cells.shift, self._cta(warps)
+        known = np.array([array.unfenced.get(line, 0) for line in lines.tolist()])
+        alone &= (array.loaded[lines] == 0) | ((array.loaded[lines] == ctas) & (known == ctas))
+        array.unfenced.update(zip(lines[alone].tolist(), ctas[alone].tolist(), strict=True))
+        return alone
+
+    def _would_have_heard(self, warp: int, who: int, when: int) -> bool:
+        """Would a warp have seen an access of a warp of another wave behind a fence?"""
+        first, number = self.history.waves[int(self.history.wave_of(np.array([who]))[0])]
+        clocks = self.order.foreign_behind_fence(warp, number)
+        return clocks is not None and bool(clocks[who - first] >= when)
+
     def _are_lost(self, i: Instruction, suspects: np.ndarray) -> np.ndarray:
         """Which suspicious accesses are, as this one, stores of what was added to a value loaded there?"""
         if id(i) not in self._accumulations:
@@ -441,6 +489,9 @@ class GlobalShadow:
         if not code and (following := self._following(warps, suspects)).any():
             self._tell(i, array, suspects[following], warps[following], does, FOLLOWS)
             suspects, warps = suspects[~following], warps[~following]
+        if not code and does == "reads" and (unfenced := self._lack_fence_alone(i, array, suspects, warps)).any():
+            self._tell(i, array, suspects[unfenced], warps[unfenced], does, UNFENCED)
+            suspects, warps = suspects[~unfenced], warps[~unfenced]
         kinds = (suspects[:, 2] & loops.INDEX) << 1 | suspects[:, 3]
         for kind in distinct(kinds).tolist():
             rows = kinds == kind
@@ -514,6 +565,13 @@ class GlobalShadow:
                 "X008", i, f"{i.name} of {me} {'writes' if does == 'updates' else does} {where}, {theirs}: the two CTAs run one after the other on one multiprocessor, and "
                 "have no other order (rule order.same_multiprocessor)", "a workspace of each CTA, by %ctaid, or one that it takes and gives back by an atomic",
                 because=BECAUSE, milder=Severity.NOTE, operation=operation, other=other, arrays=arrays,
+            )  # fmt: skip
+            return
+        if code == UNFENCED:
+            self.x.launch.find(
+                "X008", i, f"{i.name} of {me} {does} {where}, {theirs}: {me} knows of it by a relaxed operation that no fence lies behind, which by the PTX ISA orders "
+                "nothing; the L1 has no older copy of this line, and it has held (rule order.reader_fence)", "__threadfence() (fence.acq_rel.gpu) behind the atomic or the "
+                "load that says so", because=BECAUSE, milder=Severity.NOTE, operation=operation, other=other, arrays=arrays,
             )  # fmt: skip
             return
         if code == "X003":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
 
-__all__ = ["ArrayShadow", "History", "Pending", "Written", "addresses_of", "releases_dependents"]
+__all__ = ["LINE", "ArrayShadow", "History", "Pending", "Written", "addresses_of", "releases_dependents", "scope_of"]
 
 
 WIDEST = 16  # bytes of a cell at most
@@ -38,9 +38,10 @@ NEVER = np.iinfo(np.int32).max  # the clock behind a wait that has not come
 SCOPES = {"cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
 SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
 NOTHING = np.zeros(0, np.int64)
+SEVERAL = -1  # in place of a CTA
 
 
-def _scope(i: Instruction) -> int:
+def scope_of(i: Instruction) -> int:
     """How far a strong access reaches, 0 for a weak one. Volatile ones are relaxed in all the system (PTX ISA 9.1 §8.4)."""
     words = set(i.modifiers)
     if words & {"volatile", "mmio"}:
@@ -83,12 +84,27 @@ class ArrayShadow:
         line = min(shift + WARP.bit_length() - 1, LINE)
         split = np.zeros((region.words.nbytes >> line) + 1, bool)
         self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 7)
+        self.unfenced: dict[
+            int, int
+        ] = {}  # by line of the L1: the CTA that alone has loaded there, behind a relaxed read with no fence (rule order.reader_fence)
 
     @functools.cached_property
     def blank(self) -> Blank | None:
         """Which of its bytes nobody has written; None: all were when the launch first looked."""
         blank = self.region.blank
         return blank if blank is not None and blank.remains() else None
+
+    @functools.cached_property
+    def loaded(self) -> np.ndarray:
+        """Of each line of the L1 the CTA that has loaded there by a plain load, counted through the launch from 1 on; SEVERAL: more than one."""
+        return np.zeros((self.region.words.nbytes >> LINE) + 1, np.int32)
+
+    def loads(self, at: np.ndarray, ctas: np.ndarray) -> None:
+        """CTAs load at byte offsets."""
+        lines, loaded = at >> LINE, self.loaded
+        before = loaded[lines]
+        loaded[lines] = np.where((before == 0) | (before == ctas), ctas, SEVERAL)
+        loaded[lines[loaded[lines] != ctas]] = SEVERAL
 
     def fit(self, size: int) -> None:
         """Make the cells no larger than an access of `size` bytes."""
@@ -298,7 +314,7 @@ class History:
             self.instructions[n:] = [i]
             if n == len(self.scope):
                 self.scope, self.asynchronous = np.resize(self.scope, 2 * n), np.resize(self.asynchronous, 2 * n)
-            self.scope[n], self.asynchronous[n] = _scope(i), i.op == "cp"
+            self.scope[n], self.asynchronous[n] = scope_of(i), i.op == "cp"
         return n
 
     def issues(self) -> int:
