@@ -480,7 +480,7 @@ def test_the_last_cta_has_no_older_copy_of_what_it_reads_without_a_fence(before,
     """Each CTA stores a word, the first CTAs to neighbouring ones: whoever has loaded one of them may have the others in its L1 (rule order.reader_fence)."""
     body = f"""mov.u32 %r8, %ctaid.x; mul.wide.u32 %d1, %r8, 4; add.u64 %d3, %d22, %d1; add.u64 %d1, %d20, %d1; {before} st.global.u32 [%d1], 1; {FENCE}
     atom.relaxed.gpu.global.add.u32 %r10, [%d21], 1; setp.ne.u32 %p2, %r10, 2; @%p2 bra END;
-    ld.global.u32 %r2, [%d20]; ld.global.u32 %r3, [%d20+4]; ld.global.u32 %r4, [%d20+8]; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; st.global.u32 [%d22+64], %r2;
+    ld.global.u32 %r2, [%d20]; ld.global.u32 %r3, [%d20+4]; ld.global.u32 %r4, [%d20+8]; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; st.global.u32 [%d20], %r2;
     END:"""
     assert races(body, *(np.zeros(n, np.uint32) for n in (512, 1, 64)), grid=3, block=1) == severities
 

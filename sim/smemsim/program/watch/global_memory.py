@@ -417,11 +417,10 @@ class GlobalShadow:
         return bool(len(suspects))
 
     def _lack_fence_alone(self, i: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray) -> np.ndarray:
-        """Which suspicious plain loads read what their warp would have seen behind a fence of its own, from lines of which the L1 has no older copy (rule
-        order.reader_fence)?"""
-        alone = np.zeros(len(warps), bool)
-        if i.op != "ld" or not self._may_lack_fence or self.history.scope[self.history.index(i)] or "nc" in i.modifiers:
-            return alone
+        """Which suspicious plain loads and stores follow what their warp would have seen behind a fence of its own, loads from lines of which the L1 has no older
+        copy (rule order.reader_fence)?"""
+        if i.op not in ("ld", "st") or not self._may_lack_fence or self.history.scope[self.history.index(i)] or "nc" in i.modifiers:
+            return np.zeros(len(warps), bool)
         epochs = suspects[:, 2]
         who, when = (epochs >> loops.WHO) - 1 - self.first, epochs >> loops.WHEN & loops.CLOCK
         inside = (who >= 0) & (who < len(self.order.clock))
@@ -489,7 +488,7 @@ class GlobalShadow:
         if not code and (following := self._following(warps, suspects)).any():
             self._tell(i, array, suspects[following], warps[following], does, FOLLOWS)
             suspects, warps = suspects[~following], warps[~following]
-        if not code and does == "reads" and (unfenced := self._lack_fence_alone(i, array, suspects, warps)).any():
+        if not code and does != "updates" and (unfenced := self._lack_fence_alone(i, array, suspects, warps)).any():
             self._tell(i, array, suspects[unfenced], warps[unfenced], does, UNFENCED)
             suspects, warps = suspects[~unfenced], warps[~unfenced]
         kinds = (suspects[:, 2] & loops.INDEX) << 1 | suspects[:, 3]
@@ -570,7 +569,7 @@ class GlobalShadow:
         if code == UNFENCED:
             self.x.launch.find(
                 "X008", i, f"{i.name} of {me} {does} {where}, {theirs}: {me} knows of it by a relaxed operation that no fence lies behind, which by the PTX ISA orders "
-                "nothing; the L1 has no older copy of this line, and it has held (rule order.reader_fence)", "__threadfence() (fence.acq_rel.gpu) behind the atomic or the "
+                f"nothing{'; the L1 has no older copy of this line' if i.op == 'ld' else ''}, and it has held (rule order.reader_fence)", "__threadfence() (fence.acq_rel.gpu) behind the atomic or the "
                 "load that says so", because=BECAUSE, milder=Severity.NOTE, operation=operation, other=other, arrays=arrays,
             )  # fmt: skip
             return
