@@ -480,3 +480,24 @@ def test_bytes_that_are_given_a_value_are_known_beside_others_that_are_not(body,
     gpu = Gpu()
     found = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
     assert [f.code for f in (*found.findings, *found.remarks)] == ["R507"] * is_doubtful
+
+
+@pytest.mark.parametrize(
+    ("body", "is_doubtful"),
+    [
+        ("cvt.rn.satfinite.e4m3x2.f32 %two, %never, %given; st.global.b8 [%d20], %two;", False),
+        ("cvt.rn.satfinite.e4m3x2.f32 %two, %given, %never; st.global.b8 [%d20], %two;", True),
+        ("cvt.rn.satfinite.e4m3x2.f32 %two, %never, %given; st.global.b16 [%d20], %two;", True),
+        ("cvt.rn.satfinite.e5m2x2.f32 %two, %never, %given; cvt.rn.f16x2.e5m2x2 %r41, %two; mov.b32 {%two, %r8}, %r41; st.global.b16 [%d20], %two;", False),
+        ("cvt.rn.satfinite.e5m2x2.f32 %two, %never, %given; cvt.rn.f16x2.e5m2x2 %r41, %two; mov.b32 {%r8, %two}, %r41; st.global.b16 [%d20], %two;", True),
+    ],
+)
+def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doubtful):
+    """As Triton makes one e4m3 number: the other one of the pair is a register that no instruction gives a value."""
+    body = body.replace("%r8", "%other")
+    text = ptx_kernel(
+        1, f"{{ .reg .b16 %two, %other; .reg .b32 %never, %given; cvt.rn.f32.u32 %given, %r1; mov.u32 %r41, 0; {body} }}", arch="sm_100a"
+    )
+    gpu = Gpu("sm_100a")
+    found = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
+    assert [f.code for f in (*found.findings, *found.remarks)] == ["R507"] * is_doubtful

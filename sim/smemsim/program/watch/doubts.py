@@ -130,6 +130,7 @@ MORE = frozenset(
 )
 EXCHANGES = frozenset(("match", "movmatrix", "redux", "vote"))
 PACKED = frozenset(("bf16x2", "f16x2", "f32x2", "s16x2", "u16x2"))
+PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}  # types of two values, each in one half of the register
 _NARROW, _WIDE = ("u32", "s32"), ("u64", "s64")
 BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))  # of packed types
 TELLING = frozenset(
@@ -526,8 +527,8 @@ class Unwritten:
             return [(item.slot, parts[n : n + 1]) for n, item in enumerate(result.items) if isinstance(item, Register)]
         elif isinstance(result, Register) and i.op == "mov" and isinstance(sources[0], Register) and sources[0].slot in self.parts:
             return [(result.slot, self.parts[sources[0].slot][:, threads])]
-        elif isinstance(result, Register) and is_packed and i.op == "cvt" and len(sources) == 2:  # the first one makes the upper half
-            return [(result.slot, np.stack([self._part(source, threads) for source in reversed(sources)]))]
+        elif isinstance(result, Register) and i.op == "cvt" and len(i.modifiers) > 1 and i.modifiers[-2] in PAIRS:
+            return [(result.slot, self._converted_pair(i, sources, threads))]
         elif isinstance(result, Register) and _reads_a_half(i):
             return [(result.slot, self._parts_of(sources[0], threads, 2)[:1])]
         elif isinstance(result, Register) and is_packed and i.op in BY_HALVES:
@@ -535,6 +536,16 @@ class Unwritten:
         elif isinstance(result, Register) and i.modifiers == ("b32",) and i.op in ("prmt", "and") and isinstance(sources[-1], Immediate):
             return [(result.slot, self._chosen(i.op, sources, threads))]
         return None
+
+    def _converted_pair(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
+        """The marks (2, n) of the halves that `cvt` makes: of two numbers, of which the first one makes the upper half, or of another pair."""
+        numbers = 2 if i.modifiers[-1] == "f32" else 1
+        first = [self._part(source, threads) for source in sources]
+        if i.modifiers[-1] in PAIRS:
+            halves = self._parts_of(sources[0], threads, 2)
+        else:
+            halves = np.stack([first[numbers - 1], first[0]])
+        return self._joined([halves, *first[numbers:]])  # behind them scales
 
     def _chosen(self, op: str, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
         """The marks (2, n) of the halves of what takes bytes of registers by a number: `prmt` its selector, `and` its mask."""
