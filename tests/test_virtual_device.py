@@ -542,14 +542,14 @@ def test_code_that_nvcc_has_compressed_with_zstd_is_read(damage):
         assert images(code)[0].ptx.encode() == text
 
 
-def cubin(*texts: tuple[str, bytes]) -> bytes:
-    """An ELF file for sm_90a with these sections."""
+def cubin(*texts: tuple[str, bytes], machine: int = 190) -> bytes:
+    """An ELF file for sm_90a, or for the host, with these sections."""
     names, data, sections = b"\0", b"", b""
     for name, text in texts:
         sections += struct.pack("<IIQQQQIIQQ", len(names), 1, 0, 0, 64 + len(data), len(text), 0, 0, 1, 0)
         names, data = names + name.encode() + b"\0", data + text
     sections += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 64 + len(data), len(names), 0, 0, 1, 0)
-    shape = (2, 190, 1, 0, 0, 64 + len(data) + len(names), 0x5A04, 64, 0, 0, 64, len(texts) + 1, len(texts))
+    shape = (2, machine, 1, 0, 0, 64 + len(data) + len(names), 0x5A04, 64, 0, 0, 64, len(texts) + 1, len(texts))
     return b"\x7fELF\2\1\1\x41\x08" + bytes(7) + struct.pack("<HHIQQQIHHHHHH", *shape) + data + names + sections
 
 
@@ -564,6 +564,74 @@ def test_a_cubin_that_was_linked_has_the_text_of_each_input(device):
     one = ptx_for("sm_90a").rstrip(b"\n").replace(b"\n", b"\0") + b"\0"
     module = device.load(cubin((".nv_debug_ptx_txt.1379580968", one), (".nv_debug_ptx_txt.5", one.replace(b"entry k(", b"entry other("))))
     assert (sorted(module.names), module.why) == (["k", "other"], "PTX in a cubin for sm_90a")
+
+
+TILES = """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 to, .hidden .param .align 64 .b8 made[128])
+.reqntid 64
+.reqnctapercluster 2
+.blocksareclusters
+.language 7
+{
+  .reg .b32 %r<4>; .reg .b64 %d<4>;
+  ld.param.u64 %d1, [to]; ld.param.u32 %r1, [made+8]; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x;
+  mad.lo.u32 %r1, %r2, %r3, %r1; mul.wide.u32 %d2, %r2, 4; add.u64 %d1, %d1, %d2; mov.u32 %r2, %tid.x; setp.ne.u32 p, %r2, 0; @!p st.global.u32 [%d1], %r1;
+  ret;
+}
+.nv_intermediate_source_section {
+.code_block {
+.source_begin
+for %i in (%a to %b) : tile<i32> { "
+.source_end
+}
+}
+""".replace("{\n  .reg", "{\n  .reg .pred p; .reg")
+# mov rax, [rcx]; add rax, 5; mov [rcx + 0x38], rax; xor eax, eax; ret: hidden parameters lie at 0x240 of constant memory, where the bank begins at 0x210
+MAKES = bytes.fromhex("488b01 4883c005 48894138 31c0 c3")
+
+
+def host_part(names=(b"k",), relocated=b""):
+    """Code for the host as tileiras puts it into a cubin (compiled: tileiras 13.4)."""
+    symbols, strings = bytes(24), b"\0"
+    for n, name in enumerate(names):
+        for title, section, at, size in ((f"FUNC_NAME_{n}", 1, 2 * n, len(name) + 1), (f"FUNC_ON_ARGUMENTS_CHANGE_{n}", 0, 0, len(MAKES))):
+            symbols += struct.pack("<IBBHQQ", len(strings), 0, 0, section, at, size)
+            strings += f"__CUDA_TILEIR_{title}".encode() + b"\0"
+    parts = [
+        (".ltext", MAKES),
+        (".lrodata", b"\0".join(names) + b"\0"),
+        (".symtab", symbols),
+        (".strtab", strings),
+        (".rela.ltext", relocated),
+    ]
+    return cubin(*parts, machine=62)
+
+
+def tile_kernel(device, host):
+    text = (".nv_debug_ptx_txt", TILES.replace("\n", "\0").encode())
+    begin = (".nv.info.k", bytes((4, 0x0A, 8, 0)) + struct.pack("<IHH", 9, 0x210, 0xB0))
+    return device.load(cubin(text, begin, (".nv.host", host))).function("k")
+
+
+def test_a_kernel_of_tiles_is_launched_by_tiles_and_its_hidden_parameters_are_made(device):
+    kernel = tile_kernel(device, host_part((b"j", b"k")))
+    out = device.allocate(16)
+    assert [p.size for p in kernel.parameters] == [8]
+    run = device.launch(kernel, (2, 1, 1), (1, 1, 1), [word(out)])
+    assert run.ok
+    assert device.view(out, 16).view(np.uint32).tolist() == [(out + 5 & 0xFFFFFFFF) + 64 * n for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [b"", host_part((b"other",)), host_part(relocated=struct.pack("<QQq", 3, 0, 0))],
+    ids=["none", "of another kernel", "that calls"],
+)
+def test_hidden_parameters_that_nobody_makes_are_a_sentence(device, host, capsys):
+    with pytest.raises(CudaError, match="hidden parameters"):
+        device.launch(tile_kernel(device, host), (2, 1, 1), (1, 1, 1), [word(device.allocate(16))])
 
 
 @pytest.mark.parametrize(

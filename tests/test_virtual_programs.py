@@ -244,10 +244,25 @@ cu.cuStreamCreate(ctypes.byref(at[1]), 0), cu.cuEventCreate(ctypes.byref(at[2]),
 cu.cuCtxPopCurrent_v2(None)
 print(cu.cuEventRecord(at[2], at[1]), cu.cuEventRecord(at[2], None), cu.cuEventCreate(ctypes.byref(at[2]), 0))
 """
+VERSIONS = """
+import ctypes
+cu = ctypes.CDLL("libcuda.so.1")
+for name, version, symbol in (("cuStreamGetCtx", 9020, "cuStreamGetCtx"), ("cuStreamGetCtx", 12050, "cuStreamGetCtx_v2"),
+                              ("cuGraphGetEdges", 12020, "cuGraphGetEdges"), ("cuGraphGetEdges", 12030, "cuGraphGetEdges_v2"),
+                              ("cuMemAlloc", 9000, "cuMemAlloc_v2"), ("cuCtxSynchronize", 12080, "cuCtxSynchronize")):
+    at = ctypes.c_void_p()
+    assert cu.cuGetProcAddress_v2(name.encode(), ctypes.byref(at), version, ctypes.c_uint64(0), None) == 0
+    print(at.value == ctypes.cast(getattr(cu, symbol), ctypes.c_void_p).value)
+"""
 
 
 def test_an_event_is_recorded_on_a_stream_whatever_context_is_current():
     assert run([sys.executable, "-c", WITHOUT_CONTEXT]).stdout.split() == ["0", "201", "201"]
+
+
+def test_a_program_gets_the_function_of_the_cuda_that_it_was_built_with():
+    """cuGetProcAddress gives a function of the version that is asked for; later ones take other arguments."""
+    assert run([sys.executable, "-c", VERSIONS]).stdout.split() == ["True"] * 6
 
 
 LATE = """
@@ -524,19 +539,53 @@ def test_it(room):
     assert driver.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(4 * room)) == 0
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(at))
     assert driver.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, None, arguments, None) == 0
+
+def test_numba():
+    from numba import cuda
+    assert cuda.is_available()
+
+def test_nvrtc():
+    from cuda.bindings import nvrtc
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError:
+        pytest.skip("needs NVRTC")
+    _, program = nvrtc.nvrtcCreateProgram(b'extern "C" __global__ void k() {}', b"k.cu", 0, [], [])
+    assert int(nvrtc.nvrtcCompileProgram(program, 1, [b"-arch=sm_90"])[0]) == 0
+    code = bytes(nvrtc.nvrtcGetCUBINSize(program)[1])
+    nvrtc.nvrtcGetCUBIN(program, code)
+    driver, context, module = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+    assert driver.cuInit(0) == driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == driver.cuCtxSetCurrent(context) == 0
+    assert driver.cuModuleLoadData(ctypes.byref(module), code) == 0
 '''
 
 
 def test_tests_on_the_driver_api_find_a_device_that_works_whatever_trapped_before(tmp_path):
     (tmp_path / "test_itself.py").write_text(OF_ITSELF)
-    options = ["-p", "smemsim.testing.plugin", "-p", "no:cacheprovider", "-q", "-rA", "--smemsim-gpu", "sm_90a", "test_itself.py"]
+    (tmp_path / "early.py").write_text("import numba.cuda.cudadrv.driver")  # as pytest itself does for `filterwarnings`
+    options = [
+        "-p",
+        "early",
+        "-p",
+        "smemsim.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "-rA",
+        "--smemsim-gpu",
+        "sm_90a",
+        "test_itself.py",
+    ]
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options],
         cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, env={**own, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"},
     )  # fmt: skip
     ended = {name: how for how, name in re.findall(r"^(PASSED|FAILED|ERROR) test_itself\.py::(\S+)", done.stdout, re.MULTILINE)}
-    assert ended == {"test_it[32]": "PASSED", "test_it[16]": "FAILED", "test_it[48]": "PASSED"}, done.stdout + done.stderr
+    assert ended.pop("test_nvrtc", "PASSED") == "PASSED", done.stdout  # or skipped
+    assert ended == {"test_it[32]": "PASSED", "test_it[16]": "FAILED", "test_it[48]": "PASSED", "test_numba": "PASSED"}, (
+        done.stdout + done.stderr
+    )
     assert "X001" in done.stdout
 
 

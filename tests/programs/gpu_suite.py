@@ -548,6 +548,8 @@ class TestTorch:
             return kind, ctypes.cast(ctypes.pointer(out), ctypes.POINTER(ctypes.py_object))[0]
 
         for x, kind in ((torch.ones(2, 3, device="cuda"), 2), (torch.ones(2, 3, dtype=torch.int8), 1)):
+            capsule = torch._C._to_dlpack(x)  # as cuTile asks
+            assert ctypes.c_int32.from_address(pointer_of(capsule, b"dltensor") + 8).value == kind
             given, like, made = ctypes.c_void_p(), (ctypes.c_int64 * 6)(), ctypes.c_void_p()
             assert call(3, ctypes.c_void_p(id(x)), ctypes.pointer(given)) == 0
             seen, y = back(given)

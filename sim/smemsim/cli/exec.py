@@ -57,6 +57,12 @@ PLACE = click.Path(path_type=pathlib.Path)
     type=click.Choice(["garbage", "zeros"]),
     help="What memory holds that is allocated: garbage, of which a use is found (R507), or zeros.",
 )
+@click.option(
+    "--overrun",
+    type=click.IntRange(1),
+    metavar="BYTES",
+    help="Tell of threads that touch no more than so many bytes behind an array (X001), and let the kernel go on, with zeros there.",
+)
 @click.option("--require-launches", type=click.IntRange(1), metavar="N", help="Exit code 2 where fewer launches were run; for CI.")
 @click.option("--quiet", is_flag=True, default=None, help="No line for each launch.")
 @click.pass_context

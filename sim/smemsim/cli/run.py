@@ -198,6 +198,12 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option(
     "--limit-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="End the kernel after this many seconds; left out: never."
 )
+@click.option(
+    "--overrun",
+    type=click.IntRange(1),
+    metavar="BYTES",
+    help="Tell of threads that touch no more than so many bytes behind an array (X001), and go on, with zeros there.",
+)
 @click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card; else those of the real one.")
 @click.option(
     "--memory", metavar="BYTES", help="Memory that a run may take, as 8G; left out: SMEMSIM_MEMORY, or three quarters of the machine's."

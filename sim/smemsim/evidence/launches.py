@@ -110,6 +110,7 @@ KEYS: dict[str, Key] = {
     "watch_global": Key("any", "false: races are looked for in shared memory alone, as with `--no-watch-global`"),
     "ctas": Key(Kind("a list of numbers of CTAs", lambda value: is_list_of(value, _is_address) and bool(value), _LIST), "run these CTAs alone, with those of their clusters; all, if left out"),
     "multiprocessors": Key("any", "of the card: %nsmid, and how many CTAs run at once; those of the real card, if left out"),
+    "overrun": Key("any", "threads that touch no more than so many bytes behind an array are found (X001), and go on, as with `--overrun`"),
     "assume": Key("any", "a rule about Blackwell taken otherwise, as with `--assume`"),
     "args": Key(Kind("a list, one table for each parameter", lambda value: isinstance(value, list), _LIST), "a list: the parameters in their order"),
     "arrays": Key("any", "a list of arrays, or a table of them by name"),
@@ -160,6 +161,7 @@ OPTION_KEYS = (
     "ctas",
     "assume",
     "multiprocessors",
+    "overrun",
 )  # members of RunOptions, likewise
 
 

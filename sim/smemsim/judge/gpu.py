@@ -80,6 +80,7 @@ class Gpu(Device):
         assume: str | None = None,
         after: Run | None = None,
         multiprocessors: int | None = None,
+        overrun: int = 0,
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
@@ -100,6 +101,7 @@ class Gpu(Device):
         `assume` names an alternative of a rule about Blackwell that holds instead, as "tcgen05.pair=b_interleaved" (`smemsim evidence --alternatives`).
         `after` is the run in front of a launch with programmatic stream serialization: where that kernel executes griddepcontrol.launch_dependents, what this
         one reads of its results without griddepcontrol.wait is found (X008). `multiprocessors` are those of the card, where it has not as many as the real one.
+        Threads that touch no more than `overrun` bytes behind an array are found (X001), and the kernel goes on, with zeros there, instead of ending.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
@@ -126,6 +128,7 @@ class Gpu(Device):
             sanitize=sanitize, watch_global=watch_global, ctas=ctas, limit=limit, limit_seconds=limit_seconds, workers=workers, client=client,
             progress=progress, sources=sources, name=name, schedule=schedule, assume=assume,
             after=None if after is None else _in_front(after), multiprocessors=multiprocessors,
+            overrun=overrun,
         )  # fmt: skip
         return self.run(ptx, config, options)
 

@@ -89,6 +89,7 @@ class GlobalMemory:
         self.heap = Heap()
         self.objects: dict[int, Any] = {}  # textures and surfaces by their handles
         self._table: tuple[np.ndarray, np.ndarray, list[Region]] | None = None
+        self._behind: dict[int, Region] = {}
 
     def __repr__(self) -> str:
         return f"<GlobalMemory: {', '.join(f'{len(r.data)} B at {r.begin:#x}' for r in self._regions) or 'empty'}>"
@@ -191,6 +192,7 @@ class GlobalMemory:
         n = bisect.bisect_left(self._begins, whole("address", address))
         if n == len(self._begins) or self._begins[n] != address:
             raise InputError(f"global address {address:#x}: no array begins there{self._nearby(address)}")
+        self._behind.pop(self._regions[n].end, None)
         del self._begins[n], self._regions[n]
         self._table = None
 
@@ -242,6 +244,13 @@ class GlobalMemory:
         else:
             self._next = (begin + size + GAP) // ALIGN * ALIGN
         return begin
+
+    def behind(self, region: Region, size: int) -> Region:
+        """`size` bytes behind an array, zeros at first, which belong to nothing: for accesses that go on there. No address finds them."""
+        known = self._behind.get(region.end)
+        if known is None or len(known.data) < size:
+            known = self._behind[region.end] = Region.of(region.end, np.zeros(size, np.uint8))
+        return known
 
     def table(self) -> tuple[np.ndarray, np.ndarray, list[Region]]:
         """(first address, address behind the last byte, array) of all arrays by ascending address, the addresses uint64."""

@@ -112,6 +112,10 @@ class LaunchConfig:
 
     def of(self, kernel: LoadedKernel) -> LaunchConfig:
         """The launch of this kernel: what was left open is as the kernel's directives say."""
+        if self.cluster is None and "blocksareclusters" in kernel.directives:
+            raise Unmodelled(
+                ".blocksareclusters: a driver counts clusters in the grid of this entry; not modelled, unless the launch gives the cluster, and the grid in CTAs"
+            )
         return dataclasses.replace(
             self, entry=kernel.name, block=self.block or kernel.block or (1, 1, 1), cluster=self.cluster or kernel.cluster or (1, 1, 1)
         )
@@ -129,7 +133,8 @@ class RunOptions:
     any that the memory model allows, "earliest" and "latest" the extremes, "all:N" each of these and N seeds, one run after the other. `assume` names an
     alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved", that holds instead of it; such a launch runs in this process, and so does one with
     `after`: what the launch in front has done to memory (`program.execute.in_front`), beside which this one may run. `multiprocessors` are those of the card, where
-    it has not as many as the real one: CTAs see them in %nsmid, and so many run at once. Raises InputError.
+    it has not as many as the real one: CTAs see them in %nsmid, and so many run at once. Threads that touch no more than `overrun` bytes behind an array are
+    found (X001), and go on with zeros, where an access else ends the kernel. Raises InputError.
     """
 
     sanitize: bool = True
@@ -146,12 +151,14 @@ class RunOptions:
     assume: str | None = None
     after: Any = None
     multiprocessors: int | None = None
+    overrun: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", checked_schedule(self.schedule))
         for name in ("sanitize", "watch_global", "progress"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
         object.__setattr__(self, "limit", whole("limit", self.limit, minimum=1))
+        object.__setattr__(self, "overrun", whole("overrun", self.overrun, minimum=0))
         seconds = self.limit_seconds
         if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf):
             raise InputError(f"limit_seconds = {shown(seconds)}: needs a number of seconds above 0, or None")
@@ -283,10 +290,6 @@ def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
 
 
 def _check_directives(config: LaunchConfig, kernel: LoadedKernel) -> None:
-    if "blocksareclusters" in kernel.directives:
-        raise Unmodelled(
-            ".blocksareclusters: the grid of this entry counts clusters, which is not modelled; compile without __block_size__"
-        )
     if kernel.block not in (None, config.block):
         raise InputError(f"block = {config.block}: the entry requires {kernel.block} (.reqntid)")
     threads = math.prod(config.block)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
 
-__all__ = ["find_misuse", "misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
+__all__ = ["find_misuse", "find_outside", "misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
 
 
 FAR = 1 << 20  # bytes from an array; further away, and further than its size, an address is meant for another one
@@ -46,6 +46,11 @@ def _first(x: Wave, part: np.ndarray | None, bad: np.ndarray) -> tuple[int, int]
 
 def outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> NoReturn:
     """Threads whose bytes lie outside: X001, and the kernel ends."""
+    raise HardwareTrap(find_outside(x, i, space, at, part, bad, size), cuda_error=ILLEGAL_ADDRESS)
+
+
+def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> str:
+    """X001 of threads whose bytes lie outside; what it says."""
     n, thread = _first(x, part, bad)
     address = int(at[n]) & ((1 << 64) - 1) if space == "global" else int(at[n])
     count = int(bad.sum())
@@ -54,7 +59,7 @@ def outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarra
     message = f"{i.name} of {thread_name(x, thread)}{more} touches {size} bytes at {space} address {address:#x}: {where}"
     near = _near(x, address) if space == "global" else None
     x.launch.find("X001", i, message, repair, arrays=() if near is None else (near.begin,))
-    raise HardwareTrap(f"{message}", cuda_error=ILLEGAL_ADDRESS)
+    return message
 
 
 def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, align: int) -> NoReturn:

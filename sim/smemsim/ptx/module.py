@@ -260,6 +260,7 @@ class Parameter:
     align: int
     size: int
     slot: int | None = None  # of a function's `.reg` parameter
+    is_hidden: bool = False  # whoever launches does not give it: the driver does
 
 
 @dataclasses.dataclass(frozen=True)

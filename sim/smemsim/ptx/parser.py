@@ -891,6 +891,7 @@ def read_parameters(tokens: Tokens, names: Names, what: str) -> tuple[Parameter,
     if tokens.accept(")"):
         return ()
     while True:
+        is_hidden = tokens.accept(".hidden")
         space = tokens.take()
         if space not in (".param", ".reg"):
             tokens.i -= bool(space)
@@ -907,7 +908,7 @@ def read_parameters(tokens: Tokens, names: Names, what: str) -> tuple[Parameter,
                 names.find(name)  # takes the slot
             else:
                 name = names.declare_variable(name)
-        parameters.append(Parameter(name, kind, declared.align, declared.size, slot))
+        parameters.append(Parameter(name, kind, declared.align, declared.size, slot, is_hidden))
         if not tokens.accept(","):
             break
     tokens.expect(")", f"after the {what}")
@@ -1251,7 +1252,8 @@ _HEADS = {
 _OUTSIDE = (".entry", ".func", ".section", ".alias", *_HEADS, *(f".{word}" for word in (*LINKAGE, *SPACES)))
 _DIRECTIVE = re.compile(r"\s*(?:(\.\w+)|(;)|(?=\S))", re.ASCII)
 _HEADER_END = re.compile(r'[{;"]')
-_BRACES = re.compile(r'[{}]|"[^"\n]*"')
+_BRACES = re.compile(r'[{}]|"[^"\n]*"|\.source_begin\b.*?\.source_end\b', re.DOTALL)
+_SECTIONS = (".section", ".nv_intermediate_source_section")  # the second one with the tile IR that tileiras compiles
 
 
 def read_module(text: str, *, name: str = "<ptx>") -> Module:
@@ -1333,7 +1335,7 @@ class _ModuleReader:
             return location_at(source, at, self.files, {})[1]
         if directive == ".pragma":
             return skip_pragma(source, at)
-        if directive == ".section":
+        if directive in _SECTIONS:
             return self.skip_section(start)
         end = self.header_end(start)
         tokens = source.tokens(start, end)

@@ -16,12 +16,13 @@ TYPE_BYTES = _NUMBERS | {"b128": 16, "f16": 2, "f16x2": 4, "f32": 4, "f64": 8, "
 SPACES = ("global", "const", "shared", "local", "param")
 LINKAGE = ("visible", "weak", "extern", "common")
 
-# Directives between the parameters of a function and its body, which say how it is launched or compiled (11.4, 11.7).
+# Directives between the parameters of a function and its body, which say how it is launched or compiled (11.4, 11.7; .language is tileiras 13.4's).
 PERFORMANCE = (
     "abi_preserve",
     "abi_preserve_control",
     "blocksareclusters",
     "explicitcluster",
+    "language",
     "maxclusterrank",
     "maxnctapersm",
     "maxnreg",

@@ -48,6 +48,7 @@ def begin(config: pytest.Config) -> None:
 
         clear(policy)
     journal = _open_to_children(policy)
+    _look_again()
     process.open_on_import()
     config.pluginmanager.register(Session(options.smemsim_on_finding, report, worker, journal), "smemsim-gpu")
 
@@ -72,6 +73,13 @@ def _open_to_children(policy: Policy) -> Journal | None:
     callers.load()
     process.tell_to(_OfForks(journal.descriptor))
     return journal
+
+
+def _look_again() -> None:
+    """Have numba look for a driver, for which it looks when it is imported: pytest does that before any plugin where `filterwarnings` names its classes."""
+    module = sys.modules.get("numba.cuda.cudadrv.driver")
+    if module is not None and module.driver.initialization_error is not None:
+        module.driver.__init__()
 
 
 class _OfForks(Writer):

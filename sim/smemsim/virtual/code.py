@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smemsim.ptx.module import Function as PtxFunction
     from smemsim.spec.cards import Card
     from smemsim.virtual.machine import Machine, Parameter
+    from smemsim.virtual.tile_host import HiddenParameters
 
 __all__ = ["Function", "Module"]
 
@@ -67,6 +68,12 @@ class Function:
         if self._linked is None or self._linked[0] != of:
             self._linked = of, kernel.called(self.parameter_names, counts_elements=self.counts_elements)
         return self._linked[1]
+
+    def complete(self, given: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """All parameters, of those that a program gives. Raises Unmodelled."""
+        if len(given) == len(self.source.parameters):
+            return given
+        return self.module.hidden_parameters.make(self.name, self.source.parameters, given)
 
     @property
     def readable(self) -> str:
@@ -178,11 +185,18 @@ def _digest(lines: Iterable[str]) -> str:
 class Module:
     """Code that is loaded: its kernels and variables. `why` says which of several pieces of code was chosen."""
 
-    def __init__(self, device: Device, ptx: str, why: str, managed: Iterable[str] = ()) -> None:
-        self.device, self.ptx, self.why = device, ptx, why
+    def __init__(self, device: Device, ptx: str, why: str, managed: Iterable[str] = (), *, cubin: bytes = b"") -> None:
+        self.device, self.ptx, self.why, self._cubin = device, ptx, why, cubin
         self.loaded = device.machine.load(ptx, managed)
         self.source = self.loaded.module
         self._functions: dict[str, Function] = {}
+
+    @functools.cached_property
+    def hidden_parameters(self) -> HiddenParameters:
+        """What makes parameters that no program gives. Raises Unmodelled."""
+        from smemsim.virtual.tile_host import HiddenParameters
+
+        return HiddenParameters(self._cubin)
 
     @functools.cached_property
     def digest(self) -> str:

@@ -591,7 +591,7 @@ class VirtualDevice:
             self.refuse(str(e))
             raise CudaError(INVALID_IMAGE, str(e)) from None
         try:
-            module = Module(self, image.ptx, why, managed)
+            module = Module(self, image.ptx, why, managed, cubin=image.cubin)
         except SmemsimError as e:
             if isinstance(e, CudaError):
                 raise

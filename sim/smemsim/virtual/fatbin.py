@@ -19,13 +19,13 @@ from collections.abc import Iterator, Sequence
 from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
 
-__all__ = ["Image", "NoCode", "at_address", "chosen", "images", "linked", "registers_of", "size_of"]
+__all__ = ["HOST_SECTION", "Image", "NoCode", "at_address", "chosen", "images", "linked", "registers_of", "sections", "size_of"]
 
 
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
 PTX_KIND, CUBIN_KIND = 1, 2
 LZ4_FLAG, ZSTD_FLAG, HOST_FLAG = 0x2000, 0x8000, 0x1000
-_TEXT_SECTION = ".nv_debug_ptx_txt"
+_TEXT_SECTION, HOST_SECTION = ".nv_debug_ptx_txt", ".nv.host"
 _NO_BITS = 8  # a section without bytes in the file
 MOST_BYTES = 1 << 30  # of an entry, unpacked
 _ENTRY = struct.Struct("<HHIQIIHHIQQQQ")
@@ -44,6 +44,7 @@ class Image:
     target: str  # "sm_90a"
     ptx: str
     origin: str  # "PTX", "PTX in a cubin", "machine code"
+    cubin: bytes = b""  # that it was in, where that has code for the host too
 
 
 def size_of(head: bytes) -> int:
@@ -174,12 +175,13 @@ def _of_elf(code: bytes, target: str = "") -> Iterator[Image]:
     if len(code) >= 64:
         flags = struct.unpack_from("<I", code, 48)[0]
         target = target or f"sm_{flags >> 8 & 0xFF if code[8] >= 8 else flags & 0xFF}"
-    texts = [data for name, _, data in _sections(code) if name == _TEXT_SECTION or name.startswith(f"{_TEXT_SECTION}.")]
+    has_host = any(name == HOST_SECTION for name, _, _ in sections(code))
+    texts = [data for name, _, data in sections(code) if name == _TEXT_SECTION or name.startswith(f"{_TEXT_SECTION}.")]
     found = linked([text.rstrip(b"\0").replace(b"\0", b"\n").decode(errors="replace") for text in texts]) if texts else ""
-    yield Image(_target_of(found) or target, found, "PTX in a cubin" if found else "machine code")
+    yield Image(_target_of(found) or target, found, "PTX in a cubin" if found else "machine code", code if has_host else b"")
 
 
-def _sections(code: bytes) -> Iterator[tuple[str, int, bytes]]:
+def sections(code: bytes) -> Iterator[tuple[str, int, bytes]]:
     """(name, `sh_info`, bytes) of the sections of an ELF file of 64 bits."""
     if len(code) < 64 or not code.startswith(ELF_MAGIC):
         return
@@ -198,7 +200,7 @@ def registers_of(cubin: bytes, kernel: str) -> tuple[int, int]:
     `ptxas -v` of CUDA 12 and 13 prints is the same).
     """
     registers, symbol, attributes = 0, b"", b""
-    for name, info, data in _sections(cubin):
+    for name, info, data in sections(cubin):
         if name == f".text.{kernel}":
             registers, symbol = info >> 24, struct.pack("<I", info & 0xFFFFFF)
         elif name == ".nv.info":

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Launcher"]
 
 
+TILE = "language"  # a directive of the PTX that tileiras makes of tile IR
 MOST_CONFIGURED = 256  # shapes of launches that a kernel remembers
 LAST_PAGES = 3  # launches of a kernel without findings that get a page
 
@@ -141,7 +142,7 @@ class Launcher:
 
         self.device.check()
         try:
-            shape = {"grid": three("grid", grid), "block": three("block", block)}
+            shape = _shape(f, three("grid", grid), three("block", block))
         except InputError as e:
             raise CudaError(INVALID_CONFIGURATION, str(e)) from None
         for name, most in (("grid", LAUNCH_LIMITS.grid), ("block", LAUNCH_LIMITS.block)):
@@ -226,13 +227,13 @@ class Launcher:
                 self.device.mirror(to_device=False)
                 return self._done(about, None, "run by a hook")
             self.device.machine.set_heap(self.device.limits[HEAP_LIMIT], is_littered=self.device.has_garbage)
-            recorder = self._recorder(f, config, arguments, about.number)
+            recorder = self._recorder(f, config, arguments := f.complete(arguments), about.number)
             run, error = self.device.machine.run(
                 f.linked, arguments, config, sanitize=self.device.policy.is_watched(f.name), watch_global=self.device.policy.watch_global,
                 limit=self.device.policy.limit or LIMIT,
                 limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.device.policy.quiet, name=f"{f.readable}.ptx",
                 workers=self.device.policy.workers, cancel=self.device.policy.cancel, schedule=self.device.policy.schedule, assume=self.device.policy.assume,
-                after=after, multiprocessors=self.device.multiprocessors,
+                after=after, multiprocessors=self.device.multiprocessors, overrun=self.device.policy.overrun or 0,
             )  # fmt: skip
         except SmemsimError as e:
             self.device.machine.forget_garbage()
@@ -389,6 +390,15 @@ class Launcher:
 def _is_plain(key: tuple[Any, ...]) -> bool:
     """Is it made of whole numbers and tuples of them?"""
     return all(type(part) in (int, bool, type(None)) or (type(part) is tuple and all(type(n) is int for n in part)) for part in key)
+
+
+def _shape(f: Function, grid: tuple[int, ...], block: tuple[int, ...]) -> dict[str, Any]:
+    """CTAs and threads of a launch: of some kernels clusters are counted (.blocksareclusters), of tile IR tiles, in blocks of one (as cuTile does)."""
+    if "blocksareclusters" in f.directives:
+        grid = tuple(n * c for n, c in zip(grid, f.cluster, strict=True))
+    if TILE in f.directives and "reqntid" in f.directives and block == (1, 1, 1):
+        block = (*f.directives["reqntid"], 1, 1)[:3]
+    return {"grid": grid, "block": block}
 
 
 def _some(shape: Any) -> tuple[int, ...]:

@@ -131,10 +131,11 @@ class Machine:
 
 
 def parameters_of(function: Function) -> tuple[Parameter, ...]:
-    """Where the parameters of a kernel lie in its parameter bank: one behind the other, each at its own alignment (PTX ISA 9.1 §5.1.6)."""
+    """Where the parameters of a kernel that are given lie in its parameter bank: one behind the other, each at its own alignment (PTX ISA 9.1 §5.1.6)."""
     found, end = [], 0
     for p in function.parameters:
         begin = -(-end // max(p.align, 1)) * max(p.align, 1)
-        found.append(Parameter(begin, p.size))
+        if not p.is_hidden:
+            found.append(Parameter(begin, p.size))
         end = begin + p.size
     return tuple(found)

@@ -93,6 +93,7 @@ class Policy:
     functions marked by `hook`. `workers` are processes for independent CTAs. `schedule` is a seed for the order in which things
     happen, earliest, latest, or all:N, as `Gpu.launch` takes it. `assume` names an alternative of a rule about Blackwell. `quiet` leaves the line for each launch out.
     `fresh_memory` is a key of FRESH_MEMORY. `require_launches` is how many launches must run, at the least, for the exit code 0.
+    Of threads that touch no more than `overrun` bytes behind an array is told (X001), and the kernel goes on.
     """
 
     on_finding: str = "warn"
@@ -116,6 +117,7 @@ class Policy:
     quiet: bool = False
     require_launches: int | None = None
     fresh_memory: str = "garbage"
+    overrun: int | None = None
 
     def __post_init__(self) -> None:
         for name, known in (("on_finding", ON_FINDING), ("fresh_memory", FRESH_MEMORY)):

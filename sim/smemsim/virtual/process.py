@@ -38,6 +38,7 @@ DOORS = {
     **{f"cuda.bindings.{name}": "smemsim.virtual.static_runtime" for name in (
         "_internal.runtime", "_internal.runtime_ptds", "_bindings.cyruntime", "_bindings.cyruntime_ptds",
     )},
+    **{f"cuda.bindings.{name}": "smemsim.virtual.line_info" for name in ("_internal.nvrtc", "_internal.nvjitlink", "_bindings.cynvrtc")},
 }  # fmt: skip
 _chosen: dict[str, Any] = {}
 

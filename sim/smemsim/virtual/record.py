@@ -109,7 +109,7 @@ class Recorder:
         """What of the policy changes what a run of the launch finds, where it is not the usual."""
         policy = self.device.policy
         said: dict[str, Any] = {"sanitize": policy.is_watched(self.function.name)}
-        said |= {key: getattr(policy, key) for key in ("watch_global", "ctas", "limit", "cancel", "schedule", "assume")}
+        said |= {key: getattr(policy, key) for key in ("watch_global", "ctas", "limit", "cancel", "schedule", "assume", "overrun")}
         said["multiprocessors"] = (
             self.device.multiprocessors if self.device.multiprocessors != self.device.card.named("multiprocessor_count") else None
         )

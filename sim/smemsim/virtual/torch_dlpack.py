@@ -43,6 +43,15 @@ def open_dlpack() -> None:
         tensors.mark(out, CUDA, "from_dlpack")
         return out
 
+    def also_of_the_card(own: Callable[..., Any]) -> Callable[..., Any]:
+        def give(tensor: Any, **named: Any) -> Any:
+            return _on(KDL_CUDA, own(tensor, **named)) if tensors.place(tensor) == CUDA else own(tensor, **named)
+
+        return give
+
+    for name in ("_to_dlpack", "_to_dlpack_versioned"):  # cuTile asks the first one
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, also_of_the_card(getattr(torch._C, name)))
     torch.Tensor.__dlpack__ = dlpack
     torch.from_dlpack = torch.utils.dlpack.from_dlpack = from_dlpack
     torch.to_dlpack = torch.utils.dlpack.to_dlpack = dlpack

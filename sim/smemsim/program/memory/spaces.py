@@ -17,7 +17,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.program.registry import unmodelled
 from smemsim.program.scopes import GPU
-from smemsim.program.traps import misaligned, outside, reserved
+from smemsim.program.traps import find_outside, misaligned, outside, reserved
 from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, THREADS
 from smemsim.ptx.module import Instruction, Operand
 from smemsim.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
@@ -179,16 +179,31 @@ class _Global:
         for n in distinct(which[~bad]).tolist():
             if (chunks := regions[n].chunks) is not None:
                 bad[which == n] |= chunks.outside(address[which == n], self.size)
-        if bad.any():
-            outside(x, self.i, "global", at, part, bad, self.size)
         pieces = []
-        for n in distinct(which).tolist():
-            here = np.flatnonzero(which == n)
-            region = regions[n]
-            offset = (address[here] - np.uint64(region.words_begin)).view(np.int64)
-            pieces.append(Piece("global", region.words, offset, here if part is None else part[here]))
-            x.state[self] = region, begins[n].view(np.int64), np.uint64(len(region.data) - self.size)
+        if bad.any():
+            self._may_go_on(x, at, part, bad, ends[which])
+            pieces = [
+                _piece(x.launch.memory.behind(regions[n], x.launch.options.overrun), address, np.flatnonzero(bad & (which == n)), part)
+                for n in distinct(which[bad]).tolist()
+            ]
+        for n in distinct(which[~bad]).tolist():
+            pieces.append(_piece(regions[n], address, np.flatnonzero(~bad & (which == n)), part))
+            x.state[self] = regions[n], begins[n].view(np.int64), np.uint64(len(regions[n].data) - self.size)
         return pieces
+
+    def _may_go_on(self, x: Wave, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, ends: np.ndarray) -> None:
+        """Threads whose bytes lie outside: the kernel ends, unless all of them lie no further behind an array than the launch allows."""
+        room = x.launch.options.overrun - self.size
+        if room < 0 or (at.view(np.uint64)[bad] - ends[bad] > np.uint64(room)).any():
+            outside(x, self.i, "global", at, part, bad, self.size)
+        if x.launch.found("X001", self.i.line) is None:
+            find_outside(x, self.i, "global", at, part, bad, self.size)
+
+
+def _piece(region: Region, address: np.ndarray, here: np.ndarray, part: np.ndarray | None) -> Piece:
+    """The bytes of an array that threads access, `here` among `address`, which are those of `part` of the running ones."""
+    offset = (address[here] - np.uint64(region.words_begin)).view(np.int64)
+    return Piece("global", region.words, offset, here if part is None else part[here])
 
 
 def _shared(cluster: bool) -> Callable[..., Locate]:

@@ -75,3 +75,8 @@ API uintptr_t la_symbind64(Elf64_Sym *symbol, unsigned index, uintptr_t *from, u
     (void)index, (void)from, (void)to, (void)flags;
     return bound(symbol->st_value, name);
 }
+/* For Python, in a process that was started without LD_AUDIT (`line_info.py`). */
+API void *smemsim_dlsym(void *library, const char *name) {
+    void *at = dlsym(library, name);
+    return at ? (void *)bound((uintptr_t)at, name) : at;
+}

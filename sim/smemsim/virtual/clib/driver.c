@@ -659,6 +659,7 @@ API R cuStreamGetPriority(U stream, int *priority) { return stream_info(stream, 
 API R cuStreamGetFlags(U stream, unsigned *flags) { return stream_info(stream, 0, flags); }
 API R cuStreamGetId(U stream, unsigned long long *id) { *id = stream; return 0; }
 API R cuStreamGetCtx(U stream, U *context) { (void)stream; *context = smemsim_context(); return 0; }
+API R cuStreamGetCtx_v2(U stream, U *context, U *green) { if (green) *green = 0; return cuStreamGetCtx(stream, context); } /* there are no green contexts */
 API R cuStreamGetDevice(U stream, int *device) { (void)stream; *device = 0; return 0; }
 API R cuStreamGetAttribute(U stream, int attribute, void *value) { (void)stream, (void)attribute; memset(value, 0, 64); return 0; }
 API R cuStreamSetAttribute(U stream, int attribute, const void *value) { (void)stream, (void)attribute, (void)value; return 0; }
@@ -1001,9 +1002,15 @@ API R cuGraphNodeSetParams(U node, any_node *n) { return cuGraphExecNodeSetParam
 
 API R cuGetProcAddress_v2(const char *name, void **function, int version, U flags, int *status) {
     (void)flags;
-    static const struct { const char *name; int version; } since[] = {
-        {"cuCtxCreate_v4", 12050}, {"cuCtxCreate_v3", 11040}, {"cuGetProcAddress_v2", 12000}, {"cuStreamGetCaptureInfo_v3", 12030}, {"cuStreamGetCaptureInfo_v2", 11030},
-        {"cuGraphAddDependencies_v2", 12030}, {"cuGraphAddNode_v2", 12030}, {"cuMemAdvise_v2", 12020}, {"cuMemPrefetchAsync_v2", 12020}, {"cuGraphInstantiate_v2", 11000}, {"cuStreamBeginCapture_v2", 10010},
+    static const struct { const char *name; int version; } since[] = { /* cudaTypedefs.h: PFN_NAME_vVERSION, from CUDA 10 on */
+        {"cuCtxCreate_v4", 12050}, {"cuCtxCreate_v3", 11040}, {"cuCtxGetDevice_v2", 13000}, {"cuCtxSynchronize_v2", 13000},
+        {"cuDeviceGetUuid_v2", 11040}, {"cuEventElapsedTime_v2", 12080}, {"cuGetProcAddress_v2", 12000}, {"cuGraphAddDependencies_v2", 12030},
+        {"cuGraphAddKernelNode_v2", 12000}, {"cuGraphAddNode_v2", 12030}, {"cuGraphExecKernelNodeSetParams_v2", 12000},
+        {"cuGraphExecUpdate_v2", 12000}, {"cuGraphGetEdges_v2", 12030}, {"cuGraphInstantiate_v2", 11000}, {"cuGraphKernelNodeGetParams_v2", 12000},
+        {"cuGraphKernelNodeSetParams_v2", 12000}, {"cuGraphNodeGetDependencies_v2", 12030}, {"cuGraphNodeGetDependentNodes_v2", 12030},
+        {"cuGraphRemoveDependencies_v2", 12030}, {"cuMemAdvise_v2", 12020}, {"cuMemPrefetchAsync_v2", 12020}, {"cuStreamBeginCapture_v2", 10010},
+        {"cuStreamGetCaptureInfo_v2", 11030}, {"cuStreamGetCaptureInfo_v3", 12030}, {"cuStreamGetCtx_v2", 12050},
+        {"cuStreamUpdateCaptureDependencies_v2", 12030},
     };
     WANT(name && function);
     char symbol[128];
