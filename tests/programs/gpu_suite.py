@@ -728,3 +728,7 @@ def test_compiled_code_finds_the_card_that_has_the_tensors():
     assert driver.cuInit(0) == 0
     assert driver.cuPointerGetAttribute(ctypes.byref(kind), 2, ctypes.c_uint64(x.data_ptr())) == 0
     assert kind.value == 2  # CU_MEMORYTYPE_DEVICE
+    torch.cuda.current_stream()  # begins with the card, whose context is current in this thread then
+    context = ctypes.c_void_p()
+    assert driver.cuStreamGetCtx(None, ctypes.byref(context)) == 0
+    assert context.value

@@ -16,13 +16,14 @@ from typing import Any
 
 from smemsim.errors import InputError
 
-__all__ = ["answer", "load", "renew"]
+__all__ = ["answer", "load", "make_current", "renew"]
 
 
 _ANSWER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 # Each thread's last one, which the caller reads when it has returned. Not `threading.local`: what a thread that Python did not start has there is gone by then.
 _replies: dict[int, Any] = {}
 _kept: list[Any] = []
+_answered: list[ctypes.CDLL] = []  # the driver, once it asks here
 _loaded: list[ctypes.CDLL] = []  # where the process has no path with the libraries
 
 
@@ -35,6 +36,12 @@ def load() -> None:
         _loaded.extend(
             ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL) for name in ("libcuda.so.1", "libcudart.so.13", "libcudart.so.12")
         )
+
+
+def make_current() -> None:
+    """Compiled code that this thread calls has a context, as where torch has begun with the card."""
+    for library in _answered[:1]:
+        library.smemsim_make_current()
 
 
 def renew() -> None:
@@ -64,6 +71,7 @@ def answer() -> None:
         here = libraries[0].smemsim_answer_here
     except (OSError, AttributeError):
         return
+    _answered.append(libraries[0])
     here.argtypes = [ctypes.c_void_p]
     _kept.append(_ANSWER(_reply))
     here(ctypes.cast(_kept[0], ctypes.c_void_p))

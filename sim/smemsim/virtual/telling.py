@@ -93,6 +93,7 @@ class Writer:
         self.who = f"{os.getpid()} {time.time_ns()}"  # numbers of processes are used again
         self._last: dict[str, Any] = {}
         self._lock = threading.Lock()  # lines come in the order in which they were made
+        self._asking = threading.Lock()
 
     def begin(self, launched: Launched) -> None:
         """See `Teller`."""
@@ -145,11 +146,12 @@ class RemoteWriter(Writer):
         self._is_new()
 
     def _write(self, said: dict[str, Any]) -> bool:
-        if self.descriptor is None:
-            if self._channel is None:
-                self.open()
-            with contextlib.suppress(OSError, AttributeError, IndexError):
-                self.descriptor = socket.recv_fds(self._channel, 1, 1)[1][0]  # type: ignore[arg-type]  # AttributeError: there is no channel
+        with self._asking:  # the journal is handed out once
+            if self.descriptor is None:
+                if self._channel is None:
+                    self.open()
+                with contextlib.suppress(OSError, AttributeError, IndexError):
+                    self.descriptor = socket.recv_fds(self._channel, 1, 1)[1][0]  # type: ignore[arg-type]  # AttributeError: there is no channel
         return super()._write(said)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import types
 from typing import Any
 
-from smemsim.virtual import process
+from smemsim.virtual import callers, process
 from smemsim.virtual.errors import CudaError
 from smemsim.virtual.streams import Event, Stream
 from smemsim.virtual.torch_tensors import tensors
@@ -265,7 +265,7 @@ def _of_card() -> dict[str, Any]:
         cudaHostRegister=lambda *_: 0, cudaHostUnregister=lambda *_: 0, cudaGetErrorString=str,
     )  # fmt: skip
     return {
-        "is_available": lambda: True, "is_initialized": lambda: True, "init": _nothing, "_lazy_init": _nothing, "device_count": lambda: 1,
+        "is_available": lambda: True, "is_initialized": lambda: True, "init": callers.make_current, "_lazy_init": callers.make_current, "device_count": lambda: 1,
         "current_device": lambda: 0, "set_device": is_cuda, "get_device_capability": _capability, "get_device_properties": _properties,
         "get_device_name": lambda device=None: process.card().name, "device": _DeviceContext, "device_of": _DeviceContext,
         "is_bf16_supported": lambda *_, **__: True, "is_tf32_supported": lambda: True,
@@ -297,11 +297,15 @@ def _of_streams() -> dict[str, Any]:
         if stream is not None:
             streams.current = stream.cuda_stream
 
+    def current_stream(device: Any = None) -> Any:
+        callers.make_current()
+        return CudaStream(stream_ptr=streams.current)
+
     return {
         "synchronize": synchronize, "Stream": CudaStream, "Event": CudaEvent,
         "ExternalStream": lambda stream_ptr, device=None, **_: CudaStream(stream_ptr=stream_ptr),
         "get_stream_from_external": lambda data_ptr, device=None: CudaStream(stream_ptr=data_ptr),
-        "current_stream": lambda device=None: CudaStream(stream_ptr=streams.current), "default_stream": lambda device=None: CudaStream(stream_ptr=0),
+        "current_stream": current_stream, "default_stream": lambda device=None: CudaStream(stream_ptr=0),
         "stream": lambda stream: contextlib.nullcontext() if stream is None else stream, "set_stream": set_stream,
         "graph_pool_handle": lambda: (0, 0), "is_current_stream_capturing": lambda: streams.get(streams.current).graph is not None,
         "make_graphed_callables": lambda callables, *_, **__: callables,
