@@ -444,6 +444,10 @@ LOCAL_CASES = {
         "ld.local.u32 %r2, [loc+8]; and.b32 %r6, %r2, -16; or.b32 %r3, %r6, 13; st.local.v2.u32 [loc], {%r1, %r3}; ld.local.u32 %r4, [loc+4]; "
         "setp.eq.u32 %p1, %r4, 0; @%p1 bra E; st.global.u32 [%d1], %r1; E:", ["R507"],
     ),
+    "beside a load with a cache policy": (
+        "createpolicy.fractional.L2::evict_last.b64 %d2, 1.0; ld.global.L2::cache_hint.u32 %r2, [%d1], %d2; "
+        "ld.local.u32 %r3, [loc+8]; add.u32 %r2, %r2, %r3; red.global.add.u32 [%d1], %r2;", ["R507"],
+    ),
     "a copy": ("ld.local.u32 %r2, [loc+8]; st.global.u32 [%d1], %r2;", []),
     "nobody uses it": ("ld.local.u32 %r2, [loc+8]; st.local.u32 [loc], %r2; ld.local.u32 %r2, [loc];", []),
     "padding of a vector": (

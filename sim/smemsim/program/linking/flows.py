@@ -273,7 +273,7 @@ def bit_fields(program: Program) -> frozenset[int]:
 
 
 def _is_beside_a_field(load: Instruction, stores: Sequence[Instruction], uses: _Uses) -> bool:
-    to, address = load.operands
+    to, address, *_ = load.operands  # behind them, a cache policy
     readers = uses.readers.get(to.slot, ()) if isinstance(to, Register) else ()
     if not readers or not all(i.op == "and" and isinstance(i.operands[2], Immediate) for i in readers):
         return False
