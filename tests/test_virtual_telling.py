@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from smemsim.virtual.telling import SOCKET_ENDING, RemoteWriter
+from smemsim.virtual import RemoteWriter
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs sockets of Linux")
 def test_threads_that_tell_first_at_once_get_the_journal_that_is_handed_out_once():
     name = f"smemsim-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door, tempfile.TemporaryFile() as journal:
-        door.bind(f"\0{name}{SOCKET_ENDING}")
+        door.bind(f"\0{name}-launches")
         door.listen()
         writer = RemoteWriter(name)
         channel, _ = door.accept()

@@ -19,5 +19,6 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
         "pools": ("Pool",),
         "record": ("write_index",),
         "streams": ("Event", "Stream"),
+        "telling": ("RemoteWriter",),
     },
 )
