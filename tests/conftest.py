@@ -4,9 +4,13 @@
 becomes an `@example` of the test that failed, together with the repair, so that the examples which never change hold it from then on.
 """
 
+import atexit
 import gc
 import os
 import pathlib
+import shutil
+import sys
+import tempfile
 
 import llvmlite.binding  # noqa: F401  (before pytester: it forgets what a run inside imports, and this cannot be imported twice)
 import pytest
@@ -14,6 +18,13 @@ from hypothesis import Phase, settings
 
 # Every worker has one core: threads of its own in numpy's library would spin on those of the others. Read when numpy is imported, which is later.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Workers, and programs that tests start, read bytecode instead of compiling the package again. Where nobody wants it beside the sources, it lies elsewhere.
+if sys.dont_write_bytecode:
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="smemsim-bytecode-")
+    atexit.register(shutil.rmtree, sys.pycache_prefix, ignore_errors=True)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 # Nobody reads why an example that a test looks for fails: that phase runs it again and again, traced.
 settings.register_profile("smemsim", max_examples=25, deadline=None, derandomize=True, phases=set(Phase) - {Phase.explain})

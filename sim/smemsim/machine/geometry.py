@@ -79,11 +79,6 @@ class Geometry:
             last = rows.max(axis=0).tolist() if inside else []
         return sum(c * stride for c, stride in zip(last[1:], strides[1:], strict=False)) if inside else 0
 
-    @property
-    def row_bits(self) -> int:
-        """Bits of a row in global memory, which no legal map leaves between two bytes."""
-        return self.elements * self.unit_bits
-
     @functools.cached_property
     def is_plain(self) -> bool:
         """Does every chunk have 16 bytes that are moved unchanged?"""

@@ -6,6 +6,8 @@ predicates within vectors, and forgets to look at some addresses.
 
 from __future__ import annotations
 
+import functools
+
 from smemsim.errors import InputError
 from smemsim.program.registers import DTYPES, bits_of
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Register, Vector
@@ -27,9 +29,14 @@ class OperandTypes:
     def __init__(self, i: Instruction) -> None:
         self.i = i
         self.types = [m for m in i.modifiers if m in _TYPES]
-        self.vectors = [x.items for x in i.operands if isinstance(x, Vector)] + [
+        vectors = [x.items for x in i.operands if isinstance(x, Vector)] + [
             x.coordinates for x in i.operands if isinstance(x, Address) and x.coordinates
         ]
+        self.is_bits: dict[int, bool] = {}  # by the identity of an element of a vector: has this vector an integer or bits?
+        for items in vectors:
+            bits = any(isinstance(item, Register) and _kind(item.type) in ("b", "i") for item in items)
+            for item in items:
+                self.is_bits.setdefault(id(item), bits)
         self.widens = i.op in _WIDENING and not any(_kind(t) == "packed" or t in _STRICT for t in self.types if i.op == "cvt")
 
     def check(self, operand: Operand, name: str) -> None:
@@ -63,15 +70,11 @@ class OperandTypes:
 
     def _kind_of(self, register: Register) -> str:
         """The kind of a register; in a vector that of all its elements, which is bits where one of them is an integer or bits."""
-        return "b" if register.type != "pred" and self._is_of_bits(register) else _kind(register.type)
-
-    def _is_of_bits(self, operand: Operand) -> bool:
-        within = next((items for items in self.vectors if any(item is operand for item in items)), ())
-        return any(isinstance(item, Register) and _kind(item.type) in ("b", "i") for item in within)
+        return "b" if register.type != "pred" and self.is_bits.get(id(register), False) else _kind(register.type)
 
     def _check_number(self, number: Immediate, name: str) -> None:
         kind = _kind(name)
-        if self._is_of_bits(number):
+        if self.is_bits.get(id(number), False):
             return
         if kind in ("f32", "f64"):
             if number.kind == "int":
@@ -84,6 +87,7 @@ class OperandTypes:
             )
 
 
+@functools.cache
 def _kind(name: str) -> str:
     """What a type holds: "b" (bits), "i" (an integer), "packed", or the type itself, of predicates and floating-point numbers."""
     if "x" in name:
