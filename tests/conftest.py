@@ -4,13 +4,10 @@
 becomes an `@example` of the test that failed, together with the repair, so that the examples which never change hold it from then on.
 """
 
-import atexit
 import gc
 import os
 import pathlib
-import shutil
 import sys
-import tempfile
 
 import llvmlite.binding  # noqa: F401  (before pytester: it forgets what a run inside imports, and this cannot be imported twice)
 import pytest
@@ -18,13 +15,6 @@ from hypothesis import Phase, settings
 
 # Every worker has one core: threads of its own in numpy's library would spin on those of the others. Read when numpy is imported, which is later.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-# Workers, and programs that tests start, read bytecode instead of compiling the package again. Where nobody wants it beside the sources, it lies elsewhere.
-if sys.dont_write_bytecode:
-    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="smemsim-bytecode-")
-    atexit.register(shutil.rmtree, sys.pycache_prefix, ignore_errors=True)
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    sys.dont_write_bytecode = False
 
 # Nobody reads why an example that a test looks for fails: that phase runs it again and again, traced.
 settings.register_profile("smemsim", max_examples=25, deadline=None, derandomize=True, phases=set(Phase) - {Phase.explain})
@@ -78,3 +68,14 @@ def _the_checkout_stays_as_it_is():
     yield
     made = files_of_checkout() - before
     assert not made, f"a test left {', '.join(sorted(made))}: it belongs into tmp_path"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_that_tests_start_read_bytecode(tmp_path_factory):
+    """Half of their time went into compiling the package again, where the environment wants no bytecode beside the sources: it lies elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.dont_write_bytecode:
+            own = tmp_path_factory.getbasetemp()
+            patch.setenv("PYTHONPYCACHEPREFIX", str((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "bytecode"))
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        yield

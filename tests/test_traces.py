@@ -185,10 +185,10 @@ def test_trap_traces_hold_every_cuda_error_and_neighbours_that_run():
         assert set(load_suite(SM90 / name).arrays["status"].tolist()) == errors
 
 
-@functools.lru_cache(1)
-def kept(name):
-    """A suite that several tests read, one after the other; nobody changes it."""
-    return load_suite(SM90 / name)
+@functools.lru_cache(2)
+def kept(folder):
+    """A suite that several tests read, one after the other; nobody changes its arrays or its files."""
+    return load_suite(folder)
 
 
 def words_of(a):
@@ -201,14 +201,14 @@ def words_of(a):
 )
 def test_the_count_of_every_load_was_measured_and_met_exactly(name):
     """Five passes of six complete: the counting one and those armed with its count; the one armed with 16 more does not."""
-    a = kept(name).arrays
+    a = kept(SM90 / name).arrays
     loads = (a["instruction"] == "load") & (a["status"] == 0)
     assert (a["completed"][loads] == 0b011111).all()
     assert (a["transaction_bytes"][~loads] == 0).all()
 
 
 def test_im2col_traces_cover_corners_offsets_strides_fills_and_starts():
-    a = kept("tma_im2col").arrays
+    a = kept(SM90 / "tma_im2col").arrays
     w, rank, ran = words_of(a), a["rank"], a["status"] == 0
     assert set(rank.tolist()) == {3, 4, 5}
     assert set((w[:, 2] >> 13 & 3).tolist()) == {0, 1, 2, 3}  # swizzles
@@ -260,7 +260,7 @@ WALKS = {
 def test_im2col_traces_refute_every_other_walk(walk):
     """The walk over pixels written here once more, from the bits of the map, with one idea changed: only the measured rule survives."""
     rule = {"image_step": 0, "pixel_step": 0, "reverse": False, "scaled": False, "back_to": "lower", "upper": None} | WALKS[walk]
-    suite = kept("tma_im2col")
+    suite = kept(SM90 / "tma_im2col")
     a, words, wrong, looked = suite.arrays, words_of(suite.arrays), 0, 0
     for i in np.flatnonzero(a["status"] == 0)[::29].tolist():
         w, rank = [int(x) for x in words[i]], int(a["rank"][i])
@@ -320,7 +320,7 @@ READINGS = {
 def test_operand_traces_refute_every_other_reading(reading):
     """The formulas of the ISA written here once more, in numpy, with one idea changed: only the measured rule survives."""
     rule = {"base": 1, "relative": False, "ored": False, "lbo_past": True, "mask": 7} | READINGS[reading]
-    suite = load_suite(SM90 / "wgmma_operands")
+    suite = kept(SM90 / "wgmma_operands")
     a, wrong = suite.arrays, 0
     cases = range(0, len(suite), 9)
     for i in cases:
@@ -348,7 +348,7 @@ def test_operand_traces_refute_every_other_reading(reading):
 
 def rewritten(source, folder, change=None, *, cases=None, manifest=None):
     """A copy of a suite with changed arrays whose hashes are right: what a capture would have written had silicon answered so."""
-    suite = load_suite(source)
+    suite = kept(source)
     arrays, about = dict(suite.arrays), copy.deepcopy(suite.manifest)
     if cases is not None:
         for name in KINDS[suite.kind].columns:
@@ -790,7 +790,7 @@ def arrays_of(request, tmp_path_factory):
 @examples(20)
 @given(data=st.data())
 def test_any_number_in_the_arrays_is_a_difference_or_a_sentence(arrays_of, data):
-    suite = load_suite(arrays_of)
+    suite = kept(arrays_of)
     columns = [n for n in KINDS[suite.kind].columns if suite.arrays[n].dtype.kind in "iu"]
     name = data.draw(st.sampled_from(sorted(columns)))
     kind = np.iinfo(suite.arrays[name].dtype)
