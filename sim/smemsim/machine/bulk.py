@@ -148,7 +148,7 @@ def bulk_reduce(
 def bulk_prefetch(src: int, size: int) -> BulkTransfer:
     """`cp.async.bulk.prefetch.L2.global`: a hint, which moves nothing that a program can see, but traps off 16 B (716).
 
-    Sizes off 16 B run too. Measured on sm_90a: trace bulk_traps.
+    Sizes off 16 B run too. Measured on sm_90a: trace bulk_traps. Raises HardwareTrap where it traps, InputError for what is no address or size.
 
     >>> len(bulk_prefetch(0x10000, 4096).shared_address)
     0
@@ -161,6 +161,8 @@ def bulk_prefetch(src: int, size: int) -> BulkTransfer:
 
 def bulk_bytes(transfer: BulkTransfer, *, dst: np.ndarray, src: np.ndarray) -> np.ndarray:
     """The bytes of the destination afterwards, from what both sides held before: uint8 arrays of `transfer.size` bytes each.
+
+    Raises InputError for other arrays, and for what is no bulk transfer.
 
     >>> t = bulk_reduce("max", "u32", 0x10000, 0x400, 16, dst_space="global")
     >>> old, new = np.array([1, 9, 5, 0], np.uint32), np.array([4, 4, 5, 6], np.uint32)

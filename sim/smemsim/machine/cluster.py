@@ -61,6 +61,8 @@ class ClusterAddress:
 def mapa(smem_address: int, cta_rank: int) -> ClusterAddress:
     """The shared::cluster address of `smem_address` in the CTA of rank `cta_rank`, as `mapa.shared::cluster` gives it; a rank in the address is replaced.
 
+    Raises InputError for what is no address of shared memory, or no rank of a cluster.
+
     >>> hex(mapa(0x408, 1).encode()), hex(mapa(0x3000408, 1).encode())
     ('0x1000408', '0x1000408')
     """

@@ -232,7 +232,7 @@ def tma_prefetch(
 ) -> np.ndarray:
     """The global bytes (int64[n]) that `cp.async.bulk.prefetch.tensor` asks the L2 cache for; it changes nothing that can be seen.
 
-    Traps as a load does, shared memory apart. Measured (H200): trace tma_mode_traps.
+    Traps as a load does, shared memory apart. Measured (H200): trace tma_mode_traps. Raises what `tma_load` raises.
 
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20,), global_strides=(), box_dim=(32,))
     >>> len(tma_prefetch(tm, (0,)))
@@ -449,7 +449,7 @@ def tma_load_bytes(
 
     Index 0 of `shared` is shared address 0, of `global_` it is tm.global_address. Returns a copy; `shared` is left as it is. Bytes that
     the load leaves alone (gaps between narrow rows, the gaps of sub-byte types) are those of `shared`.
-    Measured (H200): traces tma_values, tma_conversions.
+    Measured (H200): traces tma_values, tma_conversions. Raises what `tma_load` raises, and InputError for arrays that are too small.
 
     >>> tm = TensorMap.tiled(data_type="tf32", global_address=0x10000, global_dim=(3,), global_strides=(), box_dim=(4,), oob_fill="nan")
     >>> data = np.array([0x3F801001, 0x3F801000, 0xFFC00000], np.uint32).view(np.uint8)
@@ -475,6 +475,8 @@ def tma_store_bytes(
     arch: str | None = None,
 ) -> np.ndarray:
     """The bytes of global memory after a store; arrays as for `tma_load_bytes`. Stores copy bits, of tf32 maps too.
+
+    Raises what `tma_store` raises, and InputError for arrays that are too small.
 
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20,), global_strides=(), box_dim=(32,))
     >>> after = tma_store_bytes(tm, (0,), smem_address=1024, shared=np.ones(2048, np.uint8), global_=np.zeros(64, np.uint8))

@@ -306,7 +306,10 @@ def wgmma(
 
 
 def wgmma_registers(result: MmaResult) -> np.ndarray:
-    """D of a wgmma as the threads hold it: uint32 (128, N / 2), for f16 (128, N / 4) with two elements a register."""
+    """D of a wgmma as the threads hold it: uint32 (128, N / 2), for f16 (128, N / 4) with two elements a register.
+
+    Raises InputError for what is no result of `wgmma`.
+    """
     if not isinstance(result, MmaResult) or not result.instruction.startswith("wgmma"):
         raise InputError(f"result = {shown(result)}: needs what wgmma returned; D of tcgen05.mma lies in tensor memory (TensorMemory.ld)")
     return np.ascontiguousarray(to_registers(result.d[None], result.d_type)[:, 0].T)

@@ -11,7 +11,7 @@ import numpy as np
 from smemsim.arithmetic.reduce import reduction_type
 from smemsim.errors import Unmodelled
 from smemsim.evidence.format import Suite
-from smemsim.evidence.kinds.common import FILLED, UNTOUCHED, side_by_side, trapped
+from smemsim.evidence.kinds.common import FILLED, UNTOUCHED, Comparer, side_by_side, trapped
 from smemsim.evidence.kinds.tensor_map import MAP_COLUMNS, recorded_map
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
@@ -40,16 +40,13 @@ def _say(source: int) -> str:
     return f"fill {FILLED - source:#04x}" if source <= FILLED else f"{source:#x}"
 
 
-class BulkCopy:
+class BulkCopy(Comparer):
     """cp.async.bulk in every direction: the source of every byte, the bytes credited, the traps."""
 
     columns = {  # noqa: RUF012
         "dst_space": 1, "src_space": 1, "dst": 1, "src": 1, "size": 1, "mbar": 1, "issuer": 1, "dst_rank": 1, "mbar_rank": 1,
         "window_end": 1, "status": 1, "transaction_bytes": 1, "first": 1, "source_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare trap, count and bytes, in that order; the first that differs is the outcome."""
@@ -112,7 +109,7 @@ class BulkCopy:
         return differ(both[0, seen], both[1, seen], RULES["bulk.copy"], "bytes", describe, 16)
 
 
-class BulkReduce:
+class BulkReduce(Comparer):
     """cp.reduce.async.bulk: what it makes of every byte, and the bytes credited in another CTA."""
 
     columns = {  # noqa: RUF012
@@ -120,7 +117,7 @@ class BulkReduce:
     }  # fmt: skip
 
     def __init__(self, suite: Suite) -> None:
-        self.suite = suite
+        super().__init__(suite)
         self.begin = architecture(suite.arch).shared_begin
 
     def case(self, index: int) -> Case:
@@ -150,7 +147,7 @@ class BulkReduce:
         return Case(title, differ(hardware, model, RULES["reduce.values"], "bytes", describe, step))
 
 
-class Multicast:
+class Multicast(Comparer):
     """Loads into the CTAs of a cluster: what one of them reports, which bytes came and what its barrier was credited with."""
 
     columns = {  # noqa: RUF012
@@ -158,9 +155,6 @@ class Multicast:
         "source_start": 1, "cluster_size": 1, "issuer": 1, "report_rank": 1, "multicast": 1, "cta_mask": 1, "to_rank": 1, "mbar": 1,
         "mbar_rank": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare map, trap, count and bytes, in that order; the first that differs is the outcome."""
@@ -221,16 +215,13 @@ class Multicast:
         return differ(both[0], both[1], RULES["multicast.delivery"], "bytes", describe, 16)
 
 
-class ClusterAddresses:
+class ClusterAddresses(Comparer):
     """What mapa gives, and the CTA that each form of the address reaches."""
 
     columns = {  # noqa: RUF012
         "cluster_size": 1, "issuer": 1, "target_rank": 1, "smem_address": 1, "mapa": 1, "found_rank": 1, "plain_rank": 1, "own_address": 1,
         "generic_rank": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare the number and the three CTAs reached: through it, through the plain shared address, through mapa's generic address."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,12 +21,15 @@ MOST_BYTES = 1 << 26  # between the first and the last address of a case
 FILLED = -256  # minus the byte: the transfer filled it in
 
 
-class Comparer(Protocol):
+class Comparer(abc.ABC):
     """Compares the cases of one suite; `columns` are the arrays it needs and their dimensions, the cases' own included."""
 
-    columns: dict[str, int]
+    columns: ClassVar[dict[str, int]]
 
-    def __init__(self, suite: Suite) -> None: ...
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+
+    @abc.abstractmethod
     def case(self, index: int) -> Case:
         """Compare one case."""
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.evidence.format import Suite
+from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.outcome import Case, Outcome, grid_map
 from smemsim.layout.tensor_memory import copy_lane
 from smemsim.machine.tmem.address import TmemAddress
@@ -127,7 +128,7 @@ class _Site:
     k: np.ndarray
 
 
-class CompiledMma:
+class CompiledMma(Comparer):
     """Every tcgen05.mma and tcgen05.cp of a compiled kernel against the compiler's own layouts."""
 
     columns = {  # noqa: RUF012
@@ -135,9 +136,6 @@ class CompiledMma:
         "a_in_tmem": 1, "saturate": 1, "tile": 2, "instruction": 2, "base": 2, "unit_bits": 2, "layout_start": 1, "mma_start": 1, "mnemonic_start": 1,
         "cp_start": 1, "copy_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Follow every instruction of one kernel up to the first thing that differs."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from smemsim.arithmetic.values import to_float64
 from smemsim.evidence.format import Suite
+from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.launches import LaunchFile, RecordedLaunches
 from smemsim.evidence.outcome import Case, Outcome, differ
 from smemsim.judge.numbers import Tolerance
@@ -28,13 +29,14 @@ APPROXIMATE = Tolerance(rtol=2.0**-10, atol=2.0**-20)  # of launches that name n
 UNITS = 2  # in the last place, of packed 16-bit results of approximations
 
 
-class LaunchOutputs:
+class LaunchOutputs(Comparer):
     """The outputs of a launch, or the error that ended it."""
 
     columns = {"status": 1}  # noqa: RUF012
 
     def __init__(self, suite: Suite) -> None:
-        self.suite, self.recorded = suite, RecordedLaunches(suite)
+        super().__init__(suite)
+        self.recorded = RecordedLaunches(suite)
 
     def case(self, index: int) -> Case:
         """Run the launch and compare; the first output that differs is the outcome."""

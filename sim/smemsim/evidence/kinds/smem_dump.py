@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.errors import InputError
-from smemsim.evidence.format import Suite
-from smemsim.evidence.kinds.common import trapped
+from smemsim.evidence.kinds.common import Comparer, trapped
 from smemsim.evidence.outcome import Case, Outcome, differ
 from smemsim.machine.memory import GlobalMemory, SharedMemory
 from smemsim.machine.tma import Transfer
@@ -24,16 +23,13 @@ TENSOR_FLAGS = {"input": 0, "output": 1}  # column 2 of `tensors`: compared afte
 WIDTH = 12  # columns of `steps`: code, map, smem_address, rank, coordinates (5), im2col_offsets (3)
 
 
-class SmemDump:
+class SmemDump(Comparer):
     """Loads and stores of one CTA, then every byte of the dump, and of the tensors that the stores went to."""
 
     columns = {  # noqa: RUF012
         "status": 1, "window_end": 1, "dump_address": 1, "fill": 1, "steps_start": 1, "maps_start": 1, "tensors_start": 1, "tensor_bytes_start": 1,
         "after_start": 1, "dump_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare the outcome, then the dump, then the outputs; the first that differs is the outcome."""

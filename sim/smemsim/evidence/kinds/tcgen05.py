@@ -12,6 +12,7 @@ import numpy as np
 from smemsim.arithmetic.multiply import Factors, Options, multiply
 from smemsim.errors import HardwareTrap, InputError, SmemsimError, Unmodelled
 from smemsim.evidence.format import Suite
+from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.outcome import Case, Outcome, agree, differ, grid_map
 from smemsim.judge.difference import Diagnosis, Product, Side, diagnose
 from smemsim.machine.memory import GlobalMemory, SharedMemory
@@ -209,13 +210,10 @@ ALLOC, DEALLOC, RELINQUISH = range(3)
 NO_ADDRESS = 0xFFFFFFFF
 
 
-class Tcgen05Alloc:
+class Tcgen05Alloc(Comparer):
     """Sequences of alloc, dealloc and relinquish by a CTA, or by both of a pair."""
 
     columns = {"what": 1, "group": 1, "ops": 3, "status": 1, "address": 3, "cycles": 3}  # noqa: RUF012
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare the addresses; a sequence that breaks a rule, or waits for ever, must not end well."""
@@ -253,13 +251,10 @@ class Tcgen05Alloc:
         return Case(title, differ(hardware, addresses, RULES["tcgen05.alloc"], "addresses", describe, 1))
 
 
-class Tcgen05Contention:
+class Tcgen05Contention(Comparer):
     """CTAs that wait for one another's columns: recorded, not compared."""
 
     columns = {"sizes": 2, "ctas": 1, "status": 1, "held_start": 1}  # noqa: RUF012
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Nothing to compare: the model has one CTA on an SM and no time."""
@@ -277,16 +272,13 @@ class Tcgen05Contention:
 DOT_ROWS, DOT_COLUMNS = 128, 16
 
 
-class Tcgen05Dot:
+class Tcgen05Dot(Comparer):
     """128 x 16 dot products a case, bit for bit."""
 
     columns = {  # noqa: RUF012
         "what": 1, "kind": 1, "a": 1, "b": 1, "d": 1, "vector": 1, "ue8m0": 1, "idesc": 1, "enable_d": 1, "repeat": 1, "scale_words": 2,
         "form": 1, "group": 1, "metadata": 1, "status": 1, "completed": 1, "rows_start": 1, "columns_start": 1, "c": 3, "result": 3,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare every element; a difference says whether any datapath would have come to the model's bits."""
@@ -380,7 +372,7 @@ STAGE_BYTES = 2 * OPERAND_BYTES
 K_BYTES = 128  # of K in a stage
 
 
-class Tcgen05Gemm:
+class Tcgen05Gemm(Comparer):
     """D[256, 128] = A B^T by two CTAs or a pair: the first stage's bytes, then D bit for bit."""
 
     columns = {  # noqa: RUF012
@@ -389,7 +381,7 @@ class Tcgen05Gemm:
     }  # fmt: skip
 
     def __init__(self, suite: Suite) -> None:
-        self.suite = suite
+        super().__init__(suite)
         self.products: dict[tuple[Any, ...], np.ndarray] = {}
 
     def case(self, index: int) -> Case:
@@ -572,7 +564,7 @@ class _Probed:
         return f"shared {chunk * 16 + position * bits // 8:#x}{f' bit {position * bits % 8}' if bits < 8 else ''}"
 
 
-class Tcgen05Operand:
+class Tcgen05Operand(Comparer):
     """The element behind every element of an operand, and the cell of D that shows it."""
 
     columns = {  # noqa: RUF012
@@ -580,9 +572,6 @@ class Tcgen05Operand:
         "rows": 1, "group": 1, "ws": 1, "sparse": 1, "halves": 1, "status": 1, "completed": 1, "columns": 1, "raw_start": 1,
         "owner_start": 1, "element_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare the outcome; then which cells were written, which elements were read, whose they were."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from smemsim.errors import TraceError
 from smemsim.evidence.format import Suite
+from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
 from smemsim.finding import TensorMapError
 from smemsim.spec.evidence import RULES
@@ -67,7 +68,7 @@ _MAKERS: dict[str, Callable[..., TensorMap]] = {
 }
 
 
-class TensorMapEncode:
+class TensorMapEncode(Comparer):
     """What the driver's encode calls accept, and the 128 bytes they write."""
 
     columns = {  # noqa: RUF012
@@ -76,7 +77,7 @@ class TensorMapEncode:
     }  # fmt: skip
 
     def __init__(self, suite: Suite) -> None:
-        self.suite = suite
+        super().__init__(suite)
         self.call = next((call for call, own in _OWN.items() if all(name in suite.arrays for name in own)), "")
         if not self.call:
             raise TraceError(
@@ -134,13 +135,13 @@ NULLS = {"map": "tensor_map", "dims": "global_dim", "strides": "global_strides",
 PLAIN = ("legal", "im2col_wide")
 
 
-class EncodePointer:
+class EncodePointer(Comparer):
     """One call of bf16 elements, legal but for a null pointer or for where the 128 bytes are to be written."""
 
     columns = {"what": 1, "alignment": 1, "rank": 1, "result": 1}  # noqa: RUF012
 
     def __init__(self, suite: Suite) -> None:
-        self.suite = suite
+        super().__init__(suite)
         if unknown := set(suite.arrays["what"].tolist()) - {*NULLS, *PLAIN}:
             raise TraceError(f"{suite.path}: 'what' is {min(map(str, unknown))!r}: needs one of {', '.join((*PLAIN, *NULLS))}")
 
@@ -181,13 +182,13 @@ class EncodePointer:
 WORD_BYTES = 4
 
 
-class TensormapReplace:
+class TensormapReplace(Comparer):
     """One instruction on one map, in global or shared memory."""
 
     columns = {"input": 2, "field": 1, "ordinal": 1, "value": 1, "space": 1, "output": 2}  # noqa: RUF012
 
     def __init__(self, suite: Suite) -> None:
-        self.suite = suite
+        super().__init__(suite)
         a, size = suite.arrays, TENSOR_MAP.bits // 8
         for name in ("input", "output"):
             if a[name].dtype != np.uint8 or a[name].shape[1] != size:

@@ -13,6 +13,7 @@ import numpy as np
 from smemsim.arithmetic.values import element_value
 from smemsim.errors import Unmodelled
 from smemsim.evidence.format import Suite
+from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.kinds.tcgen05 import (
     SENTINEL,
     Issued,
@@ -63,13 +64,10 @@ PROBE_COLUMNS = {**_COLUMNS, "d": 1, "a": 1, "meta": 1, "scale_a": 1, "scale_b":
 BACKGROUND = 256  # columns in which D held lane + 128 * column
 
 
-class TmemProbe:
+class TmemProbe(Comparer):
     """One suite of probes whose words of D are kept."""
 
     columns = PROBE_COLUMNS
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def compare(
         self,
@@ -240,16 +238,13 @@ def _halves(word: int) -> str:
     return str(low) if high == low | UPPER and not low & UPPER else " and ".join(parts)
 
 
-class TmemAccesses:
+class TmemAccesses(Comparer):
     """tcgen05.ld and tcgen05.st: the lane and the column behind every register."""
 
     columns = {  # noqa: RUF012
         "store": 1, "shape": 1, "num": 1, "pack": 1, "half_split_offset": 1, "lane": 1, "column": 1, "warps": 1, "status": 1,
         "completed": 1, "words_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     @functools.cached_property
     def _indexed(self) -> list[TensorMemory]:
@@ -326,7 +321,7 @@ class TmemAccesses:
         return outcome if outcome.differing else Outcome(max(1, int((model != SENTINEL).sum())))
 
 
-class Tcgen05Copy:
+class Tcgen05Copy(Comparer):
     """tcgen05.cp: which shared bits lie where in tensor memory afterwards."""
 
     columns = {  # noqa: RUF012
@@ -334,7 +329,7 @@ class Tcgen05Copy:
     }  # fmt: skip
 
     def __init__(self, suite: Suite) -> None:
-        self.suite = suite
+        super().__init__(suite)
         self.images: dict[tuple[int, int, int], SharedMemory] = {}
 
     def _shared(self, cta: int, bits: int, step: int) -> SharedMemory:
@@ -395,13 +390,10 @@ class Tcgen05Copy:
         return Case(title, differ(hardware, cells, RULES["tcgen05.cp"], "words", describe, 1))
 
 
-class TmemShift:
+class TmemShift(Comparer):
     """tcgen05.shift: where every lane and column came from."""
 
     columns = {"d": 1, "group": 1, "status": 1, "completed": 1, "columns": 1, "words_start": 1}  # noqa: RUF012
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare the lane, then the column, that every cell says."""

@@ -11,7 +11,7 @@ import numpy as np
 from smemsim.arithmetic.convert import f32_to_tf32
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.evidence.format import Suite
-from smemsim.evidence.kinds.common import FILLED, UNTOUCHED, side_by_side, trapped
+from smemsim.evidence.kinds.common import FILLED, UNTOUCHED, Comparer, side_by_side, trapped
 from smemsim.evidence.kinds.tcgen05 import judged
 from smemsim.evidence.kinds.tensor_map import ENUMS, MAP_COLUMNS, recorded_map
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
@@ -47,14 +47,11 @@ MODES = {("load", 0): "tile", ("load", 1): "im2col", ("store", 0): "tile", ("sto
 COLUMNS = {"coordinates": 2, "smem_address": 1, "window_end": 1, "status": 1}
 
 
-class TmaTransfer:
+class TmaTransfer(Comparer):
     """Tiled loads and stores through maps whose encode call is recorded."""
 
     columns = {**MAP_COLUMNS, **COLUMNS, "transaction_bytes": 1, "first": 1, "source_start": 1}  # noqa: RUF012
     is_store = False
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare map, trap, count and bytes, in that order; the first that differs is the outcome."""
@@ -82,16 +79,13 @@ class TmaStore(TmaTransfer):
     is_store = True
 
 
-class AnyTransfer:
+class AnyTransfer(Comparer):
     """Loads, stores and prefetches of any mode through maps of which only the 128 bytes are recorded, odd ones among them."""
 
     columns = {  # noqa: RUF012
         **COLUMNS, "tensor_map": 2, "instruction": 1, "im2col": 1, "rank": 1, "im2col_offsets": 2, "object_offset": 1, "transaction_bytes": 1,
         "memory_begin": 1, "memory_end": 1, "origin": 1, "first": 1, "source_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare trap, count and bytes, in that order; the first that differs is the outcome."""
@@ -243,13 +237,10 @@ def _converted(index: np.ndarray, origin: int) -> np.ndarray:
 # ---- What TMA does to floating-point values while loading and storing
 
 
-class TmaValues:
+class TmaValues(Comparer):
     """One row loaded into, or stored from, the first user bytes of shared memory."""
 
     columns = {**MAP_COLUMNS, "store": 1, "input": 2, "output": 2}  # noqa: RUF012
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Move the row and compare every byte of it."""
@@ -300,15 +291,12 @@ def _transfer(suite: Suite, index: int) -> tuple[TensorMap, tuple[int, ...], int
     return tm, tuple(a["coordinates"][index][: int(a["rank"][index])].tolist()), int(a["smem_address"][index])
 
 
-class TmaReduce:
+class TmaReduce(Comparer):
     """A store or reduction: operand bytes in shared memory, the tensor's surroundings before and after."""
 
     columns = {  # noqa: RUF012
         **COLUMNS, "tensor_map": 2, "im2col": 1, "rank": 1, "operation": 1, "region": 1, "operand_start": 1, "before_start": 1, "after_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare the trap, then every byte of the region."""
@@ -339,15 +327,12 @@ class TmaReduce:
         return Case(title, outcome or differ(hardware, model, RULES["reduce.values"], "bytes", describe, 4))
 
 
-class TmaLoadBytes:
+class TmaLoadBytes(Comparer):
     """A load of special values: the tensor's bytes, and the shared bytes from the box's first on."""
 
     columns = {  # noqa: RUF012
         **COLUMNS, "tensor_map": 2, "im2col": 1, "rank": 1, "im2col_offsets": 2, "tensor_start": 1, "image_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare the trap, then every byte of the image."""
@@ -387,16 +372,13 @@ MBAR = 0x83F0  # the barrier's offset in both windows of a pair; any multiple of
 NO_PHASE = 0xFFFFFFFF
 
 
-class TmaBlackwell:
+class TmaBlackwell(Comparer):
     """Gathers, scatters and im2col::w loads through maps whose encode call is recorded."""
 
     columns = {  # noqa: RUF012
         **MAP_COLUMNS, **dict.fromkeys(WIDE, 1), "form": 1, "coordinates": 2, "halo": 1, "offset": 1, "smem_address": 1, "window_end": 1,
         "status": 1, "completed": 1, "transaction_bytes": 1, "memory_bytes": 1, "first": 1, "source_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def _map(self, index: int, wide: bool) -> tuple[TensorMap, Outcome | None]:
         """The map of the arguments. The 128 bytes are compared for tiled maps; what they mean in a wide one is in no document."""
@@ -441,16 +423,13 @@ class TmaBlackwell:
         return Case(title, dataclasses.replace(outcome, rule=RULES["tma.blackwell"]) if outcome.differing else outcome)
 
 
-class TmaPair:
+class TmaPair(Comparer):
     """Loads in a pair of CTAs: the bytes that each got, and what each barrier was credited with."""
 
     columns = {  # noqa: RUF012
         "tensor_map": 2, "coordinates": 2, "smem_address": 1, "issuer": 1, "barrier_rank": 1, "group": 1, "mask": 1, "status": 1,
         "credited": 3, "first": 2, "even_start": 1, "odd_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare trap, counts, then the bytes of both windows."""

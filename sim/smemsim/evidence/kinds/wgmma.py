@@ -11,7 +11,7 @@ import numpy as np
 from smemsim.arithmetic.multiply import Options, multiply
 from smemsim.errors import HardwareTrap
 from smemsim.evidence.format import Suite
-from smemsim.evidence.kinds.common import UNTOUCHED, trapped
+from smemsim.evidence.kinds.common import UNTOUCHED, Comparer, trapped
 from smemsim.evidence.kinds.tensor_map import MAP_COLUMNS, recorded_map
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
 from smemsim.judge.difference import Diagnosis, Product, Side, diagnose, explain_difference
@@ -35,16 +35,13 @@ __all__ = ["ReferenceGemm", "TmaWgmma", "WgmmaDots", "WgmmaMma", "WgmmaOperand"]
 # ---- wgmma operands: which byte was read for every element
 
 
-class WgmmaOperand:
+class WgmmaOperand(Comparer):
     """Which byte wgmma read for every element of an operand."""
 
     columns = {  # noqa: RUF012
         "descriptor": 1, "dtype": 1, "major": 1, "operand": 1, "sparse": 1, "rows": 1, "k": 1, "status": 1, "window_end": 1,
         "address_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare the addresses, or the trap."""
@@ -86,7 +83,7 @@ class WgmmaOperand:
 # ---- Whole wgmma instructions: accumulator registers afterwards, from descriptors, registers and metadata
 
 
-class WgmmaMma:
+class WgmmaMma(Comparer):
     """D of one wgmma in every register of every thread, bit for bit."""
 
     columns = {  # noqa: RUF012
@@ -96,7 +93,7 @@ class WgmmaMma:
     }  # fmt: skip
 
     def __init__(self, suite: Suite) -> None:
-        self.suite = suite
+        super().__init__(suite)
         self.memories: dict[str, SharedMemory] = {}
 
     def _memory(self, name: str) -> SharedMemory:
@@ -170,16 +167,13 @@ def _matrix(registers: np.ndarray) -> np.ndarray:
 # ---- What wgmma makes of numbers: whole tiles of dot products, every bit of D
 
 
-class WgmmaDots:
+class WgmmaDots(Comparer):
     """D of one wgmma, or of two that follow each other into the same registers."""
 
     columns = {  # noqa: RUF012
         "style": 1, "dtype_a": 1, "dtype_b": 1, "dtype_d": 1, "n": 1, "k": 1, "a_source": 1, "sparse": 1, "scale_a": 1, "scale_b": 1,
         "satfinite": 1, "chained": 1, "scale_d": 1, "nibble": 1, "a_start": 1, "b_start": 1, "c_pool": 2, "c_start": 1, "d_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Compare every element of D."""
@@ -247,15 +241,12 @@ class _Given(NamedTuple):
 # ---- TMA and wgmma together: tiles on every phase, and the reference kernel
 
 
-class TmaWgmma:
+class TmaWgmma(Comparer):
     """bf16 tiles that TMA wrote and wgmma read: the tensor element each lane received."""
 
     columns = {  # noqa: RUF012
         **MAP_COLUMNS, "loads": 1, "load_address": 2, "load_coordinates": 3, "descriptor": 1, "major": 1, "element": 3,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """Run the loads into a memory with owners, read the operand, and compare what its elements are."""
@@ -287,7 +278,7 @@ class TmaWgmma:
         return Case(title, differ(hardware, model, RULES["operand.base_offset"], "elements", describe, 8))
 
 
-class ReferenceGemm:
+class ReferenceGemm(Comparer):
     """The reference kernel: shared memory before the first MMA, then D from the operands its descriptors read."""
 
     columns = {  # noqa: RUF012
@@ -297,7 +288,7 @@ class ReferenceGemm:
     tile, stage = 64, 16384  # rows and K of a stage's operands; bytes of a stage, A first
 
     def __init__(self, suite: Suite) -> None:
-        self.suite = suite
+        super().__init__(suite)
         self.stage_address = int(suite.arrays["stage_address"][0]) if len(suite) else 0
 
     def case(self, index: int) -> Case:

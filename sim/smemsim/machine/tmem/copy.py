@@ -214,6 +214,13 @@ def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory
 
     Owners move with their bytes. Inferred (SHIFT.source): PTX ISA 9.1 §9.7.16.9.3 gives neither the direction nor the 32 lanes. Raises
     InputError for a lane that is no multiple of 32, and Unmodelled for one above 0: whether the lanes below are shifted too is not known.
+
+    >>> tmem = TensorMemory()
+    >>> to = tmem.alloc(32)
+    >>> tmem.cells[:, to.column] = np.arange(128)
+    >>> tcgen05_shift(tmem, to)
+    >>> tmem.cells[[0, 30, 31, 32], to.column].tolist()
+    [1, 31, 31, 33]
     """
     address = TmemAddress.decode(taddr)
     memories = memories_of("tensor_memory", tensor_memory, TensorMemory, cta_group)

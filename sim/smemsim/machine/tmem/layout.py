@@ -46,6 +46,7 @@ from smemsim.spec.tcgen05 import SHAPES, WIDE_K, kind_of, scale_modes
 from smemsim.spec.tensor_memory import (
     A_CONTAINER_BITS,
     A_GRADES,
+    A_ROW_BITS,
     ACCUMULATORS,
     CELL_BITS,
     COLUMNS,
@@ -226,9 +227,6 @@ class AccumulatorLayout:
 # ---- What tcgen05.mma reads from tensor memory: `ATmemLayout`, `ScaleLayout` and `MetadataLayout`
 
 
-A_BITS = 256  # of a row of A that one instruction reads
-
-
 def check_kind(kind: Any, kinds: tuple[str, ...]) -> str:
     """InputError unless `kind` is one of these kinds of tcgen05.mma."""
     return choice("kind", kind, kinds, " or ".join(kinds))
@@ -299,12 +297,12 @@ class ATmemLayout:
     @property
     def k(self) -> int:
         """Elements of a row that are stored."""
-        return A_BITS // self.bits
+        return A_ROW_BITS // self.bits
 
     @property
     def columns(self) -> int:
         """Columns it occupies."""
-        return A_BITS // CELL_BITS
+        return A_ROW_BITS // CELL_BITS
 
     @property
     def copies(self) -> int:

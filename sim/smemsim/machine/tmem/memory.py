@@ -833,6 +833,8 @@ def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, lab
 def tmem_take(tensor_memory: Memories, layout: Layout, *, copy: int = 0) -> np.ndarray:
     """Read a matrix out of tensor memory, from one copy of it: raw bits, uint32, what `tmem_put` writes.
 
+    Raises InputError for a copy that there is not, and for a layout that is none.
+
     >>> tmem = TensorMemory()
     >>> d = AccumulatorLayout(64, 32, column=tmem.alloc(32).column)
     >>> tmem_put(tmem, d, np.arange(64 * 32).reshape(64, 32))
