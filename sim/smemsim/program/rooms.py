@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.program.linking.program import Program
 
-__all__ = ["Room", "leave_rooms", "new_room", "room_left"]
+__all__ = ["Room", "forget_rooms", "leave_rooms", "new_room", "room_left"]
 
 
 MOST_BYTES = 1 << 26  # of all that is kept
@@ -66,3 +66,9 @@ def leave_rooms(launch: Launch) -> None:
         launch.kept.clear()  # the frames in there know it
         while sum(len(room.raw) for _, room in _left) > MOST_BYTES:
             _left.pop(0)
+
+
+def forget_rooms(program: Program) -> None:
+    """The next launch of a program finds no room, and nothing in it."""
+    with _lock:
+        _left[:] = [kept for kept in _left if kept[0]() is not program]

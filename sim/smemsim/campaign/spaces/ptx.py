@@ -18,15 +18,18 @@ from typing import Any
 import numpy as np
 
 from smemsim import store
-from smemsim.campaign.space import Case, Space, drawn, one_by_one, shrunk
+from smemsim.campaign.space import Case, ChunkResult, Space, drawn, one_by_one, shrunk
 from smemsim.errors import SmemsimError
+from smemsim.garbage import seldom_collected
 from smemsim.judge.gpu import Gpu
-from smemsim.program.compiled.tier import TIERS
+from smemsim.program.compiled.objects import LEVEL
+from smemsim.program.compiled.tier import TIERS, begin_again
 
 __all__ = ["SPACE", "STORED", "Program", "difference", "draw", "runs", "simpler"]
 
 
 CHUNK_CASES = 32
+OPTIMISED = 8  # one of so many programs is compiled as launches compile, the others without LLVM's optimisations, which take most of a program's time
 WORDS = 4  # of 64 bits that a thread has in the array of inputs
 REGISTERS = {"r": ("b32", 6), "d": ("b64", 4), "f": ("f32", 5), "g": ("f64", 3), "p": ("pred", 3), "h": ("b16", 3)}
 STORED = tuple((letter, number) for letter, (_, count) in REGISTERS.items() if letter != "p" for number in range(count))
@@ -256,9 +259,9 @@ def draw(rng: random.Random) -> Program:
 
 
 @contextlib.contextmanager
-def _tier(mode: str) -> Iterator[None]:
-    """Programs run so; what they compile is not kept, since nobody runs them again."""
-    wanted = {TIERS: mode} | ({store.MOST: "0"} if mode == "compiled" else {})
+def _tier(mode: str, level: str) -> Iterator[None]:
+    """Programs run so, and are compiled at a level; what they compile is not kept, since nobody runs them again."""
+    wanted = {TIERS: mode} | ({store.MOST: "0", LEVEL: level} if mode == "compiled" else {})
     kept = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -271,23 +274,24 @@ def _tier(mode: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def runs(program: Program, mode: str) -> Any:
-    """What a program leaves in its arrays, and what is found; or the sentence with which it is refused. The text says the mode: a program is linked once."""
+def runs(program: Program, mode: str, level: str = "1") -> Any:
+    """What a program leaves in its arrays, and what is found; or the sentence with which it is refused. Both modes run what was
+    linked once. `level` is how much LLVM optimises."""
     gpu = Gpu("sm_90a")
     arrays = [gpu.array(program.inputs()), gpu.array(np.zeros((program.ctas * program.threads, len(STORED)), np.uint64))]
-    with _tier(mode):
+    with _tier(mode, level):
         try:
-            run = gpu.launch(
-                f"{program.text()}// {mode}\n", "random", grid=program.ctas, block=program.threads, args=arrays, progress=False, workers=1
-            )
+            kernel = gpu.kernel(program.text(), "random")
+            begin_again(kernel.program)
+            run = gpu.launch(kernel, grid=program.ctas, block=program.threads, args=arrays, progress=False, workers=1)
         except SmemsimError as e:
             return str(e)
     return tuple(array.numpy().tobytes() for array in arrays), tuple((found.code, found.line, found.message) for found in run.findings)
 
 
-def _differs(program: Program) -> str:
+def _differs(program: Program, level: str) -> str:
     """In what the two differ, in a sentence; "" where they do not."""
-    return difference(runs(program, "closures"), runs(program, "compiled"))
+    return difference(runs(program, "closures"), runs(program, "compiled", level))
 
 
 def difference(closures: Any, machine: Any, whose: str = "machine code") -> str:
@@ -325,18 +329,24 @@ def simpler(program: Program) -> Iterator[Program]:
 
 
 def _case(seed: int, chunk: int, number: int) -> Case:
-    program = draw(drawn("ptx", seed, chunk, number))
-    closures, machine = runs(program, "closures"), runs(program, "compiled")
+    program, level = draw(drawn("ptx", seed, chunk, number)), "0" if number % OPTIMISED else "1"
+    closures, machine = runs(program, "closures"), runs(program, "compiled", level)
     wrong = difference(closures, machine)
     said = "refused" if isinstance(closures, str) else "with findings" if closures[1] else "silent"
     of = f"{said}, {sum(not isinstance(line, str) for line in program.lines)} loops and branches"
     if not wrong:
         return Case(of, {"ptx": program.text()})
-    small = shrunk(program, simpler, lambda other: bool(_differs(other)))
+    small = shrunk(program, simpler, lambda other: bool(_differs(other, level)))
     launch = {"grid": [small.ctas], "block": [small.threads], "args": [{"array": "in"}, {"array": "out"}]}
     arrays = [{"name": "in", "dtype": "u64", "shape": list(small.inputs().shape), "distribution": {"values": small.inputs().ravel().tolist()}},
               {"name": "out", "dtype": "u64", "shape": [small.ctas * small.threads, len(STORED)], "distribution": "zeros"}]  # fmt: skip
-    return Case(f"wrong: {of}", {"kernel.ptx": small.text(), "launch.json": {**launch, "arrays": arrays}}, _differs(small))
+    return Case(f"wrong: {of}", {"kernel.ptx": small.text(), "launch.json": {**launch, "arrays": arrays}}, _differs(small, level))
 
 
-SPACE = Space("ptx", "random PTX programs: machine code and closures leave the same bytes and findings", one_by_one("ptx", _case, CHUNK_CASES), CHUNK_CASES, _case)  # fmt: skip
+def _chunk(seed: int, chunk: int) -> ChunkResult:
+    """A chunk; what its programs leave behind is looked at seldom."""
+    with seldom_collected():
+        return one_by_one("ptx", _case, CHUNK_CASES)(seed, chunk)
+
+
+SPACE = Space("ptx", "random PTX programs: machine code and closures leave the same bytes and findings", _chunk, CHUNK_CASES, _case)  # fmt: skip

@@ -1,6 +1,7 @@
 """LLVM text as machine code, kept on disk (`smemsim.store`): what one process has compiled, no other one compiles again.
 
 An object is named by the digest of its text, of the processor and of LLVM. A damaged one is compiled again.
+`SMEMSIM_LLVM_LEVEL=0` leaves LLVM's optimisations out: code that runs once costs less to make so than it gains.
 """
 
 from __future__ import annotations
@@ -8,22 +9,31 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import os
 from typing import Any
 
 from smemsim import store
 
-__all__ = ["functions", "is_kept"]
+__all__ = ["LEVEL", "functions", "is_kept"]
+
+
+LEVEL = "SMEMSIM_LLVM_LEVEL"  # of the environment: 0 to 3, how much LLVM optimises
+
+
+def _level() -> int:
+    given = os.environ.get(LEVEL, "")
+    return int(given) if given in ("0", "1", "2", "3") else 1
 
 
 @functools.cache
-def _target() -> Any:
+def _target(level: int = 1) -> Any:
     """The target machine of this processor."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features().flatten()
-    return llvm.Target.from_default_triple().create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=1, jit=True)
+    return llvm.Target.from_default_triple().create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=level, jit=True)
 
 
 @functools.cache
@@ -42,7 +52,8 @@ def _linker() -> Any:
 
 
 def _key(text: str) -> str:
-    return hashlib.sha256(f"{_host()}\n{text}".encode()).hexdigest()
+    level = _level()
+    return hashlib.sha256(f"{_host()}{f' level {level}' if level != 1 else ''}\n{text}".encode()).hexdigest()
 
 
 def is_kept(text: str) -> bool:
@@ -79,10 +90,11 @@ def _from_disk(key: str, signatures: tuple[tuple[str, Any], ...]) -> list[Any] |
 def _compiled(key: str, text: str, signatures: tuple[tuple[str, Any], ...]) -> list[Any]:
     import llvmlite.binding as llvm
 
+    target = _target(_level())
     module = llvm.parse_assembly(text)
-    module.triple = _target().triple
-    module.data_layout = str(_target().target_data)
-    image = _target().emit_object(module)
+    module.triple = target.triple
+    module.data_layout = str(target.target_data)
+    image = target.emit_object(module)
     store.write(key, image)
     return _linked(image, signatures)
 

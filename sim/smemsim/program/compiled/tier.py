@@ -24,6 +24,7 @@ from smemsim.program.compiled.stores import Stores
 from smemsim.program.compiled.tiles import LOOK, RUN, Tiles
 from smemsim.program.compiled.vectors import LANES
 from smemsim.program.memory.spaces import Piece, own
+from smemsim.program.rooms import forget_rooms
 from smemsim.program.special import is_alike, special
 from smemsim.program.wave import ALL, WARP
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from smemsim.program.registry import Plain
     from smemsim.program.wave import Wave
 
-__all__ = ["TIERS", "Loop", "Segment", "Tier", "tier_of"]
+__all__ = ["TIERS", "Loop", "Segment", "Tier", "begin_again", "tier_of"]
 
 
 TIERS = "SMEMSIM_TIERS"  # of the environment: "closures" keeps to them, "compiled" compiles at once
@@ -552,3 +553,10 @@ def tier_of(program: Any, block: Block) -> Tier:
             block.tier.cost = COMPILING
     tier: Tier = block.tier
     return tier
+
+
+def begin_again(program: Any) -> None:
+    """The next launch of a program runs as the first one: no block is compiled, and no register holds what a launch before has left."""
+    for block in program.blocks:
+        block.tier = None
+    forget_rooms(program)
