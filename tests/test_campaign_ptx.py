@@ -18,7 +18,7 @@ def test_both_ways_leave_the_same():
 
 
 def test_a_difference_is_told_and_made_small(monkeypatch):
-    def runs(program, mode):
+    def runs(program, mode, level="1"):
         word = 1 if mode == "compiled" and any("popc" in line for line in ptx._flat(program.lines)) else 0
         return (bytes(32), word.to_bytes(144, "little")), ()
 

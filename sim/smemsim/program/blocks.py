@@ -31,11 +31,13 @@ def run_block(wave: Wave, block: Block) -> None:
             if not _passes_gate(wave, block, marks):
                 return
             wave.step = 1
-        if wave.held & block.behind:
-            wave.settle(block.behind)
-        if wave.watch is not None:
-            wave.watch.names(wave, block)
-        if not _run_steps(wave, block, marks, None if chain is None else chain.steps):
+        is_over = _run_plain(wave, block, marks, None if chain is None else chain.steps)
+        while not is_over and (tail := _tail(wave, block)) is not None:
+            tail(wave)
+            block = tail.last
+            marks = _marks(wave, block)
+            is_over = _run_plain(wave, block, marks, tail.steps)
+        if not is_over:
             _end(wave, block, marks)
     except SmemsimError as problem:
         problem.instruction = block.instructions[min(wave.step, len(block.instructions) - 1)]  # type: ignore[attr-defined]
@@ -86,6 +88,21 @@ def _chain(wave: Wave, block: Block) -> Together | None:
         tier.pays(wave.n, is_watched=wave.watch is not None)
     chain = tier.chain
     return chain if chain is not None and chain.chain.may_run(wave) else None
+
+
+def _tail(wave: Wave, block: Block) -> Together | None:
+    """The chain that begins with the branch at the end of a block, if all threads of the wave run it as machine code."""
+    tail = None if block.tier is None or wave.sel is not ALL else block.tier.tail
+    return tail if tail is not None and tail.chain.may_run(wave) else None
+
+
+def _run_plain(wave: Wave, block: Block, marks: Unwritten | None, left: Sequence[Any] | None) -> bool:
+    """Run the plain steps of a block, or those that are `left`. Is the block's end done too?"""
+    if wave.held & block.behind:
+        wave.settle(block.behind)
+    if wave.watch is not None:
+        wave.watch.names(wave, block)
+    return _run_steps(wave, block, marks, left)
 
 
 def _run_steps(wave: Wave, block: Block, marks: Unwritten | None, left: Sequence[Any] | None) -> bool:

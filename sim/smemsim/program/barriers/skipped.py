@@ -29,7 +29,7 @@ _ACTS = {"atom", "cp", "ld", "red", "st"}
 
 def note_exits(x: Wave, threads: np.ndarray) -> None:
     """Threads exit at the end of the running block; those of a whole warp have nobody to leave behind."""
-    if len(threads) % WARP == 0 and (np.bincount(threads // WARP) % WARP == 0).all():
+    if len(threads) % WARP == 0 and (len(threads) == x.total or (np.bincount(threads // WARP) % WARP == 0).all()):
         return
     blocks = x.state.get(_EXITED_IN)
     if blocks is None:

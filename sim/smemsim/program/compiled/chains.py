@@ -2,13 +2,14 @@
 
 Each such instruction begins a block, since lanes may have to wait for others there. Where all threads of a wave come to the first one together nobody waits at the
 next ones, so that a chain of such blocks runs as one; branches over a few instructions are part of it (`joins.py`). It has no access to memory: what lanes
-order by meeting is the same before it and behind it.
+order by meeting is the same before it and behind it. A chain may also begin with such a branch, at the end of any block: its tail.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Block, Program
     from smemsim.program.wave import Wave
 
-__all__ = ["Chain", "chain_of"]
+__all__ = ["Chain", "chain_of", "tail_of"]
 
 
 MOST_SKIPPED = 24  # instructions that lanes may branch over: they cost as much as if all lanes executed them
@@ -41,7 +42,7 @@ class Chain:
     numbers: tuple[tuple[int, int], ...]
     slots: int
 
-    @property
+    @functools.cached_property
     def joint(self) -> int:
         """How often lanes meet."""
         return sum(i.op in JOINT for i in self.instructions)
@@ -86,6 +87,12 @@ class _Growing:
         self.pending: dict[int, list[int]] = {}  # the branches that come to an instruction, by its identity
         self.comers = _comers(program)
         self.whole = (0, 0, 0)  # where all lanes were together last: blocks, plain steps of the last one, instructions
+
+    def begins_behind(self, block: Block) -> bool:
+        """Begin with the branch that a block ends with. Is it one over a few instructions?"""
+        self.blocks.append(block)
+        self.whole = 1, len(block.steps), 0
+        return block.end is not None and block.instructions[-1].guard is not None and self._parts(block)
 
     def takes(self, block: Block) -> bool:
         """Add a block. Can the chain go on behind it?"""
@@ -172,7 +179,20 @@ def chain_of(program: Program, block: Block) -> Chain | None:
     if program.inlined.frames or block.gate is None or not is_joint(program, block.instructions[0]):
         return None
     growing = _Growing(program)
-    for one in program.blocks[block.index :]:
+    return _grown(growing, program.blocks[block.index :])
+
+
+def tail_of(program: Program, block: Block) -> Chain | None:
+    """The chain that begins with the branch at the end of a block; None where that is none over a few instructions."""
+    growing = _Growing(program)
+    if program.inlined.frames or not growing.begins_behind(block):
+        return None
+    return _grown(growing, program.blocks[block.index + 1 :])
+
+
+def _grown(growing: _Growing, blocks: Sequence[Block]) -> Chain | None:
+    """The chain with as many of these blocks as can be; None where nothing is gained."""
+    for one in blocks:
         if not growing.takes(one):
             break
     chain = growing.chain()

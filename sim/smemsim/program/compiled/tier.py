@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from smemsim.program.compiled import objects
-from smemsim.program.compiled.chains import Chain, chain_of
+from smemsim.program.compiled.chains import Chain, chain_of, tail_of
 from smemsim.program.compiled.memory import HEAD, ROW, Access
 from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, is_access, loop_of, pieces
 from smemsim.program.compiled.shadow import Shadow
@@ -229,6 +229,10 @@ class Segment:
         looks = self._looks(x, frame, code)
         if looks is not None:
             first = self._in_tiles(x, frame, code, functions, looks, given)
+            if first == given[0] and self._finds(x, frame, code, first):
+                looks = self._looks(x, frame, code)
+                if looks is not None:
+                    first = self._in_tiles(x, frame, code, functions, looks, given)
         if first < last and not self._whole(x, frame, code, functions, (first, *given[1:])):
             return x.sel if first == given[0] else x.threads[x.threads >= first]
         return None
@@ -236,8 +240,10 @@ class Segment:
     def _whole(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], given: tuple[int, int, int | None]) -> bool:
         """Look at all addresses, ask the watch, move all bytes. False, and nothing has happened, where closures have to look."""
         arguments = frame.given(*given)
-        if functions[0](*arguments) and not (self._find(x, frame, code, given[0]) and not functions[0](*arguments)):
-            return False
+        if functions[0](*arguments):
+            places = {access.number: _places(x, frame, access, given[0])[1] for access in code.of_global}
+            if not self._find(x, frame, code, places) or functions[0](*arguments):
+                return False
         if x.watch is not None and not self._is_clear(x, frame, code, given):
             return False
         functions[-1](*arguments)
@@ -333,14 +339,21 @@ class Segment:
             finally:
                 x.select(kept)
 
-    def _find(self, x: Wave, frame: Frame, code: Code, first: int) -> bool:
-        """Look for the array that each access of global memory is in, by the addresses just made. False where it is not one."""
-        for access in code.accesses:
-            if access.space != "global":
-                continue
+    def _finds(self, x: Wave, frame: Frame, code: Code, first: int) -> bool:
+        """Look for the arrays by the addresses of the first tile, where this launch has not looked for them yet."""
+        if not code.of_global or frame.tiles is None or (self.launch is not None and self.launch() is x.launch):
+            return False
+        begin = first // frame.tiles.tile * frame.tiles.tile
+        threads = x.threads[(x.threads >= first) & (x.threads < begin + frame.tiles.tile)] - begin
+        rows = {access.number: frame.tiles.places[access.number][threads] for access in code.of_global}
+        return self._find(x, frame, code, {number: row[row != NOWHERE.ctypes.data] for number, row in rows.items()})
+
+    def _find(self, x: Wave, frame: Frame, code: Code, places: dict[int, np.ndarray]) -> bool:
+        """Look for the array that each access of global memory is in, by where threads do it. False where it is not one."""
+        for access in code.of_global:
             row = frame.row(access.number)
             begin, _, host, _ = row.tolist()
-            address = (_places(x, frame, access, first)[1] + (begin - host)).view(np.uint64)
+            address = (places[access.number] + (begin - host)).view(np.uint64)
             if not len(address):
                 continue
             region = x.launch.memory.holding(int(address.min()), int(address.max()) + access.size)
@@ -471,9 +484,8 @@ class Together:
             (self.function,) = objects.functions(self.code.text, ("run", _RUN))
         frame = Frame.of(x, self, self.code)
         self.function(*frame.given(0, x.total, None))
-        if x.watch is not None:
-            for _ in range(self.chain.joint):
-                x.watch.lanes.meet()
+        if x.watch is not None and self.chain.joint:
+            x.watch.lanes.meet(times=self.chain.joint)
         x.steps += len(self.chain.blocks) - 1
         x.at, x.step = self.last.index, self.begins
 
@@ -488,7 +500,7 @@ def _steps(program: Any, block: Block, begin: int) -> list[Any]:
 
 
 class Tier:
-    """What is known of a block's cost: closures until it is worth compiling; then `steps`, or `loop`."""
+    """What is known of a block's cost: closures until it is worth compiling; then `steps`, or `loop`. `chain` begins with it, `tail` with its branch."""
 
     def __init__(self, program: Any, block: Block) -> None:
         self.program, self.block = program, block
@@ -497,8 +509,9 @@ class Tier:
         self.steps: list[Any] | None = None
         self.loop: Loop | None = None
         self.chain: Together | None = None
+        self.tail: Together | None = None
         self.is_done = False
-        self.made: tuple[list[Any], Loop | None, Together | None] | None = None
+        self.made: tuple[list[Any], Loop | None, Together | None, Together | None] | None = None
 
     @functools.cached_property
     def _accesses(self) -> float:
@@ -516,25 +529,26 @@ class Tier:
         """Compile, or, where that costs too much yet, wait."""
         if self.made is None:
             self.made = self._make()
-        steps, loop, chain = self.made
-        compiled = [step for step in (*steps, *(chain.steps if chain is not None else ())) if isinstance(step, Segment)]
-        whole = [one for one in (loop, chain) if one is not None]
+        steps, loop, chain, tail = self.made
+        left = [step for one in (chain, tail) if one is not None for step in one.steps]
+        compiled = [step for step in (*steps, *left) if isinstance(step, Segment)]
+        whole = [one for one in (loop, chain, tail) if one is not None]
         if not compiled and not whole:
             self.is_done, self.made = True, None
             return
         if self.cost >= COMPILING or (
             all(objects.is_kept(one.code.text) for one in whole) and all(segment.is_kept() for segment in compiled)
         ):
-            self.steps, self.loop, self.chain, self.is_done = steps, loop, chain, True
+            self.steps, self.loop, self.chain, self.tail, self.is_done = steps, loop, chain, tail, True
         else:
             self.next = COMPILING
 
-    def _make(self) -> tuple[list[Any], Loop | None, Together | None]:
+    def _make(self) -> tuple[list[Any], Loop | None, Together | None, Together | None]:
         loop = loop_of(self.program, self.block)
         if loop is not None:
-            return [], Loop(self.program, self.block, code_of_loop(self.program, loop)), None
-        chain = chain_of(self.program, self.block)
-        return _steps(self.program, self.block, 0), None, None if chain is None else Together(self.program, chain)
+            return [], Loop(self.program, self.block, code_of_loop(self.program, loop)), None, None
+        chain, tail = (None if one is None else Together(self.program, one) for one in (f(self.program, self.block) for f in (chain_of, tail_of)))
+        return _steps(self.program, self.block, 0), None, chain, tail
 
 
 def len_of(steps: list[Any]) -> int:

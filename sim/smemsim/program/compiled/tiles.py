@@ -108,11 +108,11 @@ class Tiles:
 
     def __init__(self, functions: Sequence[Any], registers: int, memory: int, count: int, total: int, unit: int) -> None:
         self.tile = min(total, unit * max(1, _BYTES // (8 * count * unit)))
-        self._places = np.empty((count, self.tile), np.int64)
+        self.places = np.empty((count, self.tile), np.int64)
         self._shapes = np.empty((count, self.tile // LANES), np.uint8)
         self.looks = np.zeros((0, 4), np.int64)
         self.plan = np.zeros(len(_ENTRIES), np.int64)
-        given = (_address(functions[0]), _address(functions[-1]), registers, 0, self._places.ctypes.data, self._shapes.ctypes.data, memory)
+        given = (_address(functions[0]), _address(functions[-1]), registers, 0, self.places.ctypes.data, self._shapes.ctypes.data, memory)
         self.plan[:7] = given
         self.plan[7:9] = self.tile, self.looks.ctypes.data
         self._at = self.plan.ctypes.data

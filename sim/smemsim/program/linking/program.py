@@ -441,7 +441,8 @@ def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
     if target is not None:
 
         def parts(x: Wave, following: int) -> None:
-            x.key[x.sel] = np.where(holds(x), np.int32(target()), np.int32(following))
+            to = target()
+            x.key[x.sel] = np.multiply(holds(x), np.int32(to - following)) + np.int32(following)  # quicker than a choice
 
         return End(parts)
 

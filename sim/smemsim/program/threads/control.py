@@ -75,9 +75,8 @@ def build_exit(i: Instruction, c: Linker) -> Step:
     """`exit`, and `ret` of the entry: the threads are done."""
 
     def end(x: Wave, following: int) -> None:
-        threads = x.threads.copy()
-        x.key[threads] = EXITED
-        x.launch.exited(x, threads)
+        x.key[x.sel] = EXITED
+        x.launch.exited(x, x.threads)
 
     return End(end)
 

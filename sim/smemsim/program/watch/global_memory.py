@@ -178,7 +178,7 @@ class GlobalShadow:
         """The number of a weak store of so many threads, and the cells that it is noted in; None where there are none, or where there is more to it."""
         if self.before is not None or (array := self._array(memory, size)) is None or isinstance(array.region.blank, Declared):
             return None
-        if id(i) in self._updates or self.history.is_followed(i) or (self.order.carries_global and threads <= WARP):
+        if self.history.is_followed(i) or (self.order.carries_global and threads <= WARP):
             return None
         array.fit(size)
         index = self.history.index(i)
@@ -192,7 +192,7 @@ class GlobalShadow:
         if array.region.blank is not None:
             array.region.blank.fill(piece.at, size)
         self.history.executes(i, self.first + (self.x.threads >> 5))
-        if id(i) in self._updates:
+        if self.history.scope[index] and id(i) in self._updates:
             if stops:
                 return 1
             self._is_update(i, array, piece.at, size)
@@ -249,9 +249,9 @@ class GlobalShadow:
 
     def _is_update(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
         """The running threads store what they make of a value that they have loaded there by a strong load: does another one the same, and nothing orders the
-        two (rule order.update)? Plain ones race."""
+        two (rule order.update)? Plain ones race, and need no rule of their own."""
         warps, index = self.x.threads >> 5, self.history.index(i)
-        for warp in distinct(warps).tolist() if self.history.scope[index] else ():
+        for warp in distinct(warps).tolist():
             own = at[warps == warp]
             found = loops.unfenced(own, size, warp, self.order.seen, self._known, array.cells, self.history.suspects)
             now = np.flatnonzero((warps < warp) & np.isin(at, own))  # by the same instruction

@@ -40,10 +40,10 @@ class Lanes:
         self._met: dict[int, np.ndarray] = {}  # by warp: up to which of its meetings each lane (row) has seen each other
         self._have_met: dict[int, np.ndarray] = {}  # the same without what lanes have learned of others
 
-    def meet(self, threads: np.ndarray | None = None) -> None:
-        """The running threads, or these, execute an instruction that lanes of a warp execute together."""
+    def meet(self, threads: np.ndarray | None = None, *, times: int = 1) -> None:
+        """The running threads, or these, execute an instruction that lanes of a warp execute together; all threads of the wave so many of them."""
         if threads is None and self.x.sel is ALL:
-            self._all_of(slice(None))
+            self._all_of(slice(None), times)
             self._met.clear()
             self._have_met.clear()
             return
@@ -54,9 +54,9 @@ class Lanes:
         if len(self.x.shared):
             self._some(threads, learns_only=True)
 
-    def _all_of(self, warps: np.ndarray | slice) -> None:
-        self.meetings[warps] += 1
-        self.now[warps] = (self.now[warps] & ~_PARTS) + (self.count << PART_BITS)
+    def _all_of(self, warps: np.ndarray | slice, times: int = 1) -> None:
+        self.meetings[warps] += times
+        self.now[warps] = (self.now[warps] & ~_PARTS) + (times * self.count << PART_BITS)
 
     def _some(self, threads: np.ndarray, *, learns_only: bool) -> None:
         if len(threads) == 1:
