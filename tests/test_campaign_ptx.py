@@ -28,3 +28,8 @@ def test_a_difference_is_told_and_made_small(monkeypatch):
     body = found.shown["kernel.ptx"].partition("BODY:\n")[2].partition("bra END")[0]
     assert "popc" in body
     assert body.count(";") == 1
+
+
+def test_what_ended_the_process_once_is_compiled():
+    """A shuffle that gives one lane to all, in front of a funnel shift: LLVM 22 left the process over it."""
+    assert not ptx.SPACE.case(0, 2436, 26).wrong

@@ -388,6 +388,16 @@ ret; }
             "X011",
             id="branches between them",
         ),
+        pytest.param(
+            (
+                "ld.shared.b32 %r32, [%r31];",
+                "ld.shared.b32 %r32, [%r31]; setp.lt.u32 %p4, %r32, %r2; @%p4 bra NEAR; @%p1 bra FAR; sub.u32 %r16, %r16, 9; bra FAR; NEAR: xor.b32 %r16, %r16, 3; "
+                "FAR: shfl.sync.bfly.b32 %r22, %r16, 8, 31, -1; shfl.sync.idx.b32 %r23, %r2, 7, 31, -1; sub.u32 %r16, %r22, %r23;",
+            ),
+            128,
+            "X011",
+            id="branches behind a load, and one lane for all",
+        ),
     ],
 )
 def test_instructions_of_whole_warps(change, threads, code, monkeypatch):

@@ -51,7 +51,10 @@ def shfl(v: Vectors, i: Instruction, guard: Value | None) -> None:
     source, result = _register(i.operands[1]), i.operands[0]
     halves = lanes.reshape(-1, LANES)
     own = halves - np.arange(0, WARP, LANES)[:, None]
-    if (own == own[0]).all() and own.min() >= 0 and own.max() < LANES:
+    is_own = (own == own[0]).all() and own.min() >= 0 and own.max() < LANES
+    if (halves == halves[:, :1]).all() and not (is_own and source.slot in v.written):
+        value = v.lane(source.slot, "i32", *halves[:, 0].tolist())
+    elif is_own:
         a = v.read(source, "b32")
         value = v.emit("i32", f"shufflevector {vector('i32')} {a.name}, {vector('i32')} poison, {_indices(own[0])}")
     else:

@@ -547,7 +547,9 @@ class Tier:
         loop = loop_of(self.program, self.block)
         if loop is not None:
             return [], Loop(self.program, self.block, code_of_loop(self.program, loop)), None, None
-        chain, tail = (None if one is None else Together(self.program, one) for one in (f(self.program, self.block) for f in (chain_of, tail_of)))
+        chain, tail = (
+            None if one is None else Together(self.program, one) for one in (f(self.program, self.block) for f in (chain_of, tail_of))
+        )
         return _steps(self.program, self.block, 0), None, chain, tail
 
 

@@ -198,8 +198,7 @@ class Vectors:
         return "i1" if dtype == np.bool_ else f"i{8 * dtype.itemsize}"
 
     def _load(self, slot: int) -> Value:
-        number = self.used.setdefault(slot, len(self.used))
-        self.exposed.add(slot)
+        number = self._number(slot)
         kind = self.stored_type(slot)
         if kind == "i1":
             raw = self.emit("i8", f"load {vector('i8')}, ptr %at{number}, align 1")
@@ -208,18 +207,45 @@ class Vectors:
 
     def both(self, slot: int, kind: str) -> tuple[Value, Value]:
         """A register in the lower and the upper group of the warp, as memory has it: nothing has been written there, and nothing will be."""
-        if slot in self.written or slot in self.wide or self.stored_type(slot) != kind:
-            raise Uncompiled("a register of another group")
-        number = self.used.setdefault(slot, len(self.used))
-        self.exposed.add(slot)
-        self.crossed.add(slot)
         stored = "i8" if kind == "i1" else kind
-        back = self.line(f"sub i64 0, {self.line(f'and i64 %t, {LANES}')}")
-        begin = self.line(f"getelementptr {stored}, ptr %at{number}, i64 {back}")
+        begin = self._begin(slot, kind)
         places = begin, self.line(f"getelementptr {stored}, ptr {begin}, i64 {LANES}")
         values = [self.emit(stored, f"load {vector(stored)}, ptr {place}, align {bits_of(stored) // 8}") for place in places]
         lower, upper = (self.compare("icmp ne", one, self.number("i8", 0)) if kind == "i1" else one for one in values)
         return lower, upper
+
+    def lane(self, slot: int, kind: str, lower: int, upper: int) -> Value:
+        """What one lane of the warp has in a register, in all lanes of the lower group; another one for the upper group. As memory has it, see `both`.
+
+        One number is loaded: of a vector of which one lane is needed LLVM 22 makes the same in a way that ends the process at times (level 0, in one of 80,000
+        random programs).
+        """
+        is_own = upper == lower + LANES  # nobody looks at another group
+        begin = (
+            f"%at{self._number(slot)}"
+            if is_own and slot not in self.written and self.stored_type(slot) == kind
+            else self._begin(slot, kind)
+        )
+        place = str(lower)
+        if lower != upper and not is_own:
+            is_upper = self.line(f"icmp ne i64 {self.line(f'and i64 %t, {LANES}')}, 0")
+            place = self.line(f"select i1 {is_upper}, i64 {upper}, i64 {lower}")
+        at = self.line(f"getelementptr {kind}, ptr {begin}, i64 {place}")
+        return self.alike(kind, self.line(f"load {kind}, ptr {at}, align {bits_of(kind) // 8}"))
+
+    def _number(self, slot: int) -> int:
+        """The number of the pointer to a register that is read as it is in memory."""
+        self.exposed.add(slot)
+        return self.used.setdefault(slot, len(self.used))
+
+    def _begin(self, slot: int, kind: str) -> str:
+        """Where the warp's values of a register begin, in which other lanes look."""
+        if slot in self.written or slot in self.wide or self.stored_type(slot) != kind:
+            raise Uncompiled("a register of another group")
+        number = self._number(slot)
+        self.crossed.add(slot)
+        back = self.line(f"sub i64 0, {self.line(f'and i64 %t, {LANES}')}")
+        return self.line(f"getelementptr {'i8' if kind == 'i1' else kind}, ptr %at{number}, i64 {back}")
 
     def canonical(self, a: Value) -> Value:
         """With the NaN that the hardware gives, where it is the result of arithmetic."""
