@@ -390,13 +390,13 @@ ret; }
         ),
         pytest.param(
             (
-                "ld.shared.b32 %r32, [%r31];",
-                "ld.shared.b32 %r32, [%r31]; setp.lt.u32 %p4, %r32, %r2; @%p4 bra NEAR; @%p1 bra FAR; sub.u32 %r16, %r16, 9; bra FAR; NEAR: xor.b32 %r16, %r16, 3; "
-                "FAR: shfl.sync.bfly.b32 %r22, %r16, 8, 31, -1; shfl.sync.idx.b32 %r23, %r2, 7, 31, -1; sub.u32 %r16, %r22, %r23;",
+                "st.shared.b32 [%r30], %r2; // store",
+                "st.shared.b32 [%r30], %r2; setp.lt.s32 %p4, %r2, 0; @%p4 bra NEAR; setp.lt.u32 %p1, %r1, 40; @%p1 bra FAR; sub.u32 %r2, %r2, 9; bra FAR; "
+                "NEAR: xor.b32 %r2, %r2, 3; FAR: shfl.sync.idx.b32 %r23, %r30, 7, 31, -1; shfl.sync.idx.b32 %r24, %r31, 1, 0x101f, -1; sub.u32 %r2, %r24, %r2; add.u32 %r2, %r2, %r23;",
             ),
             128,
             "X011",
-            id="branches behind a load, and one lane for all",
+            id="branches behind a store, and one lane for all",
         ),
     ],
 )
