@@ -649,6 +649,8 @@ GRADES = [
     ({"kind": "f16", "m": 64}, {"ws": True}, "compiled", ("layout E",)),
     ({"kind": "f16", "m": 32}, {"ws": True, "a_tensor": True}, "inferred", ("A of .ws",)),
     ({"kind": "f8f6f4", "a_type": "e2m1"}, {"a_tensor": True}, "compiled", ("decompression",)),
+    ({"kind": "f8f6f4", "n": 256}, {"ws": True}, "compiled", ("N = 256 of .ws",)),
+    ({"kind": "f8f6f4", "n": 256}, {}, "compiled", ()),
     ({"kind": "f16", "m": 256}, {"cta_group": 2}, "compiled", ()),
     ({"kind": "f16"}, {"ws": True, "zero_column_mask": 1 << 39}, "inferred", ("zero-column mask",)),
 ]  # fmt: skip

@@ -723,3 +723,20 @@ def test_a_function_that_is_not_there_is_named_and_its_error_is_the_last_one():
     done = run([sys.executable, "-c", asks])
     assert done.stdout == "[801, 801, 0]\n"
     assert "cudaMallocMipmappedArray is not there in the virtual GPU; it answers 801 (not supported)" in done.stderr
+
+
+NVML_ASKING = """
+import ctypes
+ml, cu, card, text, numbers = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.create_string_buffer(96), (ctypes.c_int * 4)()
+ml.nvmlInit_v2(), cu.cuDeviceGetPCIBusId(text, 96, 0)
+for n, attribute in enumerate((50, 33, 34)):  # domain, bus, device
+    cu.cuDeviceGetAttribute(ctypes.byref(numbers, 4 * n), attribute, 0)
+print(text.value.decode() == "%04x:%02x:%02x.0" % tuple(numbers[:3]), ml.nvmlDeviceGetHandleByPciBusId_v2(text, ctypes.byref(card)), ml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(card)))
+ml.nvmlDeviceGetCudaComputeCapability(card, ctypes.byref(numbers), ctypes.byref(numbers, 4))
+print(list(numbers[:2]), ml.nvmlDeviceGetName(card, text, 4), ml.nvmlDeviceGetName(card, text, 96), text.value.decode())
+"""
+
+
+def test_nvml_says_of_the_card_what_the_driver_says():
+    done = run([sys.executable, "-c", NVML_ASKING])
+    assert done.stdout == "True 0 2\n[9, 0] 7 0 NVIDIA H200\n", done.stderr

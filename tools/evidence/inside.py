@@ -42,7 +42,8 @@ _kill = PLAN.get("kill")
 def pytest_sessionstart() -> None:
     """Names that are missed: what uses them fails. torch comes first, whatever a file imports."""
     importlib.import_module("torch")
-    importlib.import_module("triton")
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton")
     for text in PLAN.get("stand_ins", ()):
         module, _, name = text.partition(":")
         if not hasattr(found := importlib.import_module(module), name):

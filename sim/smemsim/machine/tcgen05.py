@@ -399,6 +399,7 @@ def _disputes(i: InstrDescriptor, layout: AccumulatorLayout, *, a_in_tensor: boo
         "layout C": layout.name == "C",
         "layout E": layout.name == "E",
         "A of .ws": layout.ws and a_in_tensor and i.m < 128,
+        "N = 256 of .ws": layout.ws and (i.kind, i.m, i.n) == ("f8f6f4", 128, 256),
         "decompression": a_in_tensor and i.a_type in DECOMPRESSION_OF and not i.kind.startswith("mxf4"),
         "MN-major 4- and 6-bit operands of f8f6f4": any(
             major == "MN" and element_format(dtype).bits < 8

@@ -104,12 +104,4 @@ PUBLISHED: tuple[Published, ...] = (
         "so the sums of both are alike; mma.sync of a B200 sums as here by Khattak and Mikaitis (arXiv 2512.07004). bf16 to f32 alone; inputs and bits are not printed",
         (*_BITS, *_ONE_SUM),
     ),
-    Published(
-        "tile-ai/tilelang a35008a42, maint/gemm/correctness_evaluation_tcgen05.py",
-        "Blackwell",
-        "products of tcgen05.mma.ws with 32 rows of f16 and of 8-bit floats agree with torch's",
-        'a script that its authors made to evaluate their compiler on such cards (pull request 1242, "m32 support via .ws"); what passed there they do not say, and some of its sizes need '
-        "more shared memory than a card has. Run here, one of these comes out right with the rule and wrong with each of the others",
-        tuple(f"tcgen05.accumulator=g_{name}" for name in ("dense", "reversed", "columns_in_turn")),
-    ),
 )

@@ -123,6 +123,11 @@ SHAPES: tuple[Shape, ...] = (
 WIDE_K = 96  # of mxf4 and mxf4nvf4 with idesc bit 31, on sm_103a
 
 TCGEN05_DISPUTES: dict[str, Dispute] = {
+    "N = 256 of .ws": Dispute(
+        "as other N, for 8-bit floats too",
+        "PTX ISA 9.1 table 39; Modular's test_mla_layout_g_mma_smoke.mojo, 32 rows",
+        "Tilebench's report on matmul_fp32_fp16_fp8: on a B200 columns 128 to 255 of TileLang's product with 128 rows are wrong, of f8f6f4 alone; TileLang's own sm_100 example leaves its assertion out",
+    ),
     "MN-major 4- and 6-bit operands of f8f6f4": Dispute(
         "they exist; decode notes it", "Triton and CUTLASS's tests use them", "PTX ISA 9.1 §9.7.16.3, table 54: K-major only"
     ),

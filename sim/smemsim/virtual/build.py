@@ -101,7 +101,8 @@ def build(folder: pathlib.Path, with_compiler: str) -> None:
     ]
     _compile(folder, with_compiler, [("libcuda.so.1", driver), *others])
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
-    _compile(folder, with_compiler, runtimes)  # which are linked with the driver
+    management = [str(SOURCES / "nvml.c"), f"-L{folder}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
+    _compile(folder, with_compiler, [*runtimes, ("libnvidia-ml.so.1", management)])  # which are linked with the driver
 
 
 def _compile(folder: pathlib.Path, with_compiler: str, wanted: list[tuple[str, list[str]]]) -> None:

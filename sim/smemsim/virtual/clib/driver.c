@@ -103,8 +103,8 @@ API R cuDeviceComputeCapability(int *major, int *minor, int device) {
     R error = cuDeviceGetAttribute(major, 75, device);
     return error ? error : cuDeviceGetAttribute(minor, 76, device);
 }
-API R cuDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, "0000:06:00.0"); return 0; }
-API R cuDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return strstr(id, "06:00") ? 0 : 101; }
+API R cuDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, "0000:00:06.0"); return 0; }
+API R cuDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return strstr(id, "00:06") ? 0 : 101; }
 API R cuDeviceGetDefaultMemPool(U *pool, int device) { (void)device; return CALL("pool_default", "ii|I", (U)1, (U)1, pool); }
 API R cuDeviceGetMemPool(U *pool, int device) { (void)device; return CALL("pool_current", "|I", pool); }
 API R cuDeviceSetMemPool(int device, U pool) { (void)device; return CALL("pool_use", "i", pool); }

@@ -270,8 +270,8 @@ static R properties(void *to, int device, int major, size_t size) {
 API R cudaGetDeviceProperties(void *to, int device) { return properties(to, device, MAJOR, MAJOR == 12 ? 728 : 1008); }
 API R cudaGetDeviceProperties_v2(void *to, int device) { return properties(to, device, 12, 1032); }
 API R cudaDeviceGetName(char *name, int length, int device) { (void)device; memset(name, 0, length); return CALL("device_name", "|B", name, (size_t)length - 1); }
-API R cudaDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, "0000:06:00.0"); return 0; }
-API R cudaDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return strstr(id, "06:00") ? 0 : told(101); }
+API R cudaDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, "0000:00:06.0"); return 0; }
+API R cudaDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return strstr(id, "00:06") ? 0 : told(101); }
 API R cudaDeviceGetLimit(size_t *value, int limit) { return CALL("limit", "i|I", (U)limit, value); }
 API R cudaDeviceSetLimit(int limit, size_t value) { return CALL("set_limit", "ii", (U)limit, (U)value); }
 API R cudaDeviceGetCacheConfig(int *config) { *config = 0; return 0; }
