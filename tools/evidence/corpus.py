@@ -19,7 +19,7 @@ CHECKS = ("exit", "assert", "none")
 
 @dataclasses.dataclass(frozen=True)
 class Project:
-    """Where programs come from; `tested` says how we know that the project runs them on the hardware.
+    """Where programs come from; `tested` says how we know that the project runs them on the hardware: where that is not known ("") they are no witnesses.
 
     `mark` is a path that its checkouts have, `unless` one that they have not: that of a fork.
     """

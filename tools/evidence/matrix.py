@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from smemsim.spec.alternatives import ALTERNATIVES, Alternative
@@ -44,9 +44,9 @@ def put(out: pathlib.Path) -> str:
 def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, Alternative] = ALTERNATIVES) -> dict[str, Any]:
     """The matrix with these rows too; what was found of others' programs with other sources goes.
 
-    A program is a witness where its project runs it on such a card, its own check passed here as the rules are, and it compares something.
+    A program is a witness where its project runs it on such a card, its own check passed here as the rules are, and it compares something; others say nothing here.
     """
-    checks = {p.name: (p.check, p.project.tested) for p in corpus()}
+    witnesses = {p.name for p in corpus() if p.check != "none" and p.project.tested}
     beside = {p.name: {"rests_on": p.rests_on} for p in corpus() if p.rests_on}
     rows = [row for row in rows if (row["arch"] == "sm_90a") == (of is CALIBRATION)]
     programs = _kept(matrix, of)
@@ -59,12 +59,11 @@ def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, 
             a: told for a, told in row.get("kills", {}).items()
             if a in of and row["digests"].get(of[a].point) == point_digest(of[a].point)
         }  # fmt: skip
-        if row["outcome"] != "passed" or row["program"] not in checks or not kills:
+        if row["outcome"] != "passed" or row["program"] not in witnesses or not kills:
             continue
         name = run_name(row)
-        check, tested = checks[row["program"]]
         programs[name] = {
-            "witness": check != "none" and bool(tested), "arch": row["arch"], "what": f"{row['project']}: {row.get('test') or row['program']}", "origin": {"project": row["project"], "commit": row["commit"]},
+            "witness": True, "arch": row["arch"], "what": f"{row['project']}: {row.get('test') or row['program']}", "origin": {"project": row["project"], "commit": row["commit"]},
             "version": row["versions"]["smemsim"], "versions": row["versions"], "digest": "", "right": True, "seconds": row["seconds"], "kernels": sorted(row["kernels"]),
             "codes": row["codes"], **beside.get(row["program"], {}), "tried": by_digest({*kills, *(a for names in programs.get(name, {"tried": {}})["tried"].values() for a in names)}, of),
         }  # fmt: skip
@@ -72,7 +71,7 @@ def merged(matrix: dict[str, Any], rows: list[dict[str, Any]], of: Mapping[str, 
             alternatives[a]["refuted_by"].pop(name, None)
             if told in REFUTES:
                 alternatives[a]["refuted_by"][name] = told
-    for a, count in _met(rows, programs, checks, of).items():
+    for a, count in _met(rows, programs, witnesses, of).items():
         alternatives[a]["met_by"] = max(count, alternatives[a].get("met_by", 0))
     return {**matrix, "programs": dict(sorted(programs.items())), "alternatives": alternatives}
 
@@ -94,13 +93,13 @@ def _has(about: dict[str, Any] | None, alternative: str) -> bool:
 
 
 def _met(
-    rows: list[dict[str, Any]], programs: Mapping[str, Any], checks: Mapping[str, tuple[str, str]], of: Mapping[str, Alternative]
+    rows: list[dict[str, Any]], programs: Mapping[str, Any], witnesses: Collection[str], of: Mapping[str, Alternative]
 ) -> dict[str, int]:
     """In how many runs of witnesses each alternative would have changed something, at the least: also where it was not tried."""
     found = dict.fromkeys(of, 0)
     again = {run_name(row) for row in rows}
     for row in rows:
-        if row["outcome"] == "passed" and row["program"] in checks and checks[row["program"]][0] != "none":
+        if row["outcome"] == "passed" and row["program"] in witnesses:
             for a in {*row.get("touched", ()), *row.get("kills", ())}:
                 if a in of and row["digests"].get(of[a].point) == point_digest(of[a].point):
                     found[a] += 1
