@@ -544,18 +544,16 @@ class Reads:
         is_alike = not rest and own and own[0].cta_group == 1 and course.looked + each <= MOST
         if not is_alike or any(event.cta != its.ctas[n // each] or event.form != forms[n % each] for n, event in enumerate(events)):
             return False
-        ctas, noted = [x.numbered(event.cta) for event in events], list[list[_Noted | None]]()
+        ctas, noted = [x.numbered(event.cta) for event in events[::each]], list[list[_Noted | None]]()
         for side in ("a", "b"):
-            found = self._lines_read(ctas, events, side)
-            if any(what.operand is not None and (not what.writer or what.writer != found[n % each].writer) for n, what in enumerate(found)):
-                return False
-            known = [self._known(course, ctas[0], (event, side), what) for event, what in zip(own, found, strict=False)]
-            real = [it if isinstance(it, _Noted) else None for it in known]
-            if any(it is None and what.operand is not None for it, what in zip(real, found, strict=False)):
-                return False
-            if not all(it is None or its.begin_alike(it) for it in real):
-                return False
-            noted.append(real)
+            noted.append([])
+            for event in own:
+                what = self._one_writer(ctas, event, side)
+                known = self._known(course, ctas[0], (event, side), what) if what.writer else None
+                it = known if isinstance(known, _Noted) else None
+                if (it is None and what.operand is not None) or (it is not None and not its.begin_alike(it)):
+                    return False
+                noted[-1].append(it)
         for k, (event, *operands) in enumerate(zip(own, *noted, strict=True)):
             course.count += 1
             course.looked += 1
@@ -565,6 +563,15 @@ class Reads:
         self.instructions += len(events) - each
         self.ctas.update(its.ctas)
         return True
+
+    def _one_writer(self, ctas: Sequence[Cta], event: Mma, side: str) -> _Found:
+        """An operand that CTAs read alike, and the number of the load that has written all its lines, the same in each; 0 where there is none."""
+        operand, places, _ = self._found(ctas[0], event, side)
+        if places is None or places.lines is None:
+            return _Found(operand, places, 0)
+        writers = SharedMemory.lines_writers([cta.shared for cta in ctas], places.lines)
+        first = int(writers[0, 0])
+        return _Found(operand, places, first if (writers == first).all() else 0)
 
     def _known(self, course: _Course, cta: Cta, use: tuple[Mma, str], found: _Found) -> _Noted | str | None:
         """`_operand` of one that lies in whole lines of one load: most were looked at before."""

@@ -60,7 +60,9 @@ class SharedShadow:
         kept = words if self.folding is None else words // len(x.ctas)
         counts = [np.zeros(kept, np.int32) for _ in range(3)]
         read_when = np.zeros((kept, self.per_cluster), np.int32)
-        readers = 0 if x.launch.is_apart else READERS  # without operations there are none
+        readers = (
+            0 if x.launch.is_apart else min(READERS, -(-self.per_cta // GROUP))
+        )  # one for each warpgroup; without operations there are none
         self._tables = loops.Tables(
             np.full(kept, NOBODY, np.int32), counts[0], counts[1], np.zeros(kept, bool), read_when, counts[2], *(read_when, counts[2]) * 2,
             has_strong=False, read_by=np.zeros((readers, kept), np.int32), mark=np.zeros(kept, np.int64), read_mark=np.zeros(kept, np.int64),

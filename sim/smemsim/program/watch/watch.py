@@ -433,9 +433,11 @@ class Watch:
 
     def completes_on(self, op: Operation, barrier: Any) -> None:
         """The current phase of an mbarrier (the Mbarrier object) counts an operation's completion; the issuing threads must have seen its mbarrier.init."""
-        self.uses(op.instruction, barrier, op.warps * WARP)
+        self._uses(op.instruction, barrier, op.warps)
         self.order.brings(op, op.warps, barrier)
-        barrier.copies = [op, *(other for other in barrier.copies if self.operations.remembers(other))][:MOST_COPIES]
+        barrier.copies.insert(0, op)
+        if len(barrier.copies) > MOST_COPIES:
+            barrier.copies = [other for other in barrier.copies if self.operations.remembers(other)][:MOST_COPIES]
 
     def not_waited_for(self, ops: list[Operation], threads: np.ndarray) -> Operation | None:
         """The first of `ops` that some of these threads do not know to be complete; None when all do."""
@@ -487,7 +489,10 @@ class Watch:
 
     def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
         """Threads arrive or wait at an mbarrier: has each seen mbarrier.init?"""
-        for warp, maker, made, formal in self.barriers.unseen(barrier, threads >> 5):
+        self._uses(i, barrier, threads >> 5)
+
+    def _uses(self, i: Instruction, barrier: Any, warps: np.ndarray) -> None:
+        for warp, maker, made, formal in self.barriers.unseen(barrier, warps):
             self.telling.tell(
                 "X008", i, f"{i.name} of warp {self.telling.warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self.telling.warp(maker)} "
                 f"initialises at line {made.line}: nothing orders the two",
