@@ -18,7 +18,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests, six to seven minutes on two cores; arguments behind -- go to pytest."""
+    """All tests, four to six minutes on two cores; arguments behind -- go to pytest."""
     session.install("-e", ".[test]")
     session.run("pytest", "-n", "auto", *session.posargs)
 
