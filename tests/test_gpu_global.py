@@ -564,6 +564,11 @@ VOLATILE_COUNT = "ld.volatile.global.u32 %r3, [%d20]; add.u32 %r5, %r3, 1; st.vo
         (VOLATILE_COUNT.replace("add.u32", "or.b32"), set()),  # all set the same bit
         (VOLATILE_COUNT.replace("add.u32 %r5, %r3, 1", "or.b32 %r5, %r3, %r8"), {"X008"}),
         (TURN.format(""), set()),  # with nothing else to hand on
+        (
+            f"AGAIN: {VOLATILE_COUNT} setp.lt.u32 %p3, %r3, 4; @%p3 bra AGAIN;",
+            {"X008"},
+        ),  # the loop ends by the value, and stores in every round
+        (f"AGAIN: {VOLATILE_COUNT.replace('add', 'setp.ge.u32 %p3, %r3, 4; @%p3 bra END; add')} bra AGAIN;", {"X008"}),
         (TURN.format("").replace("@%p3 bra AGAIN;", "@!%p3 bra ON; bra.uni AGAIN; ON:"), set()),
         ("mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %d1, %d22;" + VOLATILE_COUNT.replace("%d20", "%d1"), set()),  # each counts by itself
     ],

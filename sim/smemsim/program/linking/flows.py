@@ -245,8 +245,8 @@ class _Uses:
 def updates(program: Program) -> dict[int, Instruction]:
     """The stores (their `id`) of what arithmetic makes of a value that was loaded from the same address, register and offset, each with that load.
 
-    Of addresses in registers that one instruction alone gives a value, and of variables, so that both mean the same place. Not where a loop goes on until the
-    load brings what it waits for: whoever has polled for its turn stores behind the one it has waited for (PTX ISA 9.1 §8.9: coherence).
+    Of addresses in registers that one instruction alone gives a value, and of variables, so that both mean the same place. Not where a loop goes on, and stores
+    nothing there, until the load brings what it waits for: whoever has polled for its turn stores behind the one it has waited for (PTX ISA 9.1 §8.9: coherence).
     """
     if program not in _updates:
         _updates[program] = {id(store): load for store, load in _stored_again(program, _PASSES_ON)}
@@ -317,9 +317,10 @@ def _stored_again(program: Program, by: Collection[str]) -> Iterator[tuple[Instr
         if load.op != "ld" or (place := _place(load, uses)) is None or place not in stores:
             continue
         values = uses.made_of(load, by)
-        if _is_polled(program, load, values):
-            continue
+        polls = _is_polled(program, load, values)
         for store in stores[place]:
+            if polls and _comes_back(program, load, store):
+                continue
             if not values.isdisjoint(slots_in(store.operands[1])) and not _is_settled(store, load, uses):
                 yield store, load
 
@@ -345,6 +346,28 @@ def _is_polled(program: Program, load: Instruction, values: set[int]) -> bool:
     return any(
         i.guard is not None and i.guard.slot in tests and (to <= at or any(n <= end < to for end in ends)) for n, to, i in branches
     )  # fmt: skip
+
+
+def _comes_back(program: Program, load: Instruction, store: Instruction) -> bool:
+    """Is there a way from a load back to it that does not pass a store? Who waits for its turn goes that way; who stores in every round does not wait."""
+    body, labels = program.inlined.body, program.inlined.labels
+    at, past = (next(n for n, i in enumerate(body) if i is one) for one in (load, store))
+    pending, seen = [at + 1], {past}
+    while pending:
+        n = pending.pop()
+        if n == at:
+            return True
+        if n in seen or n >= len(body):
+            continue
+        seen.add(n)
+        i = body[n]
+        if i.op == "bra" and isinstance(i.operands[0], Label):
+            pending.append(labels[i.operands[0].name])
+        elif i.op == "brx":
+            return True
+        if i.guard is not None or i.op not in ("bra", "ret", "exit", "trap"):
+            pending.append(n + 1)
+    return False
 
 
 def is_polled(program: Program, load: Instruction) -> bool:
