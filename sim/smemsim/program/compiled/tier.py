@@ -547,9 +547,8 @@ class Tier:
         loop = loop_of(self.program, self.block)
         if loop is not None:
             return [], Loop(self.program, self.block, code_of_loop(self.program, loop)), None, None
-        chain, tail = (
-            None if one is None else Together(self.program, one) for one in (f(self.program, self.block) for f in (chain_of, tail_of))
-        )
+        chains = chain_of(self.program, self.block), tail_of(self.program, self.block)
+        chain, tail = (None if one is None else Together(self.program, one) for one in chains)
         return _steps(self.program, self.block, 0), None, chain, tail
 
 
