@@ -238,13 +238,30 @@ def test_a_program_that_is_launched_again_has_other_arguments():
     assert second.numpy()[0] == 0
 
 
+def test_the_systems_part_of_shared_memory_is_memory_and_told():
+    """As golden/sm_90a/reserved_shared: loads, stores and atomics go on; threads of a warp may be on both sides of 0x400."""
+    body = """mov.u32 %r5, sm; sub.u32 %r2, %r1, 16; shl.b32 %r2, %r2, 2; add.u32 %r2, %r2, %r5; st.shared.b32 [%r2], %r1; atom.shared.add.u32 %r3, [%r2], 5;
+    ld.shared.b32 %r4, [%r2]; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; st.global.b32 [%d1], %r4;"""
+    gpu = Gpu("sm_90a")
+    out = gpu.zeros(32, np.uint32)
+    run = gpu.launch(kernel(1, body), block=32, args=[out], progress=False)
+    assert (out.numpy() == np.arange(32) + 5).all()
+    assert run.launch.status == 0
+    assert {f.code for f in run.findings} == {"X001"}
+    assert "below 0x400" in run.findings[0].message
+
+
+def test_shared_addresses_of_another_cta_end_the_kernel_where_the_space_is_a_ctas():
+    """715 on a card, in its window and below it."""
+    gpu = Gpu("sm_90a")
+    for rank, status in ((0, 715), (1, 0)):
+        body = f"mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p1, %r3, 1; mov.u32 %r2, sm; mapa.shared::cluster.u32 %r2, %r2, {rank}; @%p1 ld.shared.b32 %r3, [%r2];"
+        run = gpu.launch(kernel(1, body), grid=2, cluster=2, block=1, args=[gpu.zeros(1, np.uint32)], progress=False)
+        assert run.launch.status == status
+        assert bool(run.findings) == bool(status)
+
+
 def test_what_nobody_knows_is_not_made_up():
-    with pytest.raises(Unmodelled, match="below 0x400"):
-        launch("mov.u32 %r2, 16; ld.shared.b32 %r3, [%r2];", np.zeros(1, np.uint32))
-    with pytest.raises(Unmodelled, match="which only"):
-        launch(
-            "mov.u32 %r2, sm; mapa.shared::cluster.u32 %r2, %r2, 1; ld.shared.b32 %r3, [%r2];", np.zeros(1, np.uint32), grid=2, cluster=2
-        )
     for form in (
         "multimem.ld_reduce.global.add.f32 %f1, [%d20];",
         "atom.global.min.f32 %f1, [%d20], %f1;",
@@ -544,8 +561,8 @@ def test_the_scratch_memory_of_tiles_of_several_warps_is_there_for_those_that_as
     text = ptx_kernels.kernel(barriers.format(at=16), ".b64 out", shared=16, arch="sm_100a")
     assert gpu.launch(text, "k", grid=2, block=64, args=[out], progress=False).findings == []
     for text in (SCRATCH.format(at=0x120), SCRATCH.format(at=40).replace("mov.u32 %r1, %reserved_smem_offset_1", "mov.u32 %r1, 0")):
-        with pytest.raises(Unmodelled, match="what the system keeps"):
-            gpu.launch(ptx_kernels.kernel(text, ".b64 out", shared=16, arch="sm_100a"), "k", block=64, args=[out], progress=False)
+        run = gpu.launch(ptx_kernels.kernel(text, ".b64 out", shared=16, arch="sm_100a"), "k", block=64, args=[out], progress=False)
+        assert "what the system keeps" in run.findings[0].message
 
 
 def test_vector_registers_are_their_elements():

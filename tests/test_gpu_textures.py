@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from smemsim import Gpu, InputError, Unmodelled
+from smemsim.machine import Image, Sampler, Texture
+from smemsim.spec.textures import TextureFormat
 from smemsim.virtual import CudaError, Policy, VirtualDevice
 from tools.capture.texture_ops import kernel_of
 
@@ -116,7 +118,7 @@ def test_a_texture_over_memory_that_was_given_back_is_refused():
     [
         ("suld.b.trap {%r1}, [%d1, {%r1}];", Unmodelled, r"without \.1d"),
         ("suld.b.cube.b32.trap {%r1}, [%d1, {%r1}];", Unmodelled, r"without \.1d"),
-        ("sust.p.2d.b32.trap [%d1, {%r1, %r1}], {%r1};", Unmodelled, "formatted stores"),
+        ("sust.p.2d.b64.trap [%d1, {%r1, %r1}], {%d1};", Unmodelled, "formatted stores"),
         ("tex.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%d1, {%r1}];", InputError, "has 1 coordinates, the geometry has 2"),
         ("tex.a1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%d1, {%r1}];", InputError, "has 1 coordinates, the geometry has 2"),
         ("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%d1];", InputError, "has 0 coordinates"),
@@ -129,3 +131,91 @@ def test_what_is_no_texture_instruction_is_refused_in_a_sentence(statement, erro
 .visible .entry k() {{ .reg .b32 %r<2>; .reg .f32 %f<5>; .reg .b64 %d<2>; mov.b32 %r1, 0; mov.b64 %d1, 1; {statement} ret; }}"""
     with pytest.raises(error, match=says):
         Gpu("sm_90a").launch(ptx, "k")
+
+
+def test_planes_of_three_dimensions_are_aligned_to_exponents_in_steps_of_four():
+    """Samples of golden/sm_90a/textures that come out one unit off where planes are added as they are."""
+    corner = np.zeros((2, 1, 1), np.float32)
+    corner[:, 0, 0] = np.array([0xC1441CC1, 0x3C0CD1D3], np.uint32).view(np.float32)
+    sampler = Sampler(is_linear=True)
+    texture = Texture(Image.of_array(TextureFormat("float", 32, 1), corner.reshape(-1).view(np.uint8), (1, 1, 2)), sampler)
+    at = [np.array([0.5]), np.array([0.5]), np.array([0.5 + 250 / 256])]
+    assert texture.sample("3d", at, None)[0, 0] == 0xBE8EC96A
+
+
+def mipmapped(form, levels, **how):
+    images = [Image.of_array(form, np.ascontiguousarray(x).reshape(-1).view(np.uint8), (len(x), 0, 0)) for x in levels]
+    return Texture(images[0], Sampler(is_normalized=True, most_level=9.0, **how), images[1:])
+
+
+def test_levels_of_detail_are_counted_in_256ths_and_weighed_like_planes():
+    ramp = [np.full(n, 256.0 * k, np.float32) for k, n in enumerate((4, 2, 1))]
+    at, lods = [np.full(5, 0.3)], np.array([-1.0, 0.5, 1.3711, 9.0, np.nan])
+    form = TextureFormat("float", 32, 1)
+    between = mipmapped(form, ramp, is_linear=True, is_linear_between_levels=True).sample("1d", at, None, lods)
+    assert between[:, 0].view(np.float32).tolist() == [0, 128, 351, 512, 0]
+    nearest = mipmapped(form, ramp).sample("1d", at, None, lods)
+    assert nearest[:, 0].view(np.float32).tolist() == [0, 256, 256, 512, 0]
+    with pytest.raises(Unmodelled, match="derivatives"):
+        mipmapped(form, ramp).grad("1d", at, None)
+    assert mipmapped(form, ramp).asked("width", np.array([0, 1, 2, 3])).tolist() == [4, 2, 1, 0]
+
+
+def test_signed_bytes_and_srgb_are_filtered_as_a_card_filters_them():
+    """Samples of golden/sm_90a/textures: 32767ths, and f16 of the elements' own exponents."""
+    for texels, kind, srgb, right, wanted in (
+        ([47, 32], "signed", False, 253, 8302 / 32767),
+        ([86, 248], "unsigned", True, 2, 6068 / 65536),
+    ):
+        raw = np.repeat(np.array(texels, np.int16).astype(np.uint8), 4)
+        how = Sampler(is_linear=True, gives_floats=True, is_srgb=srgb)
+        texture = Texture(Image.of_array(TextureFormat(kind, 8, 4), raw, (2, 0, 0)), how)
+        assert texture.sample("1d", [np.array([0.5 + right / 256])], None)[0, 0].view(np.float32) == np.float32(wanted)
+
+
+def test_cubemaps_are_six_faces_and_across_a_seam_their_neighbours():
+    faces = np.repeat(np.arange(6, dtype=np.float32), 4)
+    image = Image.of_array(TextureFormat("float", 32, 1), faces.view(np.uint8), (2, 2, 6), is_cube=True)
+    directions = np.array([[1, 0.2, 0], [-1, 0, 0], [0, 2, 1], [0, -2, 1], [1, 1, 1], [0, 0, -1]], float)
+    assert Texture(image, Sampler()).sample("cube", list(directions.T), None)[:, 0].view(np.float32).tolist() == [0, 1, 2, 3, 4, 5]
+    seam = [np.array([1.0]), np.array([0.0]), np.array([1.0])]  # between the faces +z and +x, from which half comes each
+    apart, across = (
+        Texture(image, Sampler(is_linear=True, is_seamless=s)).sample("cube", seam, None)[0, 0].view(np.float32) for s in (False, True)
+    )
+    assert (apart, across) == (4, 2)
+
+
+def test_formatted_stores_limit_integers_cut_halves_and_clamp_columns():
+    device = card()
+    for channel, value, wanted in (((8, 0, 0, 0, 1), 300, 255), ((8, 0, 0, 0, 0), -200, 0x80), ((16, 0, 0, 0, 2), 0x42F7D1EE, 0x57BE)):
+        made = array(device, np.zeros((2, 4), f"u{channel[0] // 8}"), channel, flags=2)
+        handle = device.textures.surface(made)
+        _, codes = executed(device, "sust.p.2d.clamp", handle, np.array([[9, -3]]), np.array(value).astype(np.int64).astype(np.uint32))
+        assert codes == set()
+        assert device.view(made.address, 8 * channel[0] // 8).view(f"u{channel[0] // 8}").tolist() == [0, 0, 0, wanted, 0, 0, 0, 0]
+
+
+def test_an_access_off_its_size_ends_the_kernel_and_outside_of_a_trap_comes_first():
+    for op, at, code, error in (("suld.2d.b32.zero", [2, 0], "X002", 716), ("suld.2d.b32.trap", [34, 0], "X001", 700)):
+        device = card()
+        handle = device.textures.surface(array(device, np.zeros((4, 8), np.uint32), (32, 0, 0, 0, 1), flags=2))
+        assert executed(device, op, handle, np.array([at]))[1] == {code}
+        assert device.error == error
+
+
+def test_a_mipmapped_array_has_levels_of_its_own_that_are_freed_together():
+    device = card()
+    made = device.textures.array((32, 0, 0, 0, 2), (4, 2, 0), 0, "", 3)
+    assert [(made.level(n).extent, made.level(n).address - made.address) for n in range(3)] == [
+        ((4, 2, 0), 0),
+        ((2, 1, 0), 32),
+        ((1, 1, 0), 40),
+    ]
+    for refused in (
+        lambda: made.level(3),
+        lambda: device.textures.free(made.level(0)),
+        lambda: device.textures.texture(0, made, 0, (0,) * 5, (0,) * 3, how()),
+    ):
+        with pytest.raises(CudaError):
+            refused()
+    device.textures.free(made)

@@ -216,6 +216,58 @@ print(cu.cuLaunchKernel(at[2], *[1] * 6, 0, None, None, None))
 """
 
 
+TEXTURES = r"""
+import ctypes, struct
+cu, h, ptx = ctypes.CDLL("libcuda.so.1"), [ctypes.c_uint64() for _ in range(8)], rb'''.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 t, .param .u64 to) { .reg .b64 %d<3>; .reg .f32 %f<5>; ld.param.u64 %d0, [t]; ld.param.u64 %d1, [to];
+mov.f32 %f4, 0f3FC00000; tex.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%d0, {%f4, %f4}]; st.global.f32 [%d1], %f0; ret; }'''
+context, module, function, array, texture, to, link, size = h
+cu.cuInit(0)
+cu.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+cu.cuModuleLoadData(ctypes.byref(module), ptx)
+cu.cuModuleGetFunction(ctypes.byref(function), module, b"k")
+print(cu.cuArrayCreate_v2(ctypes.byref(array), struct.pack("<2QiI", 2, 2, 0x20, 1)))
+host = (ctypes.c_float * 4)(1, 2, 3, 4)
+copy = struct.pack("<2QI4x4Q 2QI4x4Q 2Q", 0, 0, 1, ctypes.addressof(host), 0, 0, 8, 0, 0, 3, 0, 0, array.value, 0, 8, 2)
+print(cu.cuMemcpy2D_v2(copy))
+told = ctypes.create_string_buffer(40)
+print(cu.cuArray3DGetDescriptor_v2(told, array), struct.unpack("<3QiII", told.raw[:36]))
+resource, how = struct.pack("<i4xQ128x", 0, array.value), struct.pack("<4iIIi3f4f48x", 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+print(cu.cuTexObjectCreate(ctypes.byref(texture), resource, how, None), cu.cuSurfObjectCreate(ctypes.byref(size), resource))
+cu.cuMemAlloc_v2(ctypes.byref(to), 4)
+arguments = (ctypes.c_void_p * 2)(ctypes.addressof(texture), ctypes.addressof(to))
+print(cu.cuLaunchKernel(function, *[ctypes.c_uint(1)] * 6, 0, None, arguments, None))
+out = ctypes.c_float()
+cu.cuMemcpyDtoH_v2(ctypes.byref(out), to, ctypes.c_size_t(4))
+print(out.value, cu.cuTexObjectDestroy(texture), cu.cuArrayDestroy(array))
+log = ctypes.create_string_buffer(256)
+options, values = (ctypes.c_int * 2)(5, 6), (ctypes.c_void_p * 2)(ctypes.addressof(log), 256)
+bad = ptx.replace(b"0f3FC00000", b"%d0")
+print(cu.cuModuleLoadDataEx(ctypes.byref(module), bad, 2, options, values), log.value.decode()[:23], values[1] == len(log.value))
+values[1] = 256
+cu.cuLinkCreate_v2(2, options, values, ctypes.byref(link))
+cu.cuLinkAddData_v2(link, 1, bad, ctypes.c_size_t(len(bad) + 1), b"bad.ptx", 0, None, None)
+print(cu.cuLinkComplete(link, ctypes.byref(to), ctypes.byref(size)), log.value.decode()[:23])
+"""
+
+
+def test_the_drivers_arrays_and_textures_and_what_it_does_not_load():
+    """A texture over an array of 2 x 2; a move of 64 bits as 32, which ptxas refuses, is refused at the load, with a log."""
+    lines = run([sys.executable, "-c", TEXTURES]).stdout.splitlines()
+    assert lines == [
+        "0",
+        "0",
+        "0 (2, 2, 0, 32, 1, 0)",
+        "0 1",
+        "0",
+        "4.0 0 0",
+        "218 ptxas fatal   : line 5: True",
+        "218 ptxas fatal   : line 5:",
+    ]
+
+
 GRAPHICS = """
 import ctypes
 driver, runtime = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcudart.so.13")

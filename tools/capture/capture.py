@@ -24,6 +24,7 @@ from tools.capture import (
     mma_suites,
     pointer_suite,
     replace_suites,
+    texture_suites,
     transfer_suites,
     value_suites,
     wgmma_kernels,
@@ -643,6 +644,7 @@ SUITES |= (
     | bulk_suites.SUITES
     | mma_suites.SUITES
     | dot_suites.SUITES
+    | texture_suites.SUITES
 )
 
 
@@ -678,7 +680,8 @@ def main() -> None:
     unknown = [name for name in arguments.suite if name not in available]
     if unknown:
         parser.error(f"no such suite for {settings.arch}: {', '.join(unknown)}; there are {', '.join(available)}")
-    build_all()
+    if not arguments.suite or not texture_suites.SUITES.keys() >= set(arguments.suite):  # they build their own probe
+        build_all()
     bench = Bench()
     for name in arguments.suite or available:
         begin = time.monotonic()

@@ -1,10 +1,10 @@
-"""Runs every launch of golden/sm_90a/launches/kernels on the GPU at hand and writes the suite `launches`.
+"""Runs every launch of golden/sm_90a/SUITE/kernels on the GPU at hand and writes the suite: `launches`, `reserved_shared` or `heap`.
 
-    python tools/capture/launch_suite.py --out OUT [--kernels FOLDER] [NAME ...]
+    python tools/capture/launch_suite.py --out OUT [--suite SUITE] [--kernels FOLDER] [NAME ...]
 
 Each launch runs in a process of its own, three times over fresh memory: a trap ends only that process, a hang is stopped after a minute, and outputs
-that differ from run to run are said. Outputs are also held against numpy where `launch_kernels` has an expectation. OUT gets `launches/` (manifest.json,
-data.npz; put beside `kernels/`), `launches_full.npz` (every output in full, for whoever looks for a difference) and `launches.txt`, what was said.
+that differ from run to run are said. Outputs are also held against numpy where `launch_kernels` has an expectation. OUT gets `SUITE/` (manifest.json,
+data.npz; put beside `kernels/`), `SUITE_full.npz` (every output in full, for whoever looks for a difference) and `SUITE.txt`, what was said.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ from tools.capture.launch_kernels.spec import LAUNCHES
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
+TITLES = {
+    "launches": "Whole kernels of nvcc, Triton and by hand: what they leave in memory",
+    "reserved_shared": "Kernels that use the first KiB of shared memory, which the system keeps: without clusters and in them",
+    "heap": "Kernels that call malloc and free: how many allocations there is room for, and what free makes of other pointers",
+}
 RUNS, PATIENCE, WORKERS = 3, 60, 6
 FULL_BYTES = 16384  # outputs up to this size, and those of approximations, are stored in full
 
@@ -149,7 +154,8 @@ def suite_arrays(launches: list[LaunchFile], answers: list[dict[str, np.ndarray]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("--kernels", type=pathlib.Path, default=ROOT / "golden" / "sm_90a" / "launches" / "kernels")
+    parser.add_argument("--suite", choices=TITLES, default="launches")
+    parser.add_argument("--kernels", type=pathlib.Path, help="golden/sm_90a/SUITE/kernels where it is not given")
     parser.add_argument("--one", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--answer", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*")
@@ -160,7 +166,11 @@ def main() -> int:
     if asked.out is None:
         parser.error("--out is missing")
     asked.out.mkdir(parents=True, exist_ok=True)
-    folders = [f for f in sorted(asked.kernels.iterdir()) if (f / "launch.json").exists() and (not asked.names or f.name in asked.names)]
+    folders = [
+        f
+        for f in sorted((asked.kernels or ROOT / "golden" / "sm_90a" / asked.suite / "kernels").iterdir())
+        if (f / "launch.json").exists() and (not asked.names or f.name in asked.names)
+    ]
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         results = list(pool.map(in_process, folders))
     log = io.StringIO()
@@ -168,17 +178,17 @@ def main() -> int:
         print(f"{folder.name}: {'; '.join(said) or 'as expected'}", file=log)
     odd = sum(bool(said) for said, _ in results)
     print(f"{len(folders)} launches, {odd} with something to say", file=log)
-    (asked.out / "launches.txt").write_text(log.getvalue())
+    (asked.out / f"{asked.suite}.txt").write_text(log.getvalue())
     print(log.getvalue(), end="")
     kept = [(load_launch_file(f), arrays) for f, (_, arrays) in zip(folders, results, strict=True) if "status" in arrays]
-    np.savez_compressed(asked.out / "launches_full.npz", allow_pickle=False, **{f"{x.name}.{n[4:]}": v for x, a in kept for n, v in a.items() if n.startswith("out_")})  # fmt: skip
+    np.savez_compressed(asked.out / f"{asked.suite}_full.npz", allow_pickle=False, **{f"{x.name}.{n[4:]}": v for x, a in kept for n, v in a.items() if n.startswith("out_")})  # fmt: skip
     gpu = Gpu()
     source = {
-        "command": "python tools/capture/launch_suite.py --out golden/sm_90a",
+        "command": f"python tools/capture/launch_suite.py --out golden/sm_90a --suite {asked.suite}",
         "ptxas": assembler(),
         "files": {f.name: digest(f.read_bytes()) for f in sorted([*HERE.glob("launch_suite.py"), *HERE.glob("launch_kernels/*.py")])},
     }
-    write_suite(asked.out / "launches", suite="launches", kind="launch", arch=gpu.arch, title="Whole kernels of nvcc, Triton and by hand: what they leave in memory",
+    write_suite(asked.out / asked.suite, suite=asked.suite, kind="launch", arch=gpu.arch, title=TITLES[asked.suite],
                 device=gpu.describe(), source=source, cases=len(kept), arrays=suite_arrays([x for x, _ in kept], [a for _, a in kept]))  # fmt: skip
     return 1 if odd else 0
 

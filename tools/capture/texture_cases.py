@@ -580,6 +580,20 @@ def gradients(rng: np.random.Generator) -> Iterator[TextureCase]:
     yield TextureCase(suite="gradients", op="tex.grad.2d.f32", size=(16, 16, 0), data=data, filter=1, normalized=1, samples=at[:1024])
 
 
+def apart(samples: np.ndarray, geometry: str, size: tuple[int, int, int], step: int, clamp: str) -> np.ndarray:
+    """The stores of which no two go to one place: which of two stays, nothing says."""
+    has_layer = int(geometry[0] == "a")
+    at = samples[:, : int(geometry[-2]) + has_layer].view(np.int32).astype(np.int64)
+    columns = [at[:, has_layer] // step, *at[:, has_layer + 1 :].T, *([at[:, 0]] if has_layer else [])]
+    extents = [n for n in size if n]
+    if clamp == "clamp":
+        if has_layer:
+            columns[-1] = np.where(columns[-1] < 0, extents[-1] - 1, columns[-1])
+        columns = [np.clip(x, 0, n - 1) for x, n in zip(columns, extents, strict=True)]
+    _, first = np.unique(np.stack(columns), axis=1, return_index=True)
+    return np.ascontiguousarray(samples[np.sort(first)])
+
+
 def surfaces(rng: np.random.Generator) -> Iterator[TextureCase]:
     """Surfaces: bytes by coordinates, what lies outside, formatted stores, reductions."""
     shapes = {
@@ -608,16 +622,10 @@ def surfaces(rng: np.random.Generator) -> Iterator[TextureCase]:
                     op=f"suld.{geometry}.{op}.{clamp}", size=size, bits=bits, data=data, samples=at, **{**own, "flags": flags}
                 )
             data = rng.integers(0, 256, max(size[2], 1) * max(size[1], 1) * 9 * 4, dtype=np.uint8)
-            at = samples_of(24, v0=rng.integers(0, 2**32, 24), **places(24, geometry, 1, 4, odd=False))
-            yield TextureCase(op=f"sust.{geometry}.b32.{clamp}", size=size, data=data, samples=at, **{**own, "flags": flags})
             values = {f"v{k}": rng.integers(0, 2**32, 24) for k in range(4)}
-            yield TextureCase(
-                op=f"sust.p.{geometry}.{clamp}",
-                size=size,
-                data=data,
-                samples=samples_of(24, **values, **places(24, geometry, 1, 1, odd=False)),
-                **{**own, "flags": flags},
-            )
+            for op, step in ((f"sust.{geometry}.b32.{clamp}", 4), (f"sust.p.{geometry}.{clamp}", 1)):
+                at = apart(samples_of(24, **values, **places(24, geometry, 1, step, odd=False)), geometry, size, step, clamp)
+                yield TextureCase(op=op, size=size, data=data, samples=at, **{**own, "flags": flags})
     for clamp, (op, texel) in itertools.product(("zero", "clamp"), (("b8", 1), ("b16", 2), ("b32", 4), ("v2.b32", 8))):
         for width in (8, 16, 32):  # accesses wider and narrower than the texel
             data = rng.integers(0, 256, 6 * 16 * width // 8, dtype=np.uint8)
@@ -778,6 +786,14 @@ def traps(rng: np.random.Generator) -> Iterator[TextureCase]:
     for op in ("suld.2d.b16.trap", "suld.2d.v2.b32.trap", "suld.2d.v4.b32.trap" if "suld.2d.v4.b32.trap" in OPS else "suld.2d.b8.trap"):
         for x in (0, 2, 4, 8, 56, 60):
             yield TextureCase(op=op, samples=samples_of(1, c0=np.array([x]), c1=np.array([0])), **own)
+    for op, step in (
+        ("suld.2d.b32.zero", 2),
+        ("suld.2d.b16.zero", 1),
+        ("suld.2d.v2.b32.zero", 4),
+        ("suld.2d.v4.b32.clamp", 8),
+        ("sust.2d.b16.clamp", 1),
+    ):
+        yield TextureCase(op=op, samples=samples_of(1, c0=np.array([step]), c1=np.array([1])), **own)
     for op in ("suld.2d.b32.zero", "sust.2d.b32.zero", "sured.b.add.2d.u32.zero"):  # no surface flag, another format
         yield TextureCase(op=op, samples=samples_of(1, v0=np.array([7])), **{**own, "flags": 0})
         yield TextureCase(op=op, samples=samples_of(1, v0=np.array([7])), **{**own, "bits": (8, 0, 0, 0), "data": np.zeros(96, np.uint8)})
@@ -790,9 +806,69 @@ def traps(rng: np.random.Generator) -> Iterator[TextureCase]:
         yield TextureCase(suite="traps", op=op, samples=at, data=bytes_of(floats(rng, 6, 9)), size=(9, 6, 0))
 
 
+def planes(rng: np.random.Generator) -> Iterator[TextureCase]:
+    """Three dimensions: how the sums of two planes are added, whose exponents lie near or far apart."""
+    for width, powers in ((32, (0, 3, 8, 12, 40)), (16, (0, 6, 10))):
+        for power in powers:
+            values = floats(rng, 4, 4, 4, 4, spread_of=power)
+            data = bytes_of(values if width == 32 else values.clip(-60000, 60000).astype(np.float16))
+            at = samples_of(8192, **{f"c{k}": spread(rng, 8192, -1, 5) for k in range(3)})
+            yield TextureCase(suite="planes", op="tex.3d.f32", bits=(width,) * 4, data=data, size=(4, 4, 4), filter=1, samples=at)
+
+
+def narrow(rng: np.random.Generator) -> Iterator[TextureCase]:
+    """Linear filtering of signed bytes and of sRGB."""
+    for srgb, kind in ((0, SIGNED), (1, UNSIGNED)):
+        for op, size in (("tex.1d.f32", (512, 0, 0)), ("tex.2d.f32", (32, 16, 0)), ("tex.3d.f32", (8, 8, 8))):
+            shape = tuple(n for n in reversed(size) if n)
+            at = samples_of(8192, **{f"c{k}": spread(rng, 8192, -1, n + 1) for k, n in enumerate(size) if n})
+            data = texels(rng, (8,) * 4, kind, *shape)
+            yield TextureCase(
+                suite="narrow", op=op, data=data, size=size, bits=(8,) * 4, kind=kind, read=1, srgb=srgb, filter=1, samples=at
+            )
+
+
+def between_levels(rng: np.random.Generator) -> Iterator[TextureCase]:
+    """Samples between two levels of detail, of every format that is filtered."""
+    for bits, kind, read, srgb in (
+        ((32,) * 4, FLOAT, 0, 0),
+        ((16,) * 4, FLOAT, 0, 0),
+        ((8,) * 4, UNSIGNED, 1, 0),
+        ((8,) * 4, UNSIGNED, 1, 1),
+        ((8,) * 4, SIGNED, 1, 0),
+        ((16,) * 4, UNSIGNED, 1, 0),
+        ((16,) * 4, SIGNED, 1, 0),
+    ):
+        for op, size in (("1d", (32, 0, 0)), ("2d", (16, 12, 0)), ("3d", (8, 6, 4))):
+            levels = max(size).bit_length()
+            data = np.concatenate([texels(rng, bits, kind, *[max(1, s >> k) for s in reversed(size)]) for k in range(levels)])
+            at = samples_of(4096, **{f"c{k}": rng.uniform(-0.2, 1.2, 4096) for k in range(3)}, lod=spread(rng, 4096, -1, levels + 1))
+            for filter_ in (0, 1):
+                yield TextureCase(
+                    suite="between_levels", op=f"tex.level.{op}.f32", resource=MIPMAPPED, levels=levels, data=data, size=size, bits=bits, kind=kind,
+                    read=read, srgb=srgb, filter=filter_, mip_filter=1, normalized=1, address=(WRAP,) * 3, most=20.0, samples=at,
+                )  # fmt: skip
+
+
+def seams(rng: np.random.Generator) -> Iterator[TextureCase]:
+    """Cubemaps filtered across their edges, and not."""
+    for seamless, mode in ((0, CLAMP), (1, CLAMP), (1, WRAP), (1, BORDER)):
+        d = directions(rng, 4096)
+        at = samples_of(4096, c0=d["x"], c1=d["y"], c2=d["z"])
+        data = bytes_of(floats(rng, 6, 8, 8, 4))
+        yield TextureCase(
+            suite="seams", op="tex.cube.f32", bits=(32,) * 4, size=(8, 8, 6), flags=CUBE, data=data, filter=1, normalized=1, seamless=seamless,
+            address=(mode,) * 3, border=(2.0, 3.0, 4.0, 5.0), samples=at,
+        )  # fmt: skip
+
+
 SUITES = {
-    f.__name__: f for f in (filters, modes, reads, layers, cubes, gathers, memories, mipmaps, gradients, surfaces, queries, refusals, traps)
-}
+    f.__name__: f
+    for f in (
+        filters, modes, reads, layers, cubes, gathers, memories, mipmaps, gradients, surfaces, queries, refusals, traps, planes, narrow, between_levels,
+        seams,
+    )
+}  # fmt: skip
 
 
 def all_cases(seed: int = 20) -> list[TextureCase]:

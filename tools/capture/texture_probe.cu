@@ -1,5 +1,5 @@
 // Textures and surfaces: reads cases (texture_cases.py) and kernels (texture_ops.py), makes each one's array and texture or surface object, executes one instruction for each
-// sample, and writes what every step returned, the results, and of surfaces the array behind them.
+// sample, and writes what every step returned, the results, and of surfaces the array behind them. It ends with the first case that traps.
 #include <cuda.h>
 
 #include <cstdint>
@@ -129,16 +129,17 @@ int main(int count, char **names) {
             cudaFree(given), cudaFree(to);
         }
         if (said[3] || said[5]) fprintf(stderr, "case %d op %d: launch %s, end %s\n", c.number, c.op, cudaGetErrorName((cudaError_t)said[5]), cudaGetErrorName((cudaError_t)said[3]));
-        if (said[3]) cudaDeviceReset(), cudaFree(nullptr), functions.assign(texts.size(), nullptr), object = 0, array = nullptr, mips = nullptr, memory = nullptr;
+        bool trapped = said[3];
+        if (trapped) object = 0, array = nullptr, mips = nullptr, memory = nullptr;
         if (!said[2] && object) c.is_surface ? cudaDestroySurfaceObject(object) : cudaDestroyTextureObject(object);
         if (array) cudaFreeArray(array);
         if (mips) cudaFreeMipmappedArray(mips);
         if (memory) cudaFree(memory);
         cudaGetLastError();
-        if (said[3]) cudaGetLastError();
         fwrite(&c.number, 4, 1, out), fwrite(said, 4, 6, out), fwrite(results.data(), 16, c.samples, out);
         if (c.is_surface) fwrite(data.data(), 1, c.bytes, out);
         fflush(out);
+        if (trapped) break;  // the context is dead: the next process goes on
     }
     fclose(out);
     return 0;

@@ -11,6 +11,7 @@ __getattr__ = door(
         "product": ("halves",),
         "region": ("FOREIGN", "OUTSIDE", "UNWRITTEN"),
         "tcgen05": ("Issue", "Tcgen05Mma", "stored_k"),
+        "texture": ("Image", "Sampler", "Texture"),
         "tmem.copy": ("decompress",),
         "tmem.layout": ("legal_n",),
         "tmem.memory": ("SPLIT",),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap, Unmodelled
+from smemsim.errors import HardwareTrap
 from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.launches import SHARED_WINDOW
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
 
-__all__ = ["find_misuse", "find_outside", "misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
+__all__ = ["find_misuse", "find_outside", "foreign", "misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
 
 
 FAR = 1 << 20  # bytes from an array; further away, and further than its size, an address is meant for another one
@@ -83,15 +83,24 @@ def find_misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> None
     x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.1 §9.7.13, which leaves open what happens then")
 
 
-def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> None:
-    """Shared addresses in front of the window: nobody knows what the system keeps there."""
+def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> None:
+    """Shared addresses in front of the window, where the system keeps its own: X001, but a card goes on."""
     n, thread = _first(x, part, bad)
-    address = int(at[n])
-    if 0 <= address < x.window_begin:
-        raise Unmodelled(
-            f"line {i.line}: {i.name} of {thread_name(x, thread)} touches shared address {address:#x}: below {x.window_begin:#x} lies what the "
-            "system keeps in shared memory; a null pointer, or a negative index?"
-        )
+    message = (
+        f"{i.name} of {thread_name(x, thread)} touches shared address {int(at[n]):#x}: below {x.window_begin:#x} lies what the system keeps in shared "
+        "memory; a card accesses it without an error"
+    )
+    x.launch.find("X001", i, message, "look for a null pointer, or a negative index", because="golden/sm_90a/reserved_shared")
+
+
+def foreign(x: Wave, i: Instruction, at: np.ndarray) -> NoReturn:
+    """`.shared::cta` addresses in the window of another CTA of the cluster: the kernel ends."""
+    message = (
+        f"{i.name}: shared address {int(at[0]):#x} lies in another CTA's window, which only .shared::cluster and generic addresses reach"
+    )
+    x.launch.find("X001", i, message, "an address of the own CTA has its rank in the upper bits: take it from a variable, or by mapa",
+                  because="golden/sm_90a/reserved_shared")  # fmt: skip
+    raise HardwareTrap(message, cuda_error=ILLEGAL_INSTRUCTION)
 
 
 def _near(x: Wave, address: int) -> Region | None:

@@ -292,6 +292,7 @@ class Wave:
         """Make the registers and the local, shared and tensor memory of `count` CTAs; returns shared memory as 64-bit words."""
         machine = architecture(self.launch.arch)
         self.window_begin = machine.shared_begin
+        self._reserved: np.ndarray | None = None
         self.window = self.launch.window_bytes
         # What a kernel that asks for it uses of the system's part, in front of the window: kept behind it.
         self.scratch = -(-(self.window + 16) // 16) * 16 if self.program.has_scratch else 0
@@ -307,6 +308,12 @@ class Wave:
         self._make_registers()
         self.local = np.zeros((self.total, self.program.places.local_bytes), np.uint8)
         return words
+
+    def reserved(self) -> np.ndarray:
+        """What the system keeps in front of the windows of all CTAs, bytes: made when somebody goes there."""
+        if self._reserved is None:
+            self._reserved = np.zeros(len(self.ctas) * self.window_begin, np.uint8)
+        return self._reserved
 
     def _make_registers(self) -> None:
         """Make the registers, where a wave that is over has left its room, there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 
 __all__ = ["HEAP", "HeapSpec"]
@@ -9,16 +10,15 @@ __all__ = ["HEAP", "HeapSpec"]
 
 @dataclasses.dataclass(frozen=True)
 class HeapSpec:
-    """Sizes of the heap of `malloc` in kernels; allocations are counted in units, of which a block has `block_units`.
+    """Sizes of the heap of `malloc` in kernels; allocations are counted in units.
 
-    `small` are the most bytes of an allocation and the units that it takes; larger ones take whole blocks.
+    `classes` are the most bytes of an allocation and the units that it takes; a larger one takes blocks of `block`, (bytes, units).
     """
 
     align: int  # bytes; of an address no more is known
     least_bytes: int  # a smaller limit is this one
-    small: tuple[tuple[int, int], ...]
-    block_units: int
-    block_bytes: int  # that an allocation of whole blocks may have
+    classes: tuple[tuple[int, int], ...]
+    block: tuple[int, int]
     unit_millibytes: int  # of the limit, for each unit
     source: str
 
@@ -36,19 +36,16 @@ class HeapSpec:
         >>> [HEAP.units(n) for n in (0, 64, 100, 512, 2048, 5000, 20000)]
         [1, 1, 2, 8, 24, 72, 288]
         """
-        for most, units in self.small:
-            if size <= most:
-                return units
-        blocks = -(-size // self.block_bytes)
-        step = 1
-        while blocks > 16 * step:
-            step *= 4
-        whole = 1 << (blocks - 1).bit_length() if blocks <= 4 else 16 * step if step == 1 else -(-blocks // (4 * step)) * 4 * step
-        return whole * self.block_units
+        n = bisect.bisect_left(self.classes, (size, 0))
+        most_bytes, units = self.block
+        return self.classes[n][1] if n < len(self.classes) else -(-size // most_bytes) * units
 
 
 HEAP = HeapSpec(
-    align=16, least_bytes=4 << 20, small=((64, 1), (144, 2), (224, 3), (304, 4), (624, 8), (2048, 24), (4096, 48)), block_units=72,
-    block_bytes=6640, unit_millibytes=92517,
-    source="H100, driver 580.159.04: how many allocations of 30 sizes fit into heaps of 4 and 8 MiB; between these sizes inferred; no trace of it is kept",
+    align=16, least_bytes=4 << 20,
+    classes=((64, 1), (144, 2), (224, 3), (304, 4), (464, 6), (624, 8), (944, 12), (2192, 24), (4400, 48), (6608, 72), (8816, 96), (13232, 144), (17648, 192),
+             (26480, 288), (53260, 576), (106550, 1152), (159830, 1728), (213100, 2304), (319650, 3456), (426240, 4608), (639300, 6912), (1279000, 13824),
+             (2557000, 27648), (3836000, 41472), (5114000, 55296), (7671000, 82944), (10228000, 110592)),
+    block=(6660, 72), unit_millibytes=92517,
+    source="golden/sm_90a/heap: how many allocations of 24 sizes fit; where classes end: H200, driver 580.159.04, looked for by halving (no trace of it is kept): to 16 bytes below 26,480 B, to 150 B above; 464 and 944 and what is above 1,279,000 B inferred",
 )  # fmt: skip

@@ -1,10 +1,10 @@
-"""What a texture makes of 8-bit sRGB elements: on an H100 a table of multiples of 2^-16 (tools/capture/texture_probe.cu; no trace of it is kept yet)."""
+"""What a texture makes of 8-bit sRGB elements: a table of multiples of 2^-16 (golden/sm_90a/textures), of which 8 neighbours share an exponent."""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["SRGB"]
+__all__ = ["SRGB", "SRGB_EXPONENTS"]
 
 
 # fmt: off
@@ -27,4 +27,5 @@ _IN_65536THS = (
     57088, 57600, 58112, 58624, 59392, 59904, 60416, 60928, 61440, 61952, 62464, 62976, 64000, 64512, 65024, 65536,
 )
 # fmt: on
-SRGB = (np.array(_IN_65536THS) / 65536).astype(np.float32).view(np.uint32)  # the bits of f32 of each element
+SRGB = (np.array(_IN_65536THS) / 65536).astype(np.float32)  # of each element
+SRGB_EXPONENTS = np.frexp(SRGB)[1][np.arange(256) | 7].astype(np.int64)  # of significands below 1, as filters count them

@@ -39,15 +39,19 @@ ARRAY_FORMATS = {
 @dataclasses.dataclass(frozen=True)
 class Filtering:
     """Bits of fixed-point numbers: a normalised coordinate keeps `coordinate` bits behind the point, a weight has `weight`; texels that are weighed
-    together are cut `texels` bits below the largest one's exponent, by bits of the element."""
+    together are cut `texels` bits below the largest one's exponent, by bits of the element, `srgb` bits below it where they are in sRGB. Planes are aligned
+    to exponents (of significands below 1) that are `phase` and multiples of `step` more."""
 
     coordinate: int
     weight: int
     texels: dict[int, int]
+    srgb: int
+    step: int
+    phase: int
     source: str
 
 
 QUERIES = SURFACE_QUERIES = ("width", "height", "depth")  # of txq and suq; the driver of an H100 loads no other
 
 
-FILTERING = Filtering(21, 8, {32: 28, 16: 15}, "H100, driver 580.159.04: tools/capture/texture_probe.cu; no trace of it is kept yet")
+FILTERING = Filtering(21, 8, {32: 28, 16: 15}, 8, 4, 2, "golden/sm_90a/textures")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import math
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Function", "Module"]
 
 
+LITTLE = 1 << 16  # characters: PTX of several kernels, some of which a program may never launch, is linked at its load up to this size
 _DEBUG = (".loc", ".file", ".section", ".b8", ".b32", ".b64")
 _FAMILIES = re.compile(r"\b(tcgen05\.\w+|wgmma\.mma_async|cp\.async\.bulk(?:\.tensor)?|mma\.sync|clusterlaunchcontrol)\b")
 
@@ -190,6 +192,14 @@ class Module:
         self.loaded = device.machine.load(ptx, managed)
         self.source = self.loaded.module
         self._functions: dict[str, Function] = {}
+
+    def check(self) -> None:
+        """Raises InputError for instructions that no driver loads, where looking costs little; what is not modelled waits for a launch."""
+        if len(self.names) > 1 and len(self.ptx) > LITTLE:
+            return
+        for name in self.names:
+            with contextlib.suppress(Unmodelled):
+                self.kernel(name)
 
     @functools.cached_property
     def hidden_parameters(self) -> HiddenParameters:

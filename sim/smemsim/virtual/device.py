@@ -127,6 +127,7 @@ class VirtualDevice:
         self.ask_host: Callable[[int], None] | None = (
             None  # binds the host's memory that holds an address, where that is the card's for the host
         )
+        self.load_log = ""  # what was wrong with the code that was loaded last
         self.refused: list[str] = []  # why code of the program is not simulated
         self.refuses: Callable[[str], None] = lambda why: None  # is told of each of these
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
@@ -582,6 +583,7 @@ class VirtualDevice:
     def load(self, code: bytes | str, *, managed: Iterable[str] = ()) -> Module:
         """Load PTX text, a fat binary or a cubin that holds its PTX. CudaError 209 where nothing runs here, 218 for PTX that is none."""
         self.check()
+        self.load_log = ""
         try:
             image, why = fatbin.chosen(fatbin.images(code.encode() if isinstance(code, str) else code), self.arch)
         except fatbin.NoCode as e:
@@ -592,9 +594,12 @@ class VirtualDevice:
             raise CudaError(INVALID_IMAGE, str(e)) from None
         try:
             module = Module(self, image.ptx, why, managed, cubin=image.cubin)
+            if not image.cubin:  # machine code has been through ptxas
+                module.check()
         except SmemsimError as e:
             if isinstance(e, CudaError):
                 raise
+            self.load_log = f"ptxas fatal   : {e}"
             self.refuse(f"this PTX cannot be read: {e}")
             raise CudaError(INVALID_PTX, str(e)) from None
         self.modules.append(module)

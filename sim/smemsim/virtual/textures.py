@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from smemsim.machine.texture import Image, Sampler, Surface, Texture
+from smemsim.machine.texture import Image, Sampler, Surface, Texture, level_extent
 from smemsim.spec.textures import ADDRESS_MODES, TextureFormat
 from smemsim.virtual.errors import INVALID_VALUE, CudaError
 from smemsim.virtual.memory import Allocation, DeviceMemory
@@ -20,13 +20,13 @@ from smemsim.virtual.memory import Allocation, DeviceMemory
 if TYPE_CHECKING:
     from smemsim.virtual.machine import Machine
 
-__all__ = ["LAYERED", "CudaArray", "Textures"]
+__all__ = ["KINDS", "LAYERED", "RESOURCE_ARRAY", "RESOURCE_LINEAR", "RESOURCE_MIPMAPPED", "RESOURCE_PITCHED", "CudaArray", "Textures"]
 
 
 LAYERED, SURFACE, CUBE = 1, 2, 4  # cudaArrayLayered ...
 FACES = 6
 KINDS = ("signed", "unsigned", "float")  # cudaChannelFormatKind
-RESOURCE_ARRAY, RESOURCE_LINEAR, RESOURCE_PITCHED = 0, 2, 3  # cudaResourceType
+RESOURCE_ARRAY, RESOURCE_MIPMAPPED, RESOURCE_LINEAR, RESOURCE_PITCHED = range(4)  # cudaResourceType
 INVALID_CHANNEL = 20  # cudaErrorInvalidChannelDescriptor
 INVALID_FILTER, INVALID_NORM = 26, 27  # cudaErrorInvalidFilterSetting, cudaErrorInvalidNormSetting
 
@@ -40,6 +40,14 @@ class CudaArray:
     extent: tuple[int, int, int]
     flags: int
     allocation: Allocation
+    offset: int = 0  # in the allocation, of a level of a mipmapped array
+    levels: int = 0  # of a mipmapped array
+    _parts: dict[int, CudaArray] = dataclasses.field(default_factory=dict)
+
+    @property
+    def address(self) -> int:
+        """Where its first byte lies."""
+        return self.allocation.address + self.offset
 
     @property
     def row_bytes(self) -> int:
@@ -55,6 +63,27 @@ class CudaArray:
     def planes(self) -> int:
         """Slices, layers or faces."""
         return max(1, self.extent[2])
+
+    @property
+    def size(self) -> int:
+        """Bytes, of all levels."""
+        return sum(level_bytes(self.format, self.extent, self.flags, n) for n in range(max(1, self.levels)))
+
+    def level(self, number: int) -> CudaArray:
+        """A level of a mipmapped array. CudaError 1 where there is none."""
+        if not 0 <= number < self.levels:
+            raise CudaError(INVALID_VALUE, f"level {number} of {self.levels}")
+        if number not in self._parts:
+            begin = sum(level_bytes(self.format, self.extent, self.flags, n) for n in range(number))
+            extent = level_extent(self.extent, number, is_layered=bool(self.flags & (LAYERED | CUBE)))
+            self._parts[number] = CudaArray(self.channel, self.format, extent, self.flags, self.allocation, begin)
+        return self._parts[number]
+
+
+def level_bytes(form: TextureFormat, extent: tuple[int, int, int], flags: int, level: int) -> int:
+    """Of a level of an array."""
+    width, height, depth = level_extent(extent, level, is_layered=bool(flags & (LAYERED | CUBE)))
+    return form.size * width * max(1, height) * max(1, depth)
 
 
 class Device(Protocol):
@@ -92,30 +121,35 @@ class Textures:
         self._lie_in: dict[int, Allocation | None] = {}  # objects by their handles, and what their texels lie in
         self._next = 0
 
-    def array(self, channel: tuple[int, int, int, int, int], extent: tuple[int, int, int], flags: int, where: str) -> CudaArray:
-        """cudaMalloc3DArray. CudaError 1 for extents that no array has."""
+    format_of = staticmethod(format_of)
+
+    def array(
+        self, channel: tuple[int, int, int, int, int], extent: tuple[int, int, int], flags: int, where: str, levels: int = 0
+    ) -> CudaArray:
+        """cudaMalloc3DArray, or with levels cudaMallocMipmappedArray. CudaError 1 for extents that no array has."""
         form, (width, height, depth) = format_of(channel), extent
         is_bad = (
             not width
             or (depth and not height and not flags & LAYERED)
             or (flags & CUBE and (width != height or not depth or depth % FACES))
         )
-        if is_bad or (flags & CUBE and not flags & LAYERED and depth != FACES):
-            raise CudaError(INVALID_VALUE, f"an array of {extent}, flags {flags:#x}")
-        size = form.size * width * max(1, height) * max(1, depth)
-        return CudaArray(channel, form, extent, flags, self.device.reserve(size, "array", where))
+        most = max(width, height, 0 if flags & (LAYERED | CUBE) else depth).bit_length()
+        if is_bad or levels > most or (flags & CUBE and not flags & LAYERED and depth != FACES):
+            raise CudaError(INVALID_VALUE, f"an array of {extent}, flags {flags:#x}, {levels} levels")
+        size = sum(level_bytes(form, extent, flags, n) for n in range(max(1, levels)))
+        return CudaArray(channel, form, extent, flags, self.device.reserve(size, "array", where), 0, levels)
 
     def free(self, array: CudaArray) -> None:
-        """cudaFreeArray."""
+        """cudaFreeArray, cudaFreeMipmappedArray. CudaError 1 for a level."""
+        if array.offset or array.allocation.size != array.size:
+            raise CudaError(INVALID_VALUE, "a level of a mipmapped array, which is freed as a whole")
         self.device.release(array.allocation)
 
-    def _image(self, array: CudaArray) -> Image:
-        width, height, depth = array.extent
-        data = self.device.memory.view(array.allocation.address, array.allocation.size).reshape(array.planes, array.rows, array.row_bytes)
-        is_layered, is_cube = bool(array.flags & LAYERED), bool(array.flags & CUBE)
-        dimensions = 2 if is_cube else 1 if not height else 2 if is_layered or not depth else 3
-        layers = depth // (FACES if is_cube else 1) if is_layered else 0
-        return Image(array.format, data, width, dimensions, layers, is_cube)
+    def _images(self, array: CudaArray) -> list[Image]:
+        """The levels of an array."""
+        raw = self.device.memory.view(array.address, array.size)
+        flags = {"is_layered": bool(array.flags & LAYERED), "is_cube": bool(array.flags & CUBE)}
+        return Image.levels_of(array.format, raw, array.extent, max(1, array.levels), **flags)
 
     def _memory(self, kind: int, address: int, channel: tuple[int, int, int, int, int], sizes: tuple[int, int, int]) -> Image:
         """Linear memory of `sizes[0]` bytes; or pitched memory of a width, a height and a pitch."""
@@ -142,8 +176,10 @@ class Textures:
         raw: bytes,
     ) -> int:
         """cudaCreateTextureObject, of a resource and the bytes of a cudaTextureDesc: the handle."""
-        a, b, c, linear, floats, srgb, *border, normalized = struct.unpack_from("<6i4fi", raw)  # what follows is of levels of detail
-        image = self._image(array) if array is not None else self._memory(kind, address, channel, sizes)
+        a, b, c, linear, floats, srgb, *border, normalized, _, between, bias, least, most, _, seamless = struct.unpack("<6i4fiIi3f2i", raw)
+        if (kind == RESOURCE_MIPMAPPED) != (array is not None and array.levels > 0):
+            raise CudaError(INVALID_VALUE, "a mipmapped array as an array, or an array as a mipmapped one")
+        image, *coarser = self._images(array) if array is not None else [self._memory(kind, address, channel, sizes)]
         if any(mode not in range(len(ADDRESS_MODES)) for mode in (a, b, c)):
             raise CudaError(INVALID_VALUE, f"address modes {a}, {b}, {c}")
         if linear and image.format.kind != "float" and not floats:
@@ -151,16 +187,17 @@ class Textures:
         if floats and image.format.kind != "float" and image.format.bits == 32:
             raise CudaError(INVALID_NORM, "32-bit integers cannot be read as normalised floats")
         sampler = Sampler(
-            (ADDRESS_MODES[a], ADDRESS_MODES[b], ADDRESS_MODES[c]), bool(linear), bool(normalized), bool(floats) and image.format.kind != "float",
-            bool(srgb), (border[0], border[1], border[2], border[3]),
+            address=(ADDRESS_MODES[a], ADDRESS_MODES[b], ADDRESS_MODES[c]), is_linear=bool(linear), is_normalized=bool(normalized),
+            gives_floats=bool(floats) and image.format.kind != "float", is_srgb=bool(srgb), is_seamless=bool(seamless),
+            is_linear_between_levels=bool(between), bias=bias, least_level=least, most_level=most, border=(border[0], border[1], border[2], border[3]),
         )  # fmt: skip
-        return self._keep(Texture(image, sampler), self.device.memory.at(address) if array is None else array.allocation)
+        return self._keep(Texture(image, sampler, coarser), self.device.memory.at(address) if array is None else array.allocation)
 
     def surface(self, array: CudaArray) -> int:
         """cudaCreateSurfaceObject: the handle."""
-        if not array.flags & SURFACE:
+        if not array.flags & SURFACE or array.levels:
             raise CudaError(INVALID_VALUE, "the array was made without cudaArraySurfaceLoadStore")
-        return self._keep(Surface(self._image(array)), array.allocation)
+        return self._keep(Surface(self._images(array)[0]), array.allocation)
 
     def _keep(self, made: Texture | Surface, lies_in: Allocation | None) -> int:
         self._next += 1

@@ -1,6 +1,6 @@
 """Compiles every launch to PTX and writes NAME/kernel.ptx and NAME/launch.json into a folder.
 
-    python tools/capture/launch_kernels/build.py --out golden/sm_90a/launches/kernels [NAME ...]
+    python tools/capture/launch_kernels/build.py --out golden/sm_90a/launches/kernels [--suite SUITE] [NAME ...]
 
 CUDA C++ needs nvcc 13.0, Triton kernels triton 3.9 (no GPU); what cannot be compiled is said, and the exit code is 1.
 """
@@ -84,9 +84,10 @@ def build(launch: Launch, out: pathlib.Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--suite", default="launches")
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args()
-    chosen = [x for x in LAUNCHES.values() if not asked.names or x.name in asked.names]
+    chosen = [x for x in LAUNCHES.values() if x.suite == asked.suite and (not asked.names or x.name in asked.names)]
     if importlib.util.find_spec("triton") is None:
         print("no Triton here: its kernels are left as they are", file=sys.stderr)
         chosen = [x for x in chosen if not x.source.startswith("triton:")]

@@ -31,6 +31,7 @@ class Launch:
     why_not_exact: str = ""
     tolerance: dict[str, float] = dataclasses.field(default_factory=dict)
     status: int = 0  # the CUDA error that is expected
+    suite: str = "launches"  # which keeps what it leaves
     defines: tuple[str, ...] = ()
     constants: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a Triton kernel
     options: dict[str, Any] = dataclasses.field(default_factory=dict)

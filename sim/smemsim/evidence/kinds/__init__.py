@@ -10,6 +10,7 @@ from smemsim.evidence.kinds.smem_dump import SmemDump
 from smemsim.evidence.kinds.tcgen05 import Tcgen05Alloc, Tcgen05Contention, Tcgen05Dot, Tcgen05Gemm, Tcgen05Operand
 from smemsim.evidence.kinds.tensor_map import EncodePointer, TensorMapEncode, TensormapReplace
 from smemsim.evidence.kinds.tensor_memory import Tcgen05Copy, TmemAccesses, TmemLayout, TmemMetadata, TmemOperand, TmemScale, TmemShift
+from smemsim.evidence.kinds.texture import TextureSamples
 from smemsim.evidence.kinds.transfer import AnyTransfer, TmaBlackwell, TmaLoadBytes, TmaPair, TmaReduce, TmaStore, TmaTransfer, TmaValues
 from smemsim.evidence.kinds.wgmma import ReferenceGemm, TmaWgmma, WgmmaDots, WgmmaMma, WgmmaOperand
 
@@ -37,6 +38,7 @@ KINDS: dict[str, type[Comparer]] = {
     "cluster_address": ClusterAddresses,
     "smem_dump": SmemDump,
     "launch": LaunchOutputs,
+    "texture": TextureSamples,
     "compiled_mma": CompiledMma,
     "tcgen05_operand": Tcgen05Operand,
     "tmem_layout": TmemLayout,

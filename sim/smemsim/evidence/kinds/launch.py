@@ -43,7 +43,7 @@ class LaunchOutputs(Comparer):
         file, wanted = self.recorded.launch(index), self.recorded.status(index)
         launch, arrays = run_file(file, self.suite.arch)
         traps = [f for f in launch.findings.values() if f.ends]
-        if bool(traps) != bool(wanted):
+        if bool(launch.status) != bool(wanted):
             said = f"{traps[0].code}: {traps[0].message}" if traps else "it ends"
             outcome = f"hardware ends with CUDA error {wanted}" if wanted else "hardware runs it to its end"
             return Case(lambda: file.name, Outcome(1, 1, f"{outcome} | model: {said}", (), RULES["gpu.execution"], "launches"))

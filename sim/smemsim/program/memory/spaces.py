@@ -17,7 +17,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.program.registry import unmodelled
 from smemsim.program.scopes import GPU
-from smemsim.program.traps import find_outside, misaligned, outside, reserved
+from smemsim.program.traps import find_outside, foreign, misaligned, outside, reserved
 from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, THREADS
 from smemsim.ptx.module import Instruction, Operand
 from smemsim.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
@@ -57,7 +57,7 @@ SPACES = ("global", "const", "shared", "shared::cta", "shared::cluster", "local"
 class Piece(NamedTuple):
     """Bytes that running threads access: a memory, and where in it each of them does; `part` are their places among the running threads."""
 
-    space: str  # "global", "shared", "local"
+    space: str  # "global", "shared", "local", or "reserved" of shared memory, which the watch does not follow: whoever goes there is told
     memory: np.ndarray  # whole words, contiguous
     at: np.ndarray  # byte offset in it of each thread, int64
     part: np.ndarray | None = None  # None: all that run
@@ -208,33 +208,64 @@ def _piece(region: Region, address: np.ndarray, here: np.ndarray, part: np.ndarr
 
 def _shared(cluster: bool) -> Callable[..., Locate]:
     def make(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
-        return lambda x: [_in_shared(x, i, _values(x, address(x)), None, size, low, cluster)]
+        return lambda x: _in_shared(x, i, _values(x, address(x)), None, size, low, cluster)
 
     return make
 
 
-def _in_shared(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> Piece:
+def _in_shared(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> list[Piece]:
     bits = np.bitwise_or.reduce(at)
     if bits > _LOW_HALF:
         at = shared_address(at)
     if low and bits & low:
         misaligned(x, i, "shared", at, part, low + 1)
-    flat = shared_places(x, i, at, part, size, cluster)
-    return Piece("shared", x.shared, flat, part)
+    offset, rank, bad = _window(x, at, size)
+    if bad.any():
+        return _with_reserved(x, i, at, part, size, low, cluster)
+    return [Piece("shared", x.shared, _flat(x, i, offset, rank, part, cluster), part)]
+
+
+def _with_reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> list[Piece]:
+    """Threads of which some leave the window: below it lies the system's part, which is memory too. Measured: `smemsim.RULES["shared.reserved"]`."""
+    offset, rank, bad = _window(x, at, size)
+    threads = x.sel if part is None else x.threads[part]
+    is_below = bad & (offset >= -x.window_begin) & (offset <= -size)
+    if rank is not None:
+        is_below &= (rank >= 0) & (rank < x.launch.cluster_size)
+    if not is_below.any():
+        outside(x, i, "shared", at, part, bad, size)
+    reserved(x, i, at, part, is_below)
+    here = np.flatnonzero(is_below)
+    if rank is not None and not cluster and (rank != x.rank_bits[threads] >> RANK_SHIFT)[here].any():
+        foreign(x, i, at[here])
+    base = x.cta_of[threads][here] if rank is None else (x.cluster_first[threads] + rank)[here]
+    which = here if part is None else part[here]
+    pieces = [Piece("reserved", x.reserved(), base * x.window_begin + x.window_begin + offset[here], which)]
+    rest = np.flatnonzero(~is_below)
+    return pieces + _in_shared(x, i, at[rest], rest if part is None else part[rest], size, low, cluster) if len(rest) else pieces
 
 
 def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, cluster: bool) -> np.ndarray:
     """Places in `x.shared` of `size` bytes at `.shared` addresses (int64, of the threads that run, or of `part` of them).
 
-    Ends the kernel for those outside the window; without `cluster` an address of another CTA's window is not modelled.
+    Ends the kernel for those outside the window, without `cluster` for those in another CTA's.
     """
-    threads = x.sel if part is None else x.threads[part]
+    offset, rank, bad = _window(x, at, size)
+    if bad.any():
+        if ((offset < 0) & (offset >= -x.window_begin)).any():
+            raise unmodelled(i, f"a shared address below {x.window_begin:#x}, where the system keeps its own")
+        outside(x, i, "shared", at, part, bad, size)
+    return _flat(x, i, offset, rank, part, cluster)
+
+
+def _window(x: Wave, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+    """Of `.shared` addresses the places in a window, whose window in a cluster, and which lie outside."""
     rank = None
     offset = at - x.window_begin
     if x.launch.cluster_size > 1:
         rank = at >> RANK_SHIFT
         offset = (at & OFFSET_MASK) - x.window_begin
-    bad = offset.view(np.uint64) > np.uint64(max(0, x.window - size))
+    bad = offset.view(np.uint64) > np.uint64(x.window - size) if x.window >= size else np.ones(len(at), bool)
     if rank is not None:
         bad |= rank.view(np.uint64) >= np.uint64(x.launch.cluster_size)
     if x.scratch and bad.any():
@@ -242,16 +273,18 @@ def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | No
         scratch = low.view(np.uint64) <= np.uint64(RESERVED_OFFSETS["end"] - size)
         offset = np.where(scratch, low + x.scratch, offset)
         bad &= ~scratch
-    if (x.window < size and not x.scratch) or bad.any():
-        inside = bad if x.window >= size else np.ones(len(at), bool)
-        reserved(x, i, at, part, inside, size)
-        outside(x, i, "shared", at, part, inside, size)
+    return offset, rank, bad
+
+
+def _flat(x: Wave, i: Instruction, offset: np.ndarray, rank: np.ndarray | None, part: np.ndarray | None, cluster: bool) -> np.ndarray:
+    """Places in `x.shared` of places in windows, which are changed to them."""
+    threads = x.sel if part is None else x.threads[part]
     if rank is None:
         base: np.ndarray = x.alike("window", lambda: x.cta_of * x.pitch)
         offset += base[threads]
         return offset
-    if not cluster and (rank != x.rank_bits[threads] >> RANK_SHIFT).any():
-        raise unmodelled(i, "a .shared::cta address of another CTA's window, which only .shared::cluster and generic addresses reach")
+    if not cluster and (is_foreign := rank != x.rank_bits[threads] >> RANK_SHIFT).any():
+        foreign(x, i, (rank << RANK_SHIFT | offset + x.window_begin)[is_foreign])
     offset += (x.cluster_first[threads] + rank) * x.pitch
     return offset
 
@@ -282,13 +315,13 @@ def _generic(i: Instruction, address: Callable[[Wave], Any], size: int, low: int
         if not (some_shared or some_local):
             return world.find(x, at, None)
         if some_shared and shared.all():
-            return [_in_shared(x, i, at & _LOW_HALF, None, size, low, True)]
+            return _in_shared(x, i, at & _LOW_HALF, None, size, low, True)
         if some_local and local.all():
             return [_in_local(x, i, at & _LOW_HALF, None, size, low)]
         pieces = []
         if some_shared:
             part = np.flatnonzero(shared)
-            pieces.append(_in_shared(x, i, at[part] & _LOW_HALF, part, size, low, True))
+            pieces += _in_shared(x, i, at[part] & _LOW_HALF, part, size, low, True)
         if some_local:
             part = np.flatnonzero(local)
             pieces.append(_in_local(x, i, at[part] & _LOW_HALF, part, size, low))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from smemsim.program.registry import Plain, Step, implements, refuse, unmodelled
 from smemsim.program.traps import thread_name
 from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Vector
 from smemsim.spec.textures import QUERIES, SURFACE_QUERIES
-from smemsim.spec.traps import ILLEGAL_ADDRESS
+from smemsim.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -113,30 +113,32 @@ def build_tex(i: Instruction, c: Linker) -> Step:
     how = words.one_of(("base", "level", "grad"))
     geometry, count, to, of = _form(i, words)
     dimensions, has_layer = GEOMETRIES[geometry]
-    if how == "level" and of == "s32":
-        raise unmodelled(i, "whole coordinates in levels of detail")
     target = operands.next("a result")
     write = _results(c, target, to, count)
     handle, given = _handle(i, c, operands.next("an object"), dimensions + has_layer)
     layer = c.read(given[0], "u32") if has_layer else None
     reads = [c.read(item, of) for item in given[has_layer:]]
-    for _ in range({"level": 1, "grad": 2}.get(how, 0)):  # which of a texture's levels to read: it has one
-        for item in _items(operands.next("a level or derivatives")):
+    lod = c.read(operands.next("a level"), of) if how == "level" else None
+    for _ in range(2 if how == "grad" else 0):
+        for item in _items(operands.next("derivatives")):
             c.read(item, "f32")
     operands.end()
 
     def look(x: Wave) -> None:
         places = _all(x, reads)
-        layers = None if layer is None else _all(x, [layer])[0]
+        layers, levels = (None if read is None else _all(x, [read])[0] for read in (layer, lod))
         out = np.zeros((x.n, 4), np.uint32)
         for texture, part in _each(x, i, handle(x), Texture, "texture"):
             plane = None if layers is None else layers[part].astype(np.int64)
-            at = [place[part] for place in places]
+            kind = np.int64 if of == "s32" else np.float64
+            at, level = [place[part].astype(kind) for place in places], None if levels is None else levels[part].astype(kind)
             try:
                 if of == "s32":
-                    out[part] = texture.load([place.astype(np.int64) for place in at], plane)
+                    out[part] = texture.load(at, plane, level)
+                elif how == "grad":
+                    out[part] = texture.grad(geometry, at, plane)
                 else:
-                    out[part] = texture.sample(geometry, [place.astype(np.float64) for place in at], plane)
+                    out[part] = texture.sample(geometry, at, plane, level)
             except Unmodelled as e:
                 raise unmodelled(i, str(e)) from None
         write(x, out)
@@ -211,7 +213,9 @@ def build_suq(i: Instruction, c: Linker) -> Step:
 
 
 def _surface(i: Instruction, c: Linker, words: Modifiers, operand: Operand) -> tuple[Callable[[Wave, int], Any], str]:
-    """What finds the places of a surface instruction: for each surface its threads, the bytes of each, and which are inside; and its clamp mode."""
+    """What finds the places of a surface instruction: for each surface its threads, the bytes of each, and which are inside; and its clamp mode.
+
+    The size of an access that is 0 is that of an element, which coordinates count then."""
     geometry = words.need(*(g for g in GEOMETRIES if "cube" not in g))
     clamp = words.need("trap", "clamp", "zero")
     dimensions, has_layer = GEOMETRIES[geometry]
@@ -223,24 +227,40 @@ def _surface(i: Instruction, c: Linker, words: Modifiers, operand: Operand) -> t
         out = []
         for surface, part in _each(x, i, handle(x), Surface, "surface"):
             own = [place[part].astype(np.int64) for place in places]
-            layer = own.pop(0) if has_layer else None
+            layer, bytes_ = own.pop(0) if has_layer else None, size or surface.image.format.size
+            if not size:
+                own[0] *= bytes_
             try:
-                at, inside = surface.places(geometry, own, layer, size, clamp)
+                at, inside = surface.places(geometry, own, layer, bytes_, clamp)
             except Unmodelled as e:
                 raise unmodelled(i, str(e)) from None
-            if clamp == "trap" and not inside.all():
-                _beyond(x, i, int(part[np.flatnonzero(~inside)[0]]), [int(place[part][np.flatnonzero(~inside)[0]]) for place in places])
+            beyond = ~inside
+            if not size and i.name.startswith("sured"):  # formatted reductions end a kernel for columns alone, and do nothing in other rows
+                beyond = (own[0] < 0) | (own[0] >= surface.image.data.shape[2])
+            if clamp == "trap" and beyond.any():
+                n = np.flatnonzero(beyond)[0]
+                _beyond(x, i, int(part[n]), [int(place[part][n]) for place in places])
+            if (own[0] % bytes_).any():
+                n = np.flatnonzero(own[0] % bytes_)[0]
+                _misaligned(x, i, int(part[n]), int(own[0][n]), bytes_)
             out.append((surface, part, at, inside))
         return out
 
     return find, clamp
 
 
-def _beyond(x: Wave, i: Instruction, n: int, at: list[int]) -> None:
+def _beyond(x: Wave, i: Instruction, n: int, at: list[int]) -> NoReturn:
     """An access outside of a surface ends the kernel (.trap): X001."""
     message = f"{i.name} of {thread_name(x, int(x.threads[n]))}: ({', '.join(map(str, at))}) lies outside of the surface"
     x.launch.find("X001", i, message, "guard the access; of suld.b, sust.b and sured.b x counts bytes")
     raise HardwareTrap(message, cuda_error=ILLEGAL_ADDRESS)
+
+
+def _misaligned(x: Wave, i: Instruction, n: int, at: int, size: int) -> NoReturn:
+    """An x that is no multiple of the access ends the kernel: X002."""
+    message = f"{i.name} of {thread_name(x, int(x.threads[n]))}: x = {at} is no multiple of {size}, the bytes of the access"
+    x.launch.find("X002", i, message, "of suld.b, sust.b and sured.b x counts bytes: multiply the column by the size of an element")
+    raise HardwareTrap(message, cuda_error=MISALIGNED_ADDRESS)
 
 
 def _elements(i: Instruction, words: Modifiers) -> tuple[str, int]:
@@ -280,10 +300,9 @@ def build_suld(i: Instruction, c: Linker) -> Step:
 
 @implements("sust")
 def build_sust(i: Instruction, c: Linker) -> Step:
-    """`sust.b.geom{.cop}{.vec}.type.clamp [object, {coordinates}], s`: bytes, from a coordinate x in bytes on."""
+    """`sust.b.geom{.cop}{.vec}.type.clamp [object, {coordinates}], s`: bytes, from a coordinate x in bytes on; `sust.p`: an element of the format."""
     words, operands = Modifiers(i), Operands(i)
-    if words.need("b", "p") == "p":
-        raise unmodelled(i, "formatted stores")
+    is_formatted = words.need("b", "p") == "p"
     words.one_of(_CACHES)
     find, _ = _surface(i, c, words, operands.next("an object"))
     kind, count = _elements(i, words)
@@ -292,12 +311,17 @@ def build_sust(i: Instruction, c: Linker) -> Step:
     operands.end()
     if len(sources) != count:
         raise InputError(f"has {len(sources)} sources, the modifiers say {count}")
+    if is_formatted and kind != "b32":
+        raise unmodelled(i, f"formatted stores of .{kind}")
     reads, width = [c.read(item, "b16" if kind == "b8" else kind) for item in sources], bits_of(kind) // 8
 
     def store(x: Wave) -> None:
         values = np.stack([value.astype(f"u{width}") for value in _all(x, reads)], axis=1)
-        for surface, part, at, inside in find(x, width * count):
-            raw = np.ascontiguousarray(values[part]).view(np.uint8)
+        for surface, part, at, inside in find(x, 0 if is_formatted else width * count):
+            if is_formatted and count < surface.image.format.channels:
+                raise unmodelled(i, f"a formatted store of {count} values into elements of {surface.image.format.channels}")
+            raw = surface.elements(values[part]) if is_formatted else np.ascontiguousarray(values[part]).view(np.uint8)
+            raw = raw.reshape(len(part), -1)
             surface.bytes[at[inside][:, None] + np.arange(raw.shape[1])] = raw[inside]
         x.changes += 1
 
@@ -311,20 +335,23 @@ _REDUCE: dict[str, Callable[[Any, Any], Any]] = {
 
 @implements("sured")
 def build_sured(i: Instruction, c: Linker) -> Step:
-    """`sured.b.op.geom.type.clamp [object, {coordinates}], s`: threads one after the other."""
+    """`sured.b.op.geom.type.clamp [object, {coordinates}], s`: threads one after the other; of `sured.p` coordinates count elements."""
     words, operands = Modifiers(i), Operands(i)
-    if words.need("b", "p") == "p":
-        raise unmodelled(i, "formatted reductions")
+    is_formatted = words.need("b", "p") == "p"
     do = words.need(*_REDUCE)
     find, _ = _surface(i, c, words, operands.next("an object"))
     kind = words.need("u32", "s32", "b32", "u64", "s64")
     words.end()
+    if is_formatted and (do, kind) != ("add", "b32"):
+        raise unmodelled(i, f"formatted reductions .{do}.{kind}")
     read, dtype = c.read(operands.next("a source"), kind), np.dtype(f"{'i' if kind[0] == 's' else 'u'}{bits_of(kind) // 8}")
     operands.end()
 
     def reduce(x: Wave) -> None:
         (values,) = _all(x, [read])
-        for surface, part, at, inside in find(x, dtype.itemsize):
+        for surface, part, at, inside in find(x, 0 if is_formatted else dtype.itemsize):
+            if surface.image.format.size != dtype.itemsize and is_formatted:
+                raise unmodelled(i, f"formatted reductions of elements of {surface.image.format.size} bytes")
             for n in np.flatnonzero(inside).tolist():
                 place = surface.bytes[at[n] : at[n] + dtype.itemsize]
                 with np.errstate(over="ignore"):

@@ -55,15 +55,15 @@ def build_free(i: Instruction, c: Linker, results: tuple[Operand, ...], argument
 
 
 def _wrong(x: Wave, i: Instruction, thread: int, address: int) -> None:
-    """A pointer that malloc did not give, or that was given back: X001. The kernel ends where a card ended it, else nothing is given back."""
+    """A pointer that malloc did not give, or that was given back: X001, and the kernel ends. A card looks at the bytes in front of it: it may go on."""
     chunk = x.launch.memory.heap.near(address)
     if chunk is None:
         where, error = "which malloc of a kernel did not give", 0 if address >> 32 in _WINDOWS else ILLEGAL_ADDRESS
     elif chunk.freed and chunk.begin == address:
         where, error = f"{chunk}, which free at line {chunk.freed} of {chunk.freed_by} has given back already", LAUNCH_FAILURE
     else:
-        where, error = f"{address - chunk.begin} bytes behind the begin of {chunk}", 0
+        where, error = f"{address - chunk.begin} bytes behind the begin of {chunk}", ILLEGAL_ADDRESS
     message = f"free of {thread_name(x, thread)}: {address:#x}, {where}"
-    x.launch.find("X001", i, message, "free once, and what malloc gave", because="seen on an H100: no trace of it is kept")
+    x.launch.find("X001", i, message, "free once, and what malloc gave", because="golden/sm_90a/heap")
     if error:
         raise HardwareTrap(message, cuda_error=error)

@@ -25,6 +25,10 @@ class CodeCalls(Handles):
             return self._keep(self._load_first(parts, managed.split()))
         return self._keep(self.device.load(code, managed=managed.split()))
 
+    def load_log(self) -> bytes:
+        """What was wrong with the code that was loaded last."""
+        return self.device.load_log.encode() + b"\0"
+
     def _load_first(self, parts: list[bytes], managed: list[str]) -> Module:
         """What a wrapper holds: the program's own code, and those that were linked into it."""
         found = [fatbin.images(part) for part in parts]
@@ -93,6 +97,8 @@ class CodeCalls(Handles):
     def link_complete(self, state: int) -> int:
         found = self._of(state, list)
         found[:] = [fatbin.linked(found)]
+        module = self.device.load(found[0])  # a linker compiles: what is wrong is found here
+        self.device.unload(module)
         return len(found[0].encode()) + 1
 
     def link_text(self, state: int) -> bytes:

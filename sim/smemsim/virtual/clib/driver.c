@@ -253,13 +253,24 @@ API R smemsim_load(const void *code, const char *managed, U *module) {
     }
     return smemsim_call("load", "bsi|I", code, code_size(code), managed, (U)0, module);
 }
+/* The logs of a compiler that options ask for: 3 and 5 are buffers for information and errors, 4 and 6 their sizes, and what was written there. */
+static R logged(R error, unsigned count, const int *options, void **values) {
+    size_t room = 0, said = 0;
+    for (unsigned n = 0; n < count; n++)
+        if (options[n] == 6) room = (size_t)values[n];
+    for (unsigned n = 0; n < count; n++)
+        if (options[n] == 5 && values[n] && room) {
+            memset(values[n], 0, room);
+            if (error) smemsim_call("load_log", "|B", values[n], room - 1), said = strlen(values[n]);
+        }
+    for (unsigned n = 0; n < count; n++)
+        if (options[n] == 4 || options[n] == 6) values[n] = (void *)(options[n] == 6 ? said : 0);
+    return error;
+}
 API R cuModuleLoadDataEx(U *module, const void *code, unsigned count, int *options, void **values) {
     NEED;
     if (!module || !code) return INVALID_VALUE;
-    R error = answer(smemsim_load(code, "", module));
-    for (unsigned n = 0; n < count; n++)
-        if (options[n] == 4 || options[n] == 6) values[n] = 0; /* nothing was written into the logs */
-    return error;
+    return logged(answer(smemsim_load(code, "", module)), count, options, values);
 }
 API R cuModuleLoadData(U *module, const void *code) { return cuModuleLoadDataEx(module, code, 0, 0, 0); }
 API R cuModuleLoadFatBinary(U *module, const void *code) { return cuModuleLoadDataEx(module, code, 0, 0, 0); }
@@ -293,7 +304,7 @@ API R cuLibraryLoadData(U *library, const void *code, int *jit, void **jit_value
     R error = smemsim_start();
     if (error) return error;
     WANT(library && code);
-    return answer(smemsim_load(code, "", library));
+    return logged(answer(smemsim_load(code, "", library)), jit_count, jit, jit_values);
 }
 API R cuLibraryLoadFromFile(U *library, const char *name, int *jit, void **jit_values, unsigned jit_count, int *options, void **values, unsigned count) {
     (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
@@ -345,7 +356,16 @@ API R cuKernelGetParamInfo(U kernel, size_t index, size_t *offset, size_t *size)
 
 /* Linking: of PTX alone, whose texts become one */
 
-API R cuLinkCreate_v2(unsigned count, int *options, void **values, U *state) { (void)count, (void)options, (void)values; NEED; return CALL("link_create", "|I", state); }
+/* Of each linker the options, which say where its logs go. */
+typedef struct logs { U state; unsigned count; int *options; void **values; struct logs *next; } logs;
+static logs *linkers;
+API R cuLinkCreate_v2(unsigned count, int *options, void **values, U *state) {
+    NEED;
+    R error = CALL("link_create", "|I", state);
+    logs *own = error ? 0 : malloc(sizeof *own);
+    if (own) *own = (logs){*state, count, memcpy(malloc(count * sizeof *options + 1), options ? options : (int *)"", options ? count * sizeof *options : 0), values, linkers}, linkers = own;
+    return error;
+}
 API R cuLinkAddData_v2(U state, int type, void *data, size_t size, const char *name, unsigned count, int *options, void **values) {
     (void)type, (void)count, (void)options, (void)values;
     return CALL("link_add", "ibs", state, data, size, name ? name : "");
@@ -364,6 +384,8 @@ API R cuLinkAddFile_v2(U state, int type, const char *path, unsigned count, int 
 API R cuLinkComplete(U state, void **code, size_t *bytes) {
     U size = 0;
     R error = CALL("link_complete", "i|I", state, &size);
+    for (logs *l = linkers; l; l = l->next)
+        if (l->state == state && l->values) logged(error, l->count, l->options, l->values);
     if (error) return error;
     char *text = calloc(1, size + 1);
     error = CALL("link_text", "i|B", state, text, (size_t)size);
@@ -592,36 +614,120 @@ API R cuMemcpyDtoDAsync_v2(U to, U from, size_t bytes, U stream) { NEED; return 
 API R cuMemcpyPeer(U to, U a, U from, U b, size_t bytes) { NEED; (void)a, (void)b; return copy(to, from, bytes, 3, 0); }
 API R cuMemcpyPeerAsync(U to, U a, U from, U b, size_t bytes, U stream) { NEED; (void)a, (void)b; return copy(to, from, bytes, 3, stream); }
 
+/* Arrays: to copies they are memory, whose rows lie one behind the other. */
+
+typedef struct { size_t x, y, z, lod; unsigned type; U host, device, array, context; size_t pitch, height; } side_3d;
+typedef struct { side_3d from, to; size_t width, height, depth; } copy_3d;
+typedef struct { U address, element, row, rows, width, height, depth, flags; int channel[5]; } array_about;
+static R about_array(U array, array_about *a) {
+    return CALL("array_about", "i|IIIIIIIIB", array, &a->address, &a->element, &a->row, &a->rows, &a->width, &a->height, &a->depth, &a->flags, a->channel, sizeof a->channel);
+}
+static R as_memory(side_3d *s, size_t width, size_t height) {
+    array_about a;
+    R error = s->type == 3 ? about_array(s->array, &a) : 0;
+    if (error) return error;
+    if (s->type == 1) s->device = s->host;
+    if (s->type == 3) s->device = a.address, s->pitch = a.row, s->height = a.rows;
+    if (s->type == 3 && (s->x + width > a.row || s->y + height > a.rows)) return INVALID_VALUE;
+    if (!s->pitch) s->pitch = width;
+    if (!s->height) s->height = height;
+    s->device += (s->z * s->height + s->y) * s->pitch + s->x;
+    return 0;
+}
+static R copy3(const copy_3d *given, U stream) {
+    copy_3d c = *given;
+    R error = as_memory(&c.from, c.width, c.height);
+    if (!error) error = as_memory(&c.to, c.width, c.height);
+    for (size_t z = 0; !error && z < c.depth; z++)
+        error = CALL("copy_2d", "iiiiiiii", c.to.device + z * c.to.height * c.to.pitch, (U)c.to.pitch, c.from.device + z * c.from.height * c.from.pitch, (U)c.from.pitch, (U)c.width, (U)c.height, (U)4, stream);
+    return error;
+}
+API R cuMemcpy3D_v2(const copy_3d *c) { NEED; return copy3(c, 0); }
+API R cuMemcpy3DAsync_v2(const copy_3d *c, U stream) { NEED; return copy3(c, stream); }
 typedef struct { size_t x, y; unsigned type; U host, device, array; size_t pitch; } side_2d;
 typedef struct { side_2d from, to; size_t width, height; } copy_2d;
-static U place_2d(const side_2d *s, R *error) {
-    if (s->type == 3) *error = smemsim_unknown("CUarray in cuMemcpy2D");
-    return (s->type == 1 ? s->host : s->device) + s->y * s->pitch + s->x;
-}
 static R copy2(const copy_2d *c, U stream) {
-    R error = 0;
-    U to = place_2d(&c->to, &error), from = place_2d(&c->from, &error);
-    if (error) return error;
-    return CALL("copy_2d", "iiiiiiii", to, c->to.pitch ? (U)c->to.pitch : (U)c->width, from, c->from.pitch ? (U)c->from.pitch : (U)c->width, (U)c->width, (U)c->height, (U)4, stream);
+    const side_2d *f = &c->from, *t = &c->to;
+    copy_3d all = {{f->x, f->y, 0, 0, f->type, f->host, f->device, f->array, 0, f->pitch, 0}, {t->x, t->y, 0, 0, t->type, t->host, t->device, t->array, 0, t->pitch, 0}, c->width, c->height, 1};
+    return copy3(&all, stream);
 }
 API R cuMemcpy2D_v2(const copy_2d *c) { NEED; return copy2(c, 0); }
 API R cuMemcpy2DUnaligned_v2(const copy_2d *c) { NEED; return copy2(c, 0); }
 API R cuMemcpy2DAsync_v2(const copy_2d *c, U stream) { NEED; return copy2(c, stream); }
-typedef struct { size_t x, y, z, lod; unsigned type; U host, device, array, context; size_t pitch, height; } side_3d;
-typedef struct { side_3d from, to; size_t width, height, depth; } copy_3d;
-static R copy3(const copy_3d *c, U stream) {
-    if (c->from.type == 3 || c->to.type == 3) return smemsim_unknown("CUarray in cuMemcpy3D");
-    for (size_t z = 0; z < c->depth; z++) {
-        const side_3d *f = &c->from, *t = &c->to;
-        U from = (f->type == 1 ? f->host : f->device) + ((f->z + z) * f->height + f->y) * f->pitch + f->x;
-        U to = (t->type == 1 ? t->host : t->device) + ((t->z + z) * t->height + t->y) * t->pitch + t->x;
-        R error = CALL("copy_2d", "iiiiiiii", to, (U)t->pitch, from, (U)f->pitch, (U)c->width, (U)c->height, (U)4, stream);
-        if (error) return error;
-    }
-    return 0;
+/* Bytes one behind the other, from a place in an array on. */
+static R place_in(U array, size_t offset, size_t bytes, U *address) {
+    array_about a;
+    R error = about_array(array, &a);
+    if (!error && offset + bytes > a.row * a.rows * (a.depth ? a.depth : 1)) error = INVALID_VALUE;
+    *address = error ? 0 : a.address + offset;
+    return error;
 }
-API R cuMemcpy3D_v2(const copy_3d *c) { NEED; return copy3(c, 0); }
-API R cuMemcpy3DAsync_v2(const copy_3d *c, U stream) { NEED; return copy3(c, stream); }
+static R copy_in(U array, size_t offset, U other, size_t bytes, int is_to, int kind, U stream) {
+    U own;
+    R error = place_in(array, offset, bytes, &own);
+    return error ? error : is_to ? copy(own, other, bytes, kind, stream) : copy(other, own, bytes, kind, stream);
+}
+API R cuMemcpyHtoA_v2(U to, size_t offset, U from, size_t bytes) { NEED; return copy_in(to, offset, from, bytes, 1, 1, 0); }
+API R cuMemcpyHtoAAsync_v2(U to, size_t offset, U from, size_t bytes, U stream) { NEED; return copy_in(to, offset, from, bytes, 1, 1, stream); }
+API R cuMemcpyAtoH_v2(U to, U from, size_t offset, size_t bytes) { NEED; return copy_in(from, offset, to, bytes, 0, 2, 0); }
+API R cuMemcpyAtoHAsync_v2(U to, U from, size_t offset, size_t bytes, U stream) { NEED; return copy_in(from, offset, to, bytes, 0, 2, stream); }
+API R cuMemcpyDtoA_v2(U to, size_t offset, U from, size_t bytes) { NEED; return copy_in(to, offset, from, bytes, 1, 3, 0); }
+API R cuMemcpyAtoD_v2(U to, U from, size_t offset, size_t bytes) { NEED; return copy_in(from, offset, to, bytes, 0, 3, 0); }
+API R cuMemcpyAtoA_v2(U to, size_t to_offset, U from, size_t offset, size_t bytes) {
+    NEED;
+    U other;
+    R error = place_in(from, offset, bytes, &other);
+    return error ? error : copy_in(to, to_offset, other, bytes, 1, 3, 0);
+}
+typedef struct { size_t width, height, depth; int format; unsigned channels, flags; } array_3d;
+typedef struct { size_t width, height; int format; unsigned channels; } array_2d;
+static R make_array(U *array, const array_3d *d, unsigned levels, void *caller) {
+    char text[1024];
+    WANT(array && d);
+    return CALL("array_create_of", "iiiiiiis|I", (U)d->width, (U)d->height, (U)d->depth, (U)d->format, (U)d->channels, (U)d->flags, (U)levels, smemsim_caller(caller, text, sizeof text), array);
+}
+API R cuArray3DCreate_v2(U *array, const array_3d *d) { NEED; return make_array(array, d, 0, CALLER); }
+API R cuArrayCreate_v2(U *array, const array_2d *d) {
+    NEED;
+    WANT(d);
+    array_3d all = {d->width, d->height, 0, d->format, d->channels, 0};
+    return make_array(array, &all, 0, CALLER);
+}
+API R cuArray3DGetDescriptor_v2(array_3d *d, U array) {
+    array_about a;
+    U format = 0, channels = 0;
+    NEED;
+    WANT(d);
+    R error = about_array(array, &a);
+    if (!error) error = CALL("array_format", "i|II", array, &format, &channels);
+    if (!error) *d = (array_3d){a.width, a.height, a.depth, (int)format, (unsigned)channels, (unsigned)a.flags};
+    return error;
+}
+API R cuArrayGetDescriptor_v2(array_2d *d, U array) {
+    array_3d all;
+    WANT(d);
+    R error = cuArray3DGetDescriptor_v2(&all, array);
+    if (!error) *d = (array_2d){all.width, all.height, all.format, all.channels};
+    return error;
+}
+API R cuArrayDestroy(U array) { NEED; return CALL("array_free", "i", array); }
+API R cuMipmappedArrayCreate(U *array, const array_3d *d, unsigned levels) { NEED; return levels ? make_array(array, d, levels, CALLER) : INVALID_VALUE; }
+API R cuMipmappedArrayGetLevel(U *array, U all, unsigned level) { NEED; WANT(array); return CALL("array_level", "ii|I", all, (U)level, array); }
+API R cuMipmappedArrayDestroy(U array) { NEED; return CALL("array_free", "i", array); }
+
+/* Texture and surface objects: 144 and 108 bytes are CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC */
+
+API R cuTexObjectCreate(U *object, const void *resource, const void *how, const void *view) {
+    NEED;
+    WANT(object && resource && how);
+    return view ? smemsim_unknown("cuTexObjectCreate with a view") : CALL("texture_create_of", "bb|I", resource, (size_t)144, how, (size_t)108, object);
+}
+API R cuTexObjectDestroy(U object) { NEED; return CALL("object_destroy", "i", object); }
+API R cuTexObjectGetResourceDesc(void *resource, U object) { NEED; WANT(resource); return CALL("object_resource", "i|B", object, resource, (size_t)144); }
+API R cuTexObjectGetTextureDesc(void *how, U object) { NEED; WANT(how); return CALL("object_sampler", "i|B", object, how, (size_t)108); }
+API R cuSurfObjectCreate(U *object, const void *resource) { NEED; WANT(object && resource); return CALL("surface_create_of", "b|I", resource, (size_t)144, object); }
+API R cuSurfObjectDestroy(U object) { NEED; return CALL("object_destroy", "i", object); }
+API R cuSurfObjectGetResourceDesc(void *resource, U object) { NEED; WANT(resource); return CALL("object_resource", "i|B", object, resource, (size_t)144); }
 
 static R fill(U to, size_t pitch, unsigned value, int width, size_t count, size_t height, U stream) {
     return CALL("fill", "iiiiiii", to, (U)pitch, (U)value, (U)width, (U)count, (U)height, stream);

@@ -449,13 +449,16 @@ API R cudaMemcpyToArray(U to, size_t x, size_t y, U from, size_t bytes, int kind
 API R cudaMemcpyToArrayAsync(U to, size_t x, size_t y, U from, size_t bytes, int kind, U stream) { return bytes_of_array(to, x, y, from, bytes, kind, stream, 1); }
 API R cudaMemcpyFromArray(U to, U from, size_t x, size_t y, size_t bytes, int kind) { return bytes_of_array(from, x, y, to, bytes, kind, 0, 0); }
 API R cudaMemcpyFromArrayAsync(U to, U from, size_t x, size_t y, size_t bytes, int kind, U stream) { return bytes_of_array(from, x, y, to, bytes, kind, stream, 0); }
-static R make_array(U *array, const channel *c, extent e, unsigned flags, void *caller) {
+static R make_array(U *array, const channel *c, extent e, unsigned flags, unsigned levels, void *caller) {
     char text[1024];
     WANT(array && c);
-    return CALL("array_create", "biiiis|I", c, sizeof *c, (U)e.width, (U)e.height, (U)e.depth, (U)flags, smemsim_caller(caller, text, sizeof text), array);
+    return CALL("array_create", "biiiiis|I", c, sizeof *c, (U)e.width, (U)e.height, (U)e.depth, (U)flags, (U)levels, smemsim_caller(caller, text, sizeof text), array);
 }
-API R cudaMallocArray(U *array, const channel *c, size_t width, size_t height, unsigned flags) { return make_array(array, c, (extent){width, height, 0}, flags, CALLER); }
-API R cudaMalloc3DArray(U *array, const channel *c, extent e, unsigned flags) { return make_array(array, c, e, flags, CALLER); }
+API R cudaMallocArray(U *array, const channel *c, size_t width, size_t height, unsigned flags) { return make_array(array, c, (extent){width, height, 0}, flags, 0, CALLER); }
+API R cudaMalloc3DArray(U *array, const channel *c, extent e, unsigned flags) { return make_array(array, c, e, flags, 0, CALLER); }
+API R cudaMallocMipmappedArray(U *array, const channel *c, extent e, unsigned levels, unsigned flags) { return levels ? make_array(array, c, e, flags, levels, CALLER) : told(INVALID_VALUE); }
+API R cudaGetMipmappedArrayLevel(U *array, U all, unsigned level) { WANT(array); return CALL("array_level", "ii|I", all, (U)level, array); }
+API R cudaFreeMipmappedArray(U array) { return CALL("array_free", "i", array); }
 API R cudaFreeArray(U array) { return CALL("array_free", "i", array); }
 API R cudaArrayGetInfo(channel *c, extent *e, unsigned *flags, U array) {
     array_about a;
@@ -474,8 +477,8 @@ typedef struct { int type; union { U array; struct { U pointer; channel own; siz
 API R cudaCreateTextureObject(U *object, const resource *r, const void *how, const void *view) {
     channel none = {0, 0, 0, 0, 0};
     WANT(object && r && how);
-    if (view || r->type == 1) return told(smemsim_unknown("cudaCreateTextureObject of mipmapped arrays or with a view"));
-    if (r->type == 0) return CALL("texture_create", "iiibiiib|I", (U)0, r->array, (U)0, &none, sizeof none, (U)0, (U)0, (U)0, how, (size_t)72, object);
+    if (view) return told(smemsim_unknown("cudaCreateTextureObject with a view"));
+    if (r->type < 2) return CALL("texture_create", "iiibiiib|I", (U)r->type, r->array, (U)0, &none, sizeof none, (U)0, (U)0, (U)0, how, (size_t)72, object);
     if (r->type == 2) return CALL("texture_create", "iiibiiib|I", (U)2, (U)0, r->linear.pointer, &r->linear.own, sizeof none, (U)r->linear.bytes, (U)0, (U)0, how, (size_t)72, object);
     return CALL("texture_create", "iiibiiib|I", (U)3, (U)0, r->pitch.pointer, &r->pitch.own, sizeof none, (U)r->pitch.width, (U)r->pitch.height, (U)r->pitch.pitch, how, (size_t)72, object);
 }
