@@ -130,7 +130,7 @@ class Tensors:
             return
         device = process.device()
         device.ask_host = self.find
-        for address, place in self._new.items():
+        for address, place in list(self._new.items()):  # other threads make tensors meanwhile
             try:
                 device.bind_address(address, place.size, name=place.name, elements=place.elements, is_littered=place.is_littered)
             except InputError:  # two storages share bytes, as torch.from_dlpack makes them: the device knows those already
