@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.evidence.format import Suite
+from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
 from smemsim.machine.texture import Image, Sampler, Surface, Texture
 from smemsim.program.device import Device
@@ -24,7 +24,7 @@ KINDS = ("signed", "unsigned", "float")
 HANDLE, THREADS = 1, 128
 
 
-class TextureSamples:
+class TextureSamples(Comparer):
     """Runs the recorded kernel, and compares the outcome, the results and the array."""
 
     columns = {  # noqa: RUF012
@@ -32,9 +32,6 @@ class TextureSamples:
         "srgb": 1, "normalized": 1, "border": 2, "mip_filter": 1, "bias": 1, "least": 1, "most": 1, "seamless": 1, "pitch": 1, "is_surface": 1, "status": 1,
         "data_start": 1, "samples_start": 1, "results_start": 1, "after_start": 1,
     }  # fmt: skip
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
 
     def case(self, index: int) -> Case:
         """The first of outcome, results and array that differs."""
