@@ -89,10 +89,11 @@ class _OfForks(Writer):
         super().__init__(descriptor)
         self._own = os.getpid()
 
-    def _write(self, said: dict[str, Any]) -> None:
-        if os.getpid() != self._own:
-            self.who = f"{os.getpid()}, a fork of {self._own}"
-            super()._write(said)
+    def _write(self, said: dict[str, Any]) -> bool:
+        if os.getpid() == self._own:
+            return False
+        self.who = f"{os.getpid()}, a fork of {self._own}"
+        return super()._write(said)
 
 
 class Session:

@@ -44,7 +44,7 @@ def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], n
         members: np.ndarray = np.broadcast_to(read(x), (x.n,))
         if (members == FULL_MASK).all():
             return members
-        own = np.uint32(1) << x.lane[x.sel].astype(np.uint32)
+        own: np.ndarray = np.uint32(1) << x.lane[x.sel].astype(np.uint32)
         outside = members & own == 0
         if outside.any():
             thread = int(x.threads[int(outside.argmax())])
@@ -52,7 +52,8 @@ def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], n
             x.launch.find(
                 "X011", i, message, "name every thread that gets here in the mask, or branch around", because="PTX ISA 9.1 §9.7.13"
             )
-        return members | own
+        own |= members
+        return own
 
     return checked
 
