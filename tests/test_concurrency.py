@@ -256,7 +256,7 @@ MULTICAST = """@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512; mov
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r21], [%rd2], 256, [bar], %h1; L:"""
 
 
-AFTER = " tcgen05.fence::after_thread_sync;"
+BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", " tcgen05.fence::after_thread_sync;"
 
 
 def tensor(
@@ -273,6 +273,19 @@ def tensor(
     {wait or waits() + AFTER} shl.b32 %r14, %r2, 21; add.u32 %r14, %r14, %r11;
     tcgen05.ld.sync.aligned.32x32b.x4.b32 {{%r20, %r21, %r22, %r23}}, [%r14]; {done}
     {meet} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
+
+
+def in_turn(wait: str, before: str = "", after: str = "") -> str:
+    """Four times three warps arrive at one mbarrier, and warp 0, which waits there, has a tile copied to tensor memory, for which they wait before they arrive again."""
+    return f"""mov.u32 %r9, 0; mad.lo.u32 %r10, %r1, 32, %r5; st.shared.v4.b32 [%r10], {{%r9, %r9, %r9, %r9}}; st.shared.v4.b32 [%r10+16], {{%r9, %r9, %r9, %r9}};
+    fence.proxy.async.shared::cta; @!%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 32;
+    {init()} {init(96, "[bar+8]")} fence.mbarrier_init.release.cluster; A: bar.sync 0; ld.shared.u32 %r11, [bar+56]; shr.u32 %r12, %r5, 4; cvt.u64.u32 %rd5, %r12;
+    or.b64 %rd5, %rd5, 0x0000401000080000; elect.sync %r13|%p10, -1; and.pred %p12, %p10, %p2; mov.u32 %r20, 0; NEXT: and.b32 %r21, %r20, 1; xor.b32 %r22, %r21, 1;
+    setp.eq.u32 %p13, %r20, 0; @!%p2 bra GIVE; {waits("[bar+8]", "%r21", wait, "TAKE")} {after} @%p12 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;
+    @%p12 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar]; bra MORE;
+    GIVE: @%p13 bra FIRST; {waits("[bar]", "%r22", wait, "DONE")} {after} FIRST: {before} mbarrier.arrive.shared::cta.b64 _, [bar+8];
+    MORE: add.u32 %r20, %r20, 1; setp.lt.u32 %p11, %r20, 4; @%p11 bra NEXT; {waits(parity="1", label="LAST")} bar.sync 0;
+    @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
 
 
 def neighbours(between: str, again: str = "", *, load: str = "ld", store: str = "st") -> str:
@@ -496,6 +509,9 @@ KERNELS = (
     Kernel("tensor memory, met relaxed",               tensor(meet=SLOW), arch="sm_100a", block=128, remarks="X012"),
     Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
     Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, in turn",                   in_turn("try_wait.parity"), arch="sm_100a", block=128),
+    Kernel("tensor memory, in turn, relaxed waits",    in_turn("try_wait.parity.relaxed.cta", BEFORE, AFTER), arch="sm_100a", block=128),
+    Kernel("tensor memory, in turn, no fences",        in_turn("try_wait.parity.relaxed.cta"), "X010", arch="sm_100a", block=128),
     Kernel("shared memory, tcgen05.fence alone",       handed("tcgen05.fence::before_thread_sync;", AFTER), "X008", arch="sm_100a"),
     Kernel("shared memory, a fence of memory",         handed(ACQ, ACQ), arch="sm_100a"),
     Kernel("three phases, one parity",                 f"{init()} bar.sync 0; @%p2 bra GIVE; {waits()} ld.shared.u32 %r9, [%r8]; {RESULT} bra OUT; GIVE: {3 * GIVEN} OUT:", "X008"),

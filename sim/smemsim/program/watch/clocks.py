@@ -857,9 +857,12 @@ class Order:
         return self._know(warps, phase, 1)
 
     def know_last(self, warps: np.ndarray, what: Any) -> np.ndarray:
-        """Which warps know that the last complete phase of an mbarrier is over, where there is one?"""
+        """Which warps know that the last complete phase of an mbarrier is over, where there is one? What tcgen05.fence orders counts too."""
         phase = self._phases.get(what)
-        return np.ones(len(warps), bool) if phase is None or not phase.over else self._know(warps, phase, 0)
+        if phase is None or not phase.over:
+            return np.ones(len(warps), bool)
+        known = self._know(warps, phase, 0)
+        return known if self.tensor is None else known | self.tensor.know_last(warps, what)
 
     def _know(self, warps: np.ndarray, phase: _Phase, back: int) -> np.ndarray:
         """Which warps know that the phase so many before the last complete one is over: they have waited for it, or seen all that was released into it."""
