@@ -771,10 +771,10 @@ def test_a_program_that_is_told_to_end_has_its_launches_told(runtime, tmp_path):
 
 
 def test_a_function_that_is_not_there_is_named_and_its_error_is_the_last_one():
-    asks = "import ctypes; r = ctypes.CDLL('libcudart.so.13'); print([r.cudaMallocMipmappedArray(0), r.cudaGetLastError(), r.cudaGetLastError()])"
+    asks = "import ctypes; r = ctypes.CDLL('libcudart.so.13'); print([r.cudaImportExternalMemory(0), r.cudaGetLastError(), r.cudaGetLastError()])"
     done = run([sys.executable, "-c", asks])
     assert done.stdout == "[801, 801, 0]\n"
-    assert "cudaMallocMipmappedArray is not there in the virtual GPU; it answers 801 (not supported)" in done.stderr
+    assert "cudaImportExternalMemory is not there in the virtual GPU; it answers 801 (not supported)" in done.stderr
 
 
 NVML_ASKING = """
