@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from gpu_faults import KERNELS
-from smemsim import Gpu
+from smemsim import Gpu, TensorMap
 from smemsim.evidence import load_launch_file
 
 FILE = load_launch_file(KERNELS / "triton_matmul_512")
@@ -47,3 +48,37 @@ def test_a_fault_of_one_cta_is_found_as_that_of_all(code: str):
         right = launched(FILE.ptx)[1]
         differs = (c != right).reshape(len(c) // TILE, TILE, -1, TILE).any(axis=(1, 3))
         assert differs.sum() == 1
+
+
+def refilled(meets: str) -> str:
+    """Lanes of warp 0 read a word each, lane 0 says so, and warp 1 has a box loaded over them."""
+    return f""".version 8.8
+    .target sm_90a
+    .address_size 64
+    .shared .align 1024 .b8 sm[128]; .shared .align 8 .b64 bar[2];
+    .visible .entry k(.param .u64 out, .param .align 64 .b8 map[128]) {{
+      .reg .pred %p<5>; .reg .b32 %r<9>; .reg .b64 %rd<5>;
+      mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, sm; add.u32 %r3, %r3, %r2; ld.param.u64 %rd1, [out]; cvt.u64.u32 %rd2, %r2; add.u64 %rd1, %rd1, %rd2;
+      setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 32; setp.lt.u32 %p3, %r1, 32; mov.b64 %rd3, map; cvta.param.u64 %rd3, %rd3; mov.u32 %r5, 0; mov.u32 %r6, %ctaid.x;
+      @%p1 mbarrier.init.shared::cta.b64 [bar], 1; @%p1 mbarrier.init.shared::cta.b64 [bar+8], 1; @%p3 st.shared.u32 [%r3], %r1;
+      fence.proxy.async.shared::cta; bar.sync 0; @!%p3 bra T;
+      ld.shared.u32 %r4, [%r3];
+      st.global.u32 [%rd1], %r4;
+      {meets}
+      @%p1 mbarrier.arrive.shared::cta.b64 _, [bar];
+      ret;
+      T: mbarrier.try_wait.parity.shared::cta.b64 %p4, [bar], 0; @!%p4 bra T;
+      @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar+8], 128;
+      @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [sm], [%rd3, {{%r5, %r6}}], [bar+8];
+      V: mbarrier.try_wait.parity.shared::cta.b64 %p4, [bar+8], 0; @!%p4 bra V;
+      ret; }}"""
+
+
+@pytest.mark.parametrize("ctas", [1, 2])
+@pytest.mark.parametrize(("meets", "codes"), [("bar.warp.sync -1;", []), ("", ["X008"])])
+def test_what_lanes_may_still_read_is_followed_for_several_ctas_as_for_one(ctas: int, meets: str, codes: list[str]):
+    gpu = Gpu("sm_90a")
+    out, tiles = gpu.array(np.zeros(32, np.uint32)), gpu.array(np.zeros((2, 32), np.uint32))
+    box = TensorMap.tiled(data_type="u32", global_address=tiles.address, global_dim=(32, 2), global_strides=(128,), box_dim=(32, 1))
+    done = gpu.launch(refilled(meets), "k", grid=ctas, block=64, args=[out, box], progress=False)
+    assert [f.code for f in done.findings] == codes

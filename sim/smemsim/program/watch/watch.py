@@ -351,7 +351,8 @@ class Watch:
 
     def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> None:
         """Operations of one instruction write the same words of the windows of CTAs of their own."""
-        if not self.early.has_read and self.unwritten.shared is None and self.shared.are_written_by(ops, ctas, runs):
+        is_followed = self.early.has_read or bool(self.freed.ticks) or self.unwritten.shared is not None
+        if not is_followed and self.shared.are_written_by(ops, ctas, runs):
             for op, cta in zip(ops, ctas, strict=True):
                 self.lifetimes.touch(op.instruction, cta.index, op.warps)
                 op.has_written = True
