@@ -205,7 +205,7 @@ def test_an_access_off_its_size_ends_the_kernel_and_outside_of_a_trap_comes_firs
 
 def test_a_mipmapped_array_has_levels_of_its_own_that_are_freed_together():
     device = card()
-    made = device.textures.array((32, 0, 0, 0, 2), (4, 2, 0), 0, "", 3)
+    made = device.textures.array((32, 0, 0, 0, 2), (4, 2, 0), 0, "", 9)  # of which there are three
     assert [(made.level(n).extent, made.level(n).address - made.address) for n in range(3)] == [
         ((4, 2, 0), 0),
         ((2, 1, 0), 32),

@@ -557,6 +557,10 @@ def test_the_text_that_ptxas_leaves_in_a_cubin_is_its_ptx(device):
     text = ptx_for("sm_90a").rstrip(b"\n").replace(b"\n", b"\0") + b"\0"
     module = device.load(cubin((".nv_debug_ptx_txt", text)))
     assert (module.names, module.why) == (["k"], "PTX in a cubin for sm_90a")
+    odd = text.replace(
+        b"ret;", b".reg .b32 r; .reg .b64 d; mov.b32 r, d; ret;"
+    )  # a cubin has been through ptxas: what nothing here reads waits for a launch
+    assert device.load(cubin((".nv_debug_ptx_txt", odd))).names == ["k"]
 
 
 def test_a_cubin_that_was_linked_has_the_text_of_each_input(device):
@@ -592,12 +596,15 @@ for %i in (%a to %b) : tile<i32> { "
 MAKES = bytes.fromhex("488b01 4883c005 48894138 31c0 c3")
 
 
-def host_part(names=(b"k",), relocated=b""):
+def host_part(names=(b"k",), relocated=b"", behind=0):
     """Code for the host as tileiras puts it into a cubin (compiled: tileiras 13.4)."""
     symbols, strings = bytes(24), b"\0"
     for n, name in enumerate(names):
-        for title, section, at, size in ((f"FUNC_NAME_{n}", 1, 2 * n, len(name) + 1), (f"FUNC_ON_ARGUMENTS_CHANGE_{n}", 0, 0, len(MAKES))):
-            symbols += struct.pack("<IBBHQQ", len(strings), 0, 0, section, at, size)
+        for title, section, at, length in (
+            (f"FUNC_NAME_{n}", 1, 2 * n, len(name) + 1),
+            (f"FUNC_ON_ARGUMENTS_CHANGE_{n}", 0, 0, len(MAKES) + behind),
+        ):
+            symbols += struct.pack("<IBBHQQ", len(strings), 0, 0, section, at, length)
             strings += f"__CUDA_TILEIR_{title}".encode() + b"\0"
     parts = [
         (".ltext", MAKES),
@@ -622,12 +629,26 @@ def test_a_kernel_of_tiles_is_launched_by_tiles_and_its_hidden_parameters_are_ma
     run = device.launch(kernel, (2, 1, 1), (1, 1, 1), [word(out)])
     assert run.ok
     assert device.view(out, 16).view(np.uint32).tolist() == [(out + 5 & 0xFFFFFFFF) + 64 * n for n in range(4)]
+    loaded = memory_that_holds_code()
+    device.launch(kernel, (2, 1, 1), (1, 1, 1), [word(out)])
+    assert memory_that_holds_code() == loaded
+
+
+def memory_that_holds_code():
+    return pathlib.Path("/proc/self/maps").read_text(encoding="utf-8").count(" rwxp ")
 
 
 @pytest.mark.parametrize(
     "host",
-    [b"", host_part((b"other",)), host_part(relocated=struct.pack("<QQq", 3, 0, 0))],
-    ids=["none", "of another kernel", "that calls"],
+    [
+        b"",
+        host_part((b"other",)),
+        host_part(relocated=struct.pack("<QQq", 3, 0, 0)),
+        host_part()[:100],
+        host_part(relocated=b"?"),
+        host_part(behind=1),
+    ],
+    ids=["none", "of another kernel", "that calls", "cut off", "damaged", "longer than its section"],
 )
 def test_hidden_parameters_that_nobody_makes_are_a_sentence(device, host, capsys):
     with pytest.raises(CudaError, match="hidden parameters"):

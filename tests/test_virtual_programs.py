@@ -241,7 +241,17 @@ arguments = (ctypes.c_void_p * 2)(ctypes.addressof(texture), ctypes.addressof(to
 print(cu.cuLaunchKernel(function, *[ctypes.c_uint(1)] * 6, 0, None, arguments, None))
 out = ctypes.c_float()
 cu.cuMemcpyDtoH_v2(ctypes.byref(out), to, ctypes.c_size_t(4))
-print(out.value, cu.cuTexObjectDestroy(texture), cu.cuArrayDestroy(array))
+print(out.value, cu.cuTexObjectDestroy(texture))
+border, told = struct.pack("<4iIIi3f4f48x", 3, 3, 3, 0, 0, 0, 0, 0, 0, 0, 7, 8, 9, 10), ctypes.create_string_buffer(b"+" * 112, 112)
+cu.cuTexObjectCreate(ctypes.byref(texture), resource, border, None)
+print(cu.cuTexObjectGetTextureDesc(told, texture), told.raw == border + b"+" * 8)
+cu.cuModuleLoadData(ctypes.byref(module), ptx.replace(b"0f3FC00000", b"0f41200000"))
+cu.cuModuleGetFunction(ctypes.byref(function), module, b"k")
+cu.cuLaunchKernel(function, *[ctypes.c_uint(1)] * 6, 0, None, arguments, None)
+cu.cuMemcpyDtoH_v2(ctypes.byref(out), to, ctypes.c_size_t(4))
+below = struct.pack("<4QI4x6Q 4QI4x6Q 3Q", 0, 0, 0, 0, 1, ctypes.addressof(host), 0, 0, 0, 8, 1, 0, 0, 1, 0, 3, 0, 0, array.value, 0, 0, 0, 8, 1, 1)
+print(out.value, cu.cuMemcpy3D_v2(below), cu.cuMemcpy2D_v2(None), cu.cuArrayDestroy(array))
+print([cu.cuDeviceGetByPCIBusId(ctypes.byref(link), place) for place in (b"0000:00:06.0", b"00:06", b"0000:06:00.0", b"?")])
 log = ctypes.create_string_buffer(256)
 options, values = (ctypes.c_int * 2)(5, 6), (ctypes.c_void_p * 2)(ctypes.addressof(log), 256)
 bad = ptx.replace(b"0f3FC00000", b"%d0")
@@ -254,7 +264,8 @@ print(cu.cuLinkComplete(link, ctypes.byref(to), ctypes.byref(size)), log.value.d
 
 
 def test_the_drivers_arrays_and_textures_and_what_it_does_not_load():
-    """A texture over an array of 2 x 2; a move of 64 bits as 32, which ptxas refuses, is refused at the load, with a log."""
+    """A texture over an array of 2 x 2, and its border; a copy behind the array, none, and places on the bus; a move of 64 bits as 32, which ptxas refuses,
+    is refused at the load, with a log."""
     lines = run([sys.executable, "-c", TEXTURES]).stdout.splitlines()
     assert lines == [
         "0",
@@ -262,7 +273,10 @@ def test_the_drivers_arrays_and_textures_and_what_it_does_not_load():
         "0 (2, 2, 0, 32, 1, 0)",
         "0 1",
         "0",
-        "4.0 0 0",
+        "4.0 0",
+        "0 True",
+        "7.0 1 1 0",
+        "[0, 0, 101, 101]",
         "218 ptxas fatal   : line 5: True",
         "218 ptxas fatal   : line 5:",
     ]

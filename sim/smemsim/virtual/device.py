@@ -594,7 +594,7 @@ class VirtualDevice:
             raise CudaError(INVALID_IMAGE, str(e)) from None
         try:
             module = Module(self, image.ptx, why, managed, cubin=image.cubin)
-            if not image.cubin:  # machine code has been through ptxas
+            if image.origin == "PTX":  # what comes with machine code has been through ptxas
                 module.check()
         except SmemsimError as e:
             if isinstance(e, CudaError):

@@ -134,8 +134,9 @@ class Textures:
             or (flags & CUBE and (width != height or not depth or depth % FACES))
         )
         most = max(width, height, 0 if flags & (LAYERED | CUBE) else depth).bit_length()
-        if is_bad or levels > most or (flags & CUBE and not flags & LAYERED and depth != FACES):
-            raise CudaError(INVALID_VALUE, f"an array of {extent}, flags {flags:#x}, {levels} levels")
+        if is_bad or (flags & CUBE and not flags & LAYERED and depth != FACES):
+            raise CudaError(INVALID_VALUE, f"an array of {extent}, flags {flags:#x}")
+        levels = min(levels, most)  # as cuda_runtime_api.h says of cudaMallocMipmappedArray
         size = sum(level_bytes(form, extent, flags, n) for n in range(max(1, levels)))
         return CudaArray(channel, form, extent, flags, self.device.reserve(size, "array", where), 0, levels)
 

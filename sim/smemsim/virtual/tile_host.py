@@ -3,16 +3,18 @@
 tileiras writes a section `.nv.host`, a relocatable ELF file for x86-64. It has for each kernel a name (`__CUDA_TILEIR_FUNC_NAME_n`) and a function
 (`__CUDA_TILEIR_FUNC_ON_ARGUMENTS_CHANGE_n`), whose fourth argument is the parameter bank: it reads the parameters there and writes the maps behind them.
 Where these lie is reckoned from where the bank begins in constant memory (attribute 0x0a of `.nv.info`). NVIDIA documents none of this: it was read from
-what tileiras 13.4 writes, and cuTile's own tests come out right so.
+what tileiras 13.4 writes, and cuTile's own tests come out right so. That code runs in the process that has the device: it is the program's own,
+and nothing keeps it from what the program could do itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import platform
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from smemsim.errors import Unmodelled
@@ -25,6 +27,7 @@ __all__ = ["HiddenParameters"]
 _NAME, _CHANGE = "__CUDA_TILEIR_FUNC_NAME_", "__CUDA_TILEIR_FUNC_ON_ARGUMENTS_CHANGE_"
 _BANK = bytes((4, 0x0A, 8, 0))  # an attribute of eight bytes: the symbol, then where the bank begins and its size, 16 bits each
 _X86_64 = 62  # elf.h: EM_X86_64
+_OTHERWISE = "the cubin's code for its hidden parameters is not as tileiras 13.4 writes it"
 _ROOM = 1 << 16  # bytes; a kernel has at most 32,764 of parameters
 
 
@@ -42,14 +45,16 @@ class HiddenParameters:
         host = next((data for name, _, data in sections(cubin) if name == HOST_SECTION), b"")
         if len(host) < 64 or struct.unpack_from("<H", host, 18)[0] != _X86_64 or platform.machine() != "x86_64":
             raise Unmodelled("it has hidden parameters, and the cubin has no code for this machine that makes them")
-        self._sections = list(sections(host))
-        self._symbols = self._read_symbols()
+        with _as_written():
+            self._sections = list(sections(host))
+            self._symbols = self._read_symbols()
         self._bank = (ctypes.c_uint64 * (_ROOM // 8))()
+        self._functions: dict[str, ctypes._FuncPointer] = {}
         self._kept: list[mmap.mmap] = []
 
     def _read_symbols(self) -> dict[str, _Symbol]:
-        names = next(data for name, _, data in self._sections if name == ".strtab")
-        table = next(data for name, _, data in self._sections if name == ".symtab")
+        names = next((data for name, _, data in self._sections if name == ".strtab"), b"")
+        table = next((data for name, _, data in self._sections if name == ".symtab"), b"")
         found = {}
         for name, _, _, section, value, size in struct.iter_unpack("<IBBHQQ", table):
             found[names[name:].split(b"\0", 1)[0].decode()] = _Symbol(section, value, size)
@@ -57,7 +62,9 @@ class HiddenParameters:
 
     def make(self, kernel: str, parameters: Sequence[Parameter], given: Sequence[bytes]) -> tuple[bytes, ...]:
         """All parameters of a kernel, of those that a program gives."""
-        begin, end, places = self._begin(kernel), 0, []
+        with _as_written():
+            begin, function = self._begin(kernel), self._functions.get(kernel) or self._function(kernel)
+        self._functions[kernel], end, places = function, 0, []
         for p in parameters:
             at = -(-(begin + end) // p.align) * p.align - begin
             places.append(at)
@@ -68,7 +75,7 @@ class HiddenParameters:
         visible = [at for at, p in zip(places, parameters, strict=True) if not p.is_hidden]
         for at, raw in zip(visible, given, strict=True):
             ctypes.memmove(ctypes.addressof(self._bank) + at, raw, len(raw))
-        if self._function(kernel)(None, None, None, ctypes.addressof(self._bank)):
+        if function(None, None, None, ctypes.addressof(self._bank)):
             raise Unmodelled("the cubin's code for its hidden parameters says that it has failed")
         bank = ctypes.string_at(self._bank, end)
         return tuple(bank[at : at + p.size] for at, p in zip(places, parameters, strict=True))
@@ -88,10 +95,13 @@ class HiddenParameters:
                 change = self._symbols.get(_CHANGE + name.removeprefix(_NAME))
                 if change is not None and not self._relocates(change):
                     return self._loaded(self._bytes(change))
-        raise Unmodelled("the cubin's code for its hidden parameters is not as tileiras 13.4 writes it")
+        raise Unmodelled(_OTHERWISE)
 
     def _bytes(self, symbol: _Symbol) -> bytes:
-        return self._sections[symbol.section][2][symbol.value : symbol.value + symbol.size]
+        found = self._sections[symbol.section][2][symbol.value : symbol.value + symbol.size]
+        if len(found) < symbol.size:
+            raise Unmodelled(_OTHERWISE)
+        return found
 
     def _relocates(self, symbol: _Symbol) -> bool:
         table = next((data for name, _, data in self._sections if name == f".rela{self._sections[symbol.section][0]}"), b"")
@@ -105,3 +115,12 @@ class HiddenParameters:
         self._kept.append(memory)
         place = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         return ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(place)
+
+
+@contextlib.contextmanager
+def _as_written() -> Iterator[None]:
+    """Unmodelled for what a reader of a damaged file meets; OSError: of memory that may not hold code."""
+    try:
+        yield
+    except (LookupError, ValueError, struct.error, OSError) as e:
+        raise Unmodelled(_OTHERWISE) from e

@@ -124,7 +124,7 @@ def _channel(format_: int, channels: int) -> Channel:
 def _sampler(how: bytes, *, is_narrow: bool) -> bytes:
     """A CUDA_TEXTURE_DESC as cudaTextureDesc: integers of 8 and 16 bits are floats unless it says otherwise."""
     *address, linear, flags, anisotropy, between, bias, least, most = struct.unpack_from("<4iIIi3f", how)
-    border = struct.unpack_from("<4f", how, 44)
+    border = struct.unpack_from("<4f", how, 40)
     if any(mode not in range(len(ADDRESS_MODES)) for mode in address):
         raise CudaError(INVALID_VALUE, f"address modes {address}")
     return SAMPLER.pack(

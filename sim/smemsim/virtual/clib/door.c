@@ -232,6 +232,13 @@ API R smemsim_call(const char *op, const char *format, ...) {
     return error;
 }
 
+API int smemsim_is_card(const char *bus_id) {
+    unsigned own[3], told[3];
+    sscanf(BUS_ID, "%x:%x:%x", own, own + 1, own + 2);
+    int count = bus_id ? sscanf(bus_id, "%x:%x:%x", told, told + 1, told + 2) : 0;
+    return count >= 2 && !memcmp(told, own + 3 - count, count * sizeof *own);
+}
+
 /* Nothing is sent where the last reply has said that everything is over and well. */
 API R smemsim_synchronize(U stream) { return is_settled && stream < OWN_STREAMS ? 0 : smemsim_call("synchronize", "i", stream); }
 

@@ -13,6 +13,8 @@ typedef uint64_t U; /* a handle, an address or a number */
 API R smemsim_call(const char *op, const char *format, ...);
 API R smemsim_synchronize(U stream);
 API void *smemsim_here(U address);            /* where the host can touch an address: device memory lies elsewhere here */
+API int smemsim_is_card(const char *bus_id);   /* with or without its domain and its function */
+static inline int is_within(size_t begin, size_t count, size_t size) { return count <= size && begin <= size - count; }
 API R smemsim_start(void);                    /* 0, or why there is no device */
 API int smemsim_is_over(void);                /* the device of this process is gone, and what it had may still be given back */
 API void smemsim_tell(const char *text, ...); /* a sentence on stderr */
@@ -35,6 +37,7 @@ API R smemsim_launch(U function, const unsigned *grid, const unsigned *block, un
 typedef struct { int number; const char *driver, *runtime, *text; } smemsim_error;
 API const smemsim_error *smemsim_error_of(int number);
 
+#define BUS_ID "0000:00:06.0" /* as the attributes pci_domain_id, pci_bus_id and pci_device_id say (spec/cards.py) */
 #define OWN_STREAMS 3 /* 0, and what cuda.h calls the legacy and the per-thread stream, are no handles of streams that a program made */
 #define NOT_INITIALIZED 3
 #define DEINITIALIZED 4

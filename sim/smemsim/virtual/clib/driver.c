@@ -103,8 +103,8 @@ API R cuDeviceComputeCapability(int *major, int *minor, int device) {
     R error = cuDeviceGetAttribute(major, 75, device);
     return error ? error : cuDeviceGetAttribute(minor, 76, device);
 }
-API R cuDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, "0000:00:06.0"); return 0; }
-API R cuDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return strstr(id, "00:06") ? 0 : 101; }
+API R cuDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, BUS_ID); return 0; }
+API R cuDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return smemsim_is_card(id) ? 0 : 101; }
 API R cuDeviceGetDefaultMemPool(U *pool, int device) { (void)device; return CALL("pool_default", "ii|I", (U)1, (U)1, pool); }
 API R cuDeviceGetMemPool(U *pool, int device) { (void)device; return CALL("pool_current", "|I", pool); }
 API R cuDeviceSetMemPool(int device, U pool) { (void)device; return CALL("pool_use", "i", pool); }
@@ -257,7 +257,7 @@ API R smemsim_load(const void *code, const char *managed, U *module) {
 static R logged(R error, unsigned count, const int *options, void **values) {
     size_t room = 0, said = 0;
     for (unsigned n = 0; n < count; n++)
-        if (options[n] == 6) room = (size_t)values[n];
+        if (options[n] == 6) room = (unsigned)(size_t)values[n]; /* an unsigned int */
     for (unsigned n = 0; n < count; n++)
         if (options[n] == 5 && values[n] && room) {
             memset(values[n], 0, room);
@@ -393,7 +393,16 @@ API R cuLinkComplete(U state, void **code, size_t *bytes) {
     if (bytes) *bytes = size;
     return error;
 }
-API R cuLinkDestroy(U state) { (void)state; return 0; }
+API R cuLinkDestroy(U state) {
+    for (logs **l = &linkers; *l; l = &(*l)->next)
+        if ((*l)->state == state) {
+            logs *own = *l;
+            *l = own->next;
+            free(own->options), free(own);
+            break;
+        }
+    return 0;
+}
 
 /* Launches */
 
@@ -622,22 +631,23 @@ typedef struct { U address, element, row, rows, width, height, depth, flags; int
 static R about_array(U array, array_about *a) {
     return CALL("array_about", "i|IIIIIIIIB", array, &a->address, &a->element, &a->row, &a->rows, &a->width, &a->height, &a->depth, &a->flags, a->channel, sizeof a->channel);
 }
-static R as_memory(side_3d *s, size_t width, size_t height) {
+static R as_memory(side_3d *s, size_t width, size_t height, size_t depth) {
     array_about a;
     R error = s->type == 3 ? about_array(s->array, &a) : 0;
     if (error) return error;
     if (s->type == 1) s->device = s->host;
     if (s->type == 3) s->device = a.address, s->pitch = a.row, s->height = a.rows;
-    if (s->type == 3 && (s->x + width > a.row || s->y + height > a.rows)) return INVALID_VALUE;
+    if (s->type == 3 && !(is_within(s->x, width, a.row) && is_within(s->y, height, a.rows) && is_within(s->z, depth, a.depth ? a.depth : 1))) return INVALID_VALUE;
     if (!s->pitch) s->pitch = width;
     if (!s->height) s->height = height;
     s->device += (s->z * s->height + s->y) * s->pitch + s->x;
     return 0;
 }
 static R copy3(const copy_3d *given, U stream) {
+    WANT(given);
     copy_3d c = *given;
-    R error = as_memory(&c.from, c.width, c.height);
-    if (!error) error = as_memory(&c.to, c.width, c.height);
+    R error = as_memory(&c.from, c.width, c.height, c.depth);
+    if (!error) error = as_memory(&c.to, c.width, c.height, c.depth);
     for (size_t z = 0; !error && z < c.depth; z++)
         error = CALL("copy_2d", "iiiiiiii", c.to.device + z * c.to.height * c.to.pitch, (U)c.to.pitch, c.from.device + z * c.from.height * c.from.pitch, (U)c.from.pitch, (U)c.width, (U)c.height, (U)4, stream);
     return error;
@@ -647,6 +657,7 @@ API R cuMemcpy3DAsync_v2(const copy_3d *c, U stream) { NEED; return copy3(c, str
 typedef struct { size_t x, y; unsigned type; U host, device, array; size_t pitch; } side_2d;
 typedef struct { side_2d from, to; size_t width, height; } copy_2d;
 static R copy2(const copy_2d *c, U stream) {
+    WANT(c);
     const side_2d *f = &c->from, *t = &c->to;
     copy_3d all = {{f->x, f->y, 0, 0, f->type, f->host, f->device, f->array, 0, f->pitch, 0}, {t->x, t->y, 0, 0, t->type, t->host, t->device, t->array, 0, t->pitch, 0}, c->width, c->height, 1};
     return copy3(&all, stream);
@@ -658,7 +669,7 @@ API R cuMemcpy2DAsync_v2(const copy_2d *c, U stream) { NEED; return copy2(c, str
 static R place_in(U array, size_t offset, size_t bytes, U *address) {
     array_about a;
     R error = about_array(array, &a);
-    if (!error && offset + bytes > a.row * a.rows * (a.depth ? a.depth : 1)) error = INVALID_VALUE;
+    if (!error && !is_within(offset, bytes, a.row * a.rows * (a.depth ? a.depth : 1))) error = INVALID_VALUE;
     *address = error ? 0 : a.address + offset;
     return error;
 }
@@ -711,23 +722,25 @@ API R cuArrayGetDescriptor_v2(array_2d *d, U array) {
     return error;
 }
 API R cuArrayDestroy(U array) { NEED; return CALL("array_free", "i", array); }
-API R cuMipmappedArrayCreate(U *array, const array_3d *d, unsigned levels) { NEED; return levels ? make_array(array, d, levels, CALLER) : INVALID_VALUE; }
+API R cuMipmappedArrayCreate(U *array, const array_3d *d, unsigned levels) { NEED; return make_array(array, d, levels ? levels : 1, CALLER); }
 API R cuMipmappedArrayGetLevel(U *array, U all, unsigned level) { NEED; WANT(array); return CALL("array_level", "ii|I", all, (U)level, array); }
 API R cuMipmappedArrayDestroy(U array) { NEED; return CALL("array_free", "i", array); }
 
-/* Texture and surface objects: 144 and 108 bytes are CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC */
+/* Texture and surface objects */
+
+enum { RESOURCE = 144, SAMPLER = 104 }; /* bytes of CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC */
 
 API R cuTexObjectCreate(U *object, const void *resource, const void *how, const void *view) {
     NEED;
     WANT(object && resource && how);
-    return view ? smemsim_unknown("cuTexObjectCreate with a view") : CALL("texture_create_of", "bb|I", resource, (size_t)144, how, (size_t)108, object);
+    return view ? smemsim_unknown("cuTexObjectCreate with a view") : CALL("texture_create_of", "bb|I", resource, (size_t)RESOURCE, how, (size_t)SAMPLER, object);
 }
 API R cuTexObjectDestroy(U object) { NEED; return CALL("object_destroy", "i", object); }
-API R cuTexObjectGetResourceDesc(void *resource, U object) { NEED; WANT(resource); return CALL("object_resource", "i|B", object, resource, (size_t)144); }
-API R cuTexObjectGetTextureDesc(void *how, U object) { NEED; WANT(how); return CALL("object_sampler", "i|B", object, how, (size_t)108); }
-API R cuSurfObjectCreate(U *object, const void *resource) { NEED; WANT(object && resource); return CALL("surface_create_of", "b|I", resource, (size_t)144, object); }
+API R cuTexObjectGetResourceDesc(void *resource, U object) { NEED; WANT(resource); return CALL("object_resource", "i|B", object, resource, (size_t)RESOURCE); }
+API R cuTexObjectGetTextureDesc(void *how, U object) { NEED; WANT(how); return CALL("object_sampler", "i|B", object, how, (size_t)SAMPLER); }
+API R cuSurfObjectCreate(U *object, const void *resource) { NEED; WANT(object && resource); return CALL("surface_create_of", "b|I", resource, (size_t)RESOURCE, object); }
 API R cuSurfObjectDestroy(U object) { NEED; return CALL("object_destroy", "i", object); }
-API R cuSurfObjectGetResourceDesc(void *resource, U object) { NEED; WANT(resource); return CALL("object_resource", "i|B", object, resource, (size_t)144); }
+API R cuSurfObjectGetResourceDesc(void *resource, U object) { NEED; WANT(resource); return CALL("object_resource", "i|B", object, resource, (size_t)RESOURCE); }
 
 static R fill(U to, size_t pitch, unsigned value, int width, size_t count, size_t height, U stream) {
     return CALL("fill", "iiiiiii", to, (U)pitch, (U)value, (U)width, (U)count, (U)height, stream);

@@ -18,6 +18,7 @@ int cuDeviceGetName(char *name, int length, int device);
 int cuDeviceGetAttribute(int *value, int which, int device);
 int cuDeviceGetUuid(void *uuid, int device);
 int cuDeviceGetPCIBusId(char *id, int length, int device);
+int cuDeviceGetByPCIBusId(int *device, const char *id);
 int cuDeviceTotalMem_v2(size_t *bytes, int device);
 int cuDriverGetVersion(int *version);
 
@@ -60,11 +61,9 @@ API int nvmlDeviceGetPciInfo_v3(Card card, Pci *pci) {
     return SUCCESS;
 }
 API int nvmlDeviceGetHandleByPciBusId_v2(const char *text, Card *card) {
-    unsigned domain, bus, device;
-    Pci pci;
-    nvmlDeviceGetPciInfo_v3((Card)&the_card, &pci);
-    if (sscanf(text, "%x:%x:%x", &domain, &bus, &device) != 3) return INVALID_ARGUMENT;
-    return domain == pci.domain && bus == pci.bus && device == pci.device ? nvmlDeviceGetHandleByIndex_v2(0, card) : NOT_FOUND;
+    int device;
+    if (!text) return INVALID_ARGUMENT;
+    return cuDeviceGetByPCIBusId(&device, text) ? NOT_FOUND : nvmlDeviceGetHandleByIndex_v2(0, card);
 }
 API int nvmlDeviceGetIndex(Card card, unsigned *index) { (void)card; *index = 0; return SUCCESS; }
 API int nvmlDeviceGetName(Card card, char *name, unsigned length) {

@@ -270,8 +270,8 @@ static R properties(void *to, int device, int major, size_t size) {
 API R cudaGetDeviceProperties(void *to, int device) { return properties(to, device, MAJOR, MAJOR == 12 ? 728 : 1008); }
 API R cudaGetDeviceProperties_v2(void *to, int device) { return properties(to, device, 12, 1032); }
 API R cudaDeviceGetName(char *name, int length, int device) { (void)device; memset(name, 0, length); return CALL("device_name", "|B", name, (size_t)length - 1); }
-API R cudaDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, "0000:00:06.0"); return 0; }
-API R cudaDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return strstr(id, "00:06") ? 0 : told(101); }
+API R cudaDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, BUS_ID); return 0; }
+API R cudaDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return smemsim_is_card(id) ? 0 : told(101); }
 API R cudaDeviceGetLimit(size_t *value, int limit) { return CALL("limit", "i|I", (U)limit, value); }
 API R cudaDeviceSetLimit(int limit, size_t value) { return CALL("set_limit", "ii", (U)limit, (U)value); }
 API R cudaDeviceGetCacheConfig(int *config) { *config = 0; return 0; }
@@ -394,20 +394,27 @@ typedef struct { U address, element, row, rows, width, height, depth, flags; cha
 static R about_array(U array, array_about *a) {
     return CALL("array_about", "i|IIIIIIIIB", array, &a->address, &a->element, &a->row, &a->rows, &a->width, &a->height, &a->depth, &a->flags, &a->own, sizeof a->own);
 }
-static R as_memory(U array, size_t *x, pitched *p, U *element) {
+static R as_memory(U array, size_t *x, pitched *p, U *element, size_t *planes) {
     array_about a;
     R error = array ? about_array(array, &a) : 0;
     if (!array || error) return error;
-    *p = (pitched){a.address, a.row, a.row, a.rows}, *x *= a.element, *element = a.element;
+    *p = (pitched){a.address, a.row, a.row, a.rows}, *x *= a.element, *element = a.element, *planes = a.depth ? a.depth : 1;
     return 0;
 }
+static int has_box(U array, const pitched *p, size_t planes, size_t x, size_t y, size_t z, extent e) {
+    return !array || (is_within(x, e.width, p->pitch) && is_within(y, e.height, p->height) && is_within(z, e.depth, planes));
+}
 static R copy_box(const copy_3d *given, U stream) {
+    WANT(given);
     copy_3d own = *given, *c = &own;
     U element = 1;
-    R error = as_memory(c->from_array, &c->from_x, &c->from, &element);
-    if (!error) error = as_memory(c->to_array, &c->to_x, &c->to, &element);
+    size_t from_planes = 0, to_planes = 0;
+    R error = as_memory(c->from_array, &c->from_x, &c->from, &element, &from_planes);
+    if (!error) error = as_memory(c->to_array, &c->to_x, &c->to, &element, &to_planes);
     if (error) return error;
     c->size.width *= element;
+    if (!has_box(c->from_array, &c->from, from_planes, c->from_x, c->from_y, c->from_z, c->size)) return told(INVALID_VALUE);
+    if (!has_box(c->to_array, &c->to, to_planes, c->to_x, c->to_y, c->to_z, c->size)) return told(INVALID_VALUE);
     if (c->from_array || c->to_array) c->kind = c->kind == 4 ? 4 : c->from_array && c->to_array ? 3 : c->kind;
     for (size_t z = 0; z < c->size.depth; z++) {
         U from = c->from.pointer + ((c->from_z + z) * c->from.height + c->from_y) * c->from.pitch + c->from_x;
@@ -456,7 +463,7 @@ static R make_array(U *array, const channel *c, extent e, unsigned flags, unsign
 }
 API R cudaMallocArray(U *array, const channel *c, size_t width, size_t height, unsigned flags) { return make_array(array, c, (extent){width, height, 0}, flags, 0, CALLER); }
 API R cudaMalloc3DArray(U *array, const channel *c, extent e, unsigned flags) { return make_array(array, c, e, flags, 0, CALLER); }
-API R cudaMallocMipmappedArray(U *array, const channel *c, extent e, unsigned levels, unsigned flags) { return levels ? make_array(array, c, e, flags, levels, CALLER) : told(INVALID_VALUE); }
+API R cudaMallocMipmappedArray(U *array, const channel *c, extent e, unsigned levels, unsigned flags) { return make_array(array, c, e, flags, levels ? levels : 1, CALLER); }
 API R cudaGetMipmappedArrayLevel(U *array, U all, unsigned level) { WANT(array); return CALL("array_level", "ii|I", all, (U)level, array); }
 API R cudaFreeMipmappedArray(U array) { return CALL("array_free", "i", array); }
 API R cudaFreeArray(U array) { return CALL("array_free", "i", array); }
