@@ -492,6 +492,8 @@ def test_bytes_that_are_given_a_value_are_known_beside_others_that_are_not(body,
         ("cvt.rn.satfinite.e4m3x2.f32 %two, %never, %given; st.global.b8 [%d20], %two;", False),
         ("cvt.rn.satfinite.e4m3x2.f32 %two, %given, %never; st.global.b8 [%d20], %two;", True),
         ("cvt.rn.satfinite.e4m3x2.f32 %two, %never, %given; st.global.b16 [%d20], %two;", True),
+        ("cvt.rn.satfinite.e4m3x2.f32 %two, %never, %given; and.b16 %two, %two, 0xFF; st.global.b16 [%d20], %two;", False),
+        ("cvt.rn.satfinite.e4m3x2.f32 %two, %never, %given; and.b16 %two, %two, 0x100; st.global.b16 [%d20], %two;", True),
         (
             "cvt.rn.satfinite.e5m2x2.f32 %two, %never, %given; cvt.rn.f16x2.e5m2x2 %r41, %two; mov.b32 {%two, %r8}, %r41; st.global.b16 [%d20], %two;",
             False,

@@ -133,6 +133,7 @@ PACKED = frozenset(("bf16x2", "f16x2", "f32x2", "s16x2", "u16x2"))
 PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}  # types of two values, each in one half of the register
 _NARROW, _WIDE = ("u32", "s32"), ("u64", "s64")
 BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))  # of packed types
+CHOOSING = frozenset((("and", "b16"), ("and", "b32"), ("prmt", "b32")))  # that take bytes of a register by a number
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
 )  # they say themselves where the values go, and so does st.async
@@ -533,8 +534,8 @@ class Unwritten:
             return [(result.slot, self._parts_of(sources[0], threads, 2)[:1])]
         elif isinstance(result, Register) and is_packed and i.op in BY_HALVES:
             return [(result.slot, self._joined([self._parts_of(source, threads, 2) for source in sources]))]
-        elif isinstance(result, Register) and i.modifiers == ("b32",) and i.op in ("prmt", "and") and isinstance(sources[-1], Immediate):
-            return [(result.slot, self._chosen(i.op, sources, threads))]
+        elif isinstance(result, Register) and (i.op, *i.modifiers) in CHOOSING and isinstance(sources[-1], Immediate):
+            return [(result.slot, self._chosen(i, sources, threads))]
         return None
 
     def _converted_pair(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
@@ -547,12 +548,12 @@ class Unwritten:
             halves = np.stack([first[numbers - 1], first[0]])
         return self._joined([halves, *first[numbers:]])  # behind them scales
 
-    def _chosen(self, op: str, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
+    def _chosen(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
         """The marks (2, n) of the halves of what takes bytes of registers by a number: `prmt` its selector, `and` its mask."""
         halves = [self._parts_of(source, threads, 2) for source in sources[:-1]]
-        number = sources[-1].value if isinstance(sources[-1], Immediate) else 0
-        if op == "and":
-            return np.stack([halves[0][n] * bool(number >> 16 * n & 0xFFFF) for n in range(2)])
+        number, bits = sources[-1].value if isinstance(sources[-1], Immediate) else 0, bits_of(i.modifiers[0]) // 2
+        if i.op == "and":
+            return np.stack([halves[0][n] * bool(number >> bits * n & (1 << bits) - 1) for n in range(2)])
         bytes_ = [number >> 4 * n & 7 for n in range(4)]
         taken = [halves[byte >> 2][byte >> 1 & 1] for byte in bytes_]
         return np.stack([self._joined(taken[:2]), self._joined(taken[2:])])
