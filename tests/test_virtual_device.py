@@ -14,7 +14,7 @@ import time
 import numpy as np
 import pytest
 
-from smemsim import InputError
+from smemsim import InputError, Unmodelled
 from smemsim.spec.cards import CARDS
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.virtual import (
@@ -614,6 +614,22 @@ def host_part(names=(b"k",), relocated=b"", behind=0):
         (".rela.ltext", relocated),
     ]
     return cubin(*parts, machine=62)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tex.2d.v4.f32.f32 {f0, f1, f2, f3}|p, [to, {f0, f1}];",
+        "tex.2d.v4.f32.f32 {f0, f1, f2, f3}, [to, to, {f0, f1}];",
+        "ld.param.b32 f0, [of + 8];",
+    ],
+    ids=["residency", "sampler", "behind a parameter"],
+)
+def test_what_ptxas_takes_and_nobody_models_waits_for_a_launch(device, line):
+    entry = b"k(.param .u64 of) { .reg .f32 f<4>; .reg .b64 to; .reg .pred p; ld.param.u64 to, [of]; " + line.encode()
+    module = device.load(ptx_for("sm_90a").replace(b"k() {", entry))
+    with pytest.raises(Unmodelled):
+        device.launch(module.function("k"), 1, 1, [word(0)])
 
 
 def tile_kernel(device, host):

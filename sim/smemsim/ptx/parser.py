@@ -565,7 +565,8 @@ def _operand(tokens: Tokens, names: Names, op: str, depth: int = 0) -> Operand:
     if depth > _DEEPEST_VECTOR:
         tokens.fail(f"more than {_DEEPEST_VECTOR} braces or parentheses within one another")
     if word == "{":
-        return Vector(_list(tokens, names, "{", "}", depth))
+        vector = Vector(_list(tokens, names, "{", "}", depth))
+        return Pair(vector, _named(tokens, names, op)) if tokens.accept("|") else vector
     if word == "[":
         return _address(tokens, names)
     if word == "(" and op == "call":

@@ -223,7 +223,7 @@ def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], co
     place = c.place(address.base.name)
     within = address.base.offset + address.offset
     if not 0 <= within <= place.size - what.size:
-        raise InputError(f"bytes {within} to {within + what.size} of parameter {place.name}, which has {place.size}")
+        raise unmodelled(i, f"bytes {within} to {within + what.size} of parameter {place.name}, which has {place.size}")
     at = place.offset + within
 
     def load(x: Wave) -> None:

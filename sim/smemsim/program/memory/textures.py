@@ -46,6 +46,8 @@ def _handle(i: Instruction, c: Linker, operand: Operand, count: int = 0) -> tupl
     """The handles of the running threads, and so many coordinates (the layer is one of them): PTX fills them up to 1, 2 or 4."""
     if not isinstance(operand, Address) or not isinstance(operand.base, Register):
         raise unmodelled(i, "a texture or surface that is no object: pass its handle (cudaTextureObject_t, cudaSurfaceObject_t)")
+    if any(isinstance(item, Vector) for item in (operand.coordinates or ())[1:]):
+        raise unmodelled(i, "a sampler beside the texture")
     coordinates = tuple(item for operand_ in operand.coordinates or () for item in _items(operand_))
     if len(coordinates) < count:
         raise InputError(f"has {len(coordinates)} coordinates, the geometry has {count}")
@@ -70,10 +72,10 @@ def _all(x: Wave, reads: list[Read]) -> list[np.ndarray]:
     return [np.broadcast_to(np.asarray(read(x)), (x.n,)) for read in reads]
 
 
-def _results(c: Linker, operand: Operand, kind: str, count: int) -> Callable[[Wave, np.ndarray], None]:
+def _results(i: Instruction, c: Linker, operand: Operand, kind: str, count: int) -> Callable[[Wave, np.ndarray], None]:
     """What writes the columns of (n, 4) words into registers."""
     if isinstance(operand, Pair):
-        raise InputError("a predicate of residency, which sparse textures have")
+        raise unmodelled(i, "a predicate of residency, which sparse textures have")
     targets = _items(operand)
     if len(targets) != count:
         raise InputError(f"has {len(targets)} results, the modifiers say {count}")
@@ -114,7 +116,7 @@ def build_tex(i: Instruction, c: Linker) -> Step:
     geometry, count, to, of = _form(i, words)
     dimensions, has_layer = GEOMETRIES[geometry]
     target = operands.next("a result")
-    write = _results(c, target, to, count)
+    write = _results(i, c, target, to, count)
     handle, given = _handle(i, c, operands.next("an object"), dimensions + has_layer)
     layer = c.read(given[0], "u32") if has_layer else None
     reads = [c.read(item, of) for item in given[has_layer:]]
@@ -152,7 +154,7 @@ def build_tld4(i: Instruction, c: Linker) -> Step:
     words, operands = Modifiers(i), Operands(i)
     component = words.need("r", "g", "b", "a")
     geometry, count, to, _ = _form(i, words, ("2d", "a2d"))
-    write = _results(c, operands.next("a result"), to, count)
+    write = _results(i, c, operands.next("a result"), to, count)
     dimensions, has_layer = GEOMETRIES[geometry]
     handle, given = _handle(i, c, operands.next("an object"), dimensions + has_layer)
     operands.end()
