@@ -799,10 +799,10 @@ for n, attribute in enumerate((50, 33, 34)):  # domain, bus, device
     cu.cuDeviceGetAttribute(ctypes.byref(numbers, 4 * n), attribute, 0)
 print(text.value.decode() == "%04x:%02x:%02x.0" % tuple(numbers[:3]), ml.nvmlDeviceGetHandleByPciBusId_v2(text, ctypes.byref(card)), ml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(card)))
 ml.nvmlDeviceGetCudaComputeCapability(card, ctypes.byref(numbers), ctypes.byref(numbers, 4))
-print(list(numbers[:2]), ml.nvmlDeviceGetName(card, text, 4), ml.nvmlDeviceGetName(card, text, 96), text.value.decode())
+print(list(numbers[:2]), ml.nvmlDeviceGetName(card, text, 4), ml.nvmlDeviceGetName(card, None, 96), ml.nvmlDeviceGetName(card, text, 96), text.value.decode())
 """
 
 
 def test_nvml_says_of_the_card_what_the_driver_says():
     done = run([sys.executable, "-c", NVML_ASKING])
-    assert done.stdout == "True 0 2\n[9, 0] 7 0 NVIDIA H200\n", done.stderr
+    assert done.stdout == "True 0 2\n[9, 0] 7 2 0 NVIDIA H200\n", done.stderr

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["ADDRESS_MODES", "ARRAY_FORMATS", "FILTERING", "QUERIES", "SURFACE_QUERIES", "Filtering", "TextureFormat"]
+__all__ = [
+    "ADDRESS_MODES", "ARRAY_FORMATS", "CHANNEL_KINDS", "CUBE", "FILTERING", "LAYERED", "QUERIES", "SURFACE", "SURFACE_QUERIES", "Filtering", "TextureFormat",
+]  # fmt: skip
 
 
+CHANNEL_KINDS = ("signed", "unsigned", "float")  # cudaChannelFormatKind
+LAYERED, SURFACE, CUBE = 1, 2, 4  # of an array: cudaArrayLayered ..., CUDA_ARRAY3D_LAYERED ...
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")  # cudaTextureAddressMode, CUaddress_mode
 
 

@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from smemsim.machine.texture import Image, Sampler, Surface, Texture, level_extent
-from smemsim.spec.textures import ADDRESS_MODES, TextureFormat
+from smemsim.spec.textures import ADDRESS_MODES, CHANNEL_KINDS, CUBE, LAYERED, SURFACE, TextureFormat
 from smemsim.virtual.errors import INVALID_VALUE, CudaError
 from smemsim.virtual.memory import Allocation, DeviceMemory
 
 if TYPE_CHECKING:
     from smemsim.virtual.machine import Machine
 
-__all__ = ["KINDS", "LAYERED", "RESOURCE_ARRAY", "RESOURCE_LINEAR", "RESOURCE_MIPMAPPED", "RESOURCE_PITCHED", "CudaArray", "Textures"]
+__all__ = ["RESOURCE_ARRAY", "RESOURCE_LINEAR", "RESOURCE_MIPMAPPED", "RESOURCE_PITCHED", "CudaArray", "Textures"]
 
 
-LAYERED, SURFACE, CUBE = 1, 2, 4  # cudaArrayLayered ...
 FACES = 6
-KINDS = ("signed", "unsigned", "float")  # cudaChannelFormatKind
 RESOURCE_ARRAY, RESOURCE_MIPMAPPED, RESOURCE_LINEAR, RESOURCE_PITCHED = range(4)  # cudaResourceType
 INVALID_CHANNEL = 20  # cudaErrorInvalidChannelDescriptor
 INVALID_FILTER, INVALID_NORM = 26, 27  # cudaErrorInvalidFilterSetting, cudaErrorInvalidNormSetting
@@ -106,11 +104,11 @@ def format_of(channel: tuple[int, int, int, int, int]) -> TextureFormat:
     """Of a cudaChannelFormatDesc: 1, 2 or 4 channels of the same width. CudaError 20 for others."""
     *bits, kind = channel
     used = [b for b in bits if b]
-    if bits[: len(used)] != used or len(used) not in (1, 2, 4) or len(set(used)) != 1 or kind >= len(KINDS):
+    if bits[: len(used)] != used or len(used) not in (1, 2, 4) or len(set(used)) != 1 or kind >= len(CHANNEL_KINDS):
         raise CudaError(INVALID_CHANNEL, f"channels of {bits} bits of kind {kind}")
-    if used[0] not in ((16, 32) if KINDS[kind] == "float" else (8, 16, 32)):
+    if used[0] not in ((16, 32) if CHANNEL_KINDS[kind] == "float" else (8, 16, 32)):
         raise CudaError(INVALID_CHANNEL, f"channels of {used[0]} bits")
-    return TextureFormat(KINDS[kind], used[0], len(used))
+    return TextureFormat(CHANNEL_KINDS[kind], used[0], len(used))
 
 
 class Textures:

@@ -13,14 +13,12 @@ from smemsim.program.device import Device
 from smemsim.program.execute import execute
 from smemsim.program.launch import LaunchConfig
 from smemsim.spec.evidence import RULES
-from smemsim.spec.textures import ADDRESS_MODES, TextureFormat
+from smemsim.spec.textures import ADDRESS_MODES, CHANNEL_KINDS, CUBE, LAYERED, TextureFormat
 
 __all__ = ["TextureSamples"]
 
 
 LINEAR, PITCHED, ARRAY, MIPMAPPED = range(4)
-LAYERED, CUBE = 1, 4  # of the array's flags
-KINDS = ("signed", "unsigned", "float")
 HANDLE, THREADS = 1, 128
 
 
@@ -72,7 +70,7 @@ class TextureSamples(Comparer):
         """The levels of the array, or the memory."""
         a = self.suite.arrays
         bits = [int(b) for b in a["bits"][index] if b]
-        form = TextureFormat(KINDS[int(a["kind"][index])], bits[0], len(bits))
+        form = TextureFormat(CHANNEL_KINDS[int(a["kind"][index])], bits[0], len(bits))
         raw, (width, height, depth) = self.suite.ragged("data", index).copy(), (int(n) for n in a["size"][index])
         resource, flags, pitch = (int(a[name][index]) for name in ("resource", "flags", "pitch"))
         if resource == LINEAR:
@@ -94,7 +92,7 @@ class TextureSamples(Comparer):
         modes = [ADDRESS_MODES[mode] for mode in a["address"]]
         return Sampler(
             address=(modes[0], modes[1], modes[2]), is_linear=bool(a["filter"]), is_normalized=bool(a["normalized"]),
-            gives_floats=bool(a["read"]) and KINDS[a["kind"]] != "float", is_srgb=bool(a["srgb"]), is_seamless=bool(a["seamless"]),
+            gives_floats=bool(a["read"]) and CHANNEL_KINDS[a["kind"]] != "float", is_srgb=bool(a["srgb"]), is_seamless=bool(a["seamless"]),
             is_linear_between_levels=bool(a["mip_filter"]), bias=a["bias"], least_level=a["least"], most_level=a["most"], border=tuple(a["border"]),
         )  # fmt: skip
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from smemsim.spec.textures import ADDRESS_MODES, ARRAY_FORMATS
+from smemsim.spec.textures import ADDRESS_MODES, ARRAY_FORMATS, CHANNEL_KINDS
 from smemsim.virtual.calls.handles import Handles
 from smemsim.virtual.errors import INVALID_VALUE, CudaError
-from smemsim.virtual.textures import KINDS, RESOURCE_ARRAY, RESOURCE_LINEAR, RESOURCE_MIPMAPPED, RESOURCE_PITCHED, CudaArray
+from smemsim.virtual.textures import RESOURCE_ARRAY, RESOURCE_LINEAR, RESOURCE_MIPMAPPED, RESOURCE_PITCHED, CudaArray
 
 __all__ = ["TextureCalls"]
 
@@ -118,7 +118,7 @@ def _channel(format_: int, channels: int) -> Channel:
         raise CudaError(INVALID_VALUE, f"{channels} channels of the format {format_:#x}")
     kind, bits = ARRAY_FORMATS[format_]
     x, y, z, w = ([bits] * channels + [0] * 4)[:4]
-    return x, y, z, w, KINDS.index(kind)
+    return x, y, z, w, CHANNEL_KINDS.index(kind)
 
 
 def _sampler(how: bytes, *, is_narrow: bool) -> bytes:

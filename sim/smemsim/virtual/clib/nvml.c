@@ -22,10 +22,12 @@ int cuDeviceGetByPCIBusId(int *device, const char *id);
 int cuDeviceTotalMem_v2(size_t *bytes, int device);
 int cuDriverGetVersion(int *version);
 
+#define WANT(pointer) if (!(pointer)) return INVALID_ARGUMENT
+
 static char the_card;
-static int fits(unsigned length, size_t wanted) { return length > wanted ? SUCCESS : INSUFFICIENT_SIZE; }
 static int put(char *out, unsigned length, const char *text) {
-    if (fits(length, strlen(text))) return INSUFFICIENT_SIZE;
+    WANT(out);
+    if (strlen(text) >= length) return INSUFFICIENT_SIZE;
     strcpy(out, text);
     return SUCCESS;
 }
@@ -45,15 +47,16 @@ API const char *nvmlErrorString(int code) {
     }
 }
 
-API int nvmlDeviceGetCount_v2(unsigned *count) { int n = 0; int code = cuDeviceGetCount(&n); *count = n; return code ? UNKNOWN : SUCCESS; }
+API int nvmlDeviceGetCount_v2(unsigned *count) { WANT(count); int n = 0; int code = cuDeviceGetCount(&n); *count = n; return code ? UNKNOWN : SUCCESS; }
 API int nvmlDeviceGetHandleByIndex_v2(unsigned index, Card *card) {
-    if (index) return INVALID_ARGUMENT;
+    WANT(card && !index);
     *card = (Card)&the_card;
     return SUCCESS;
 }
 API int nvmlDeviceGetHandleByIndex(unsigned index, Card *card) { return nvmlDeviceGetHandleByIndex_v2(index, card); }
 API int nvmlDeviceGetPciInfo_v3(Card card, Pci *pci) {
     (void)card;
+    WANT(pci);
     memset(pci, 0, sizeof *pci);
     cuDeviceGetPCIBusId(pci->legacy, sizeof pci->legacy, 0);
     if (sscanf(pci->legacy, "%x:%x:%x", &pci->domain, &pci->bus, &pci->device) != 3) return UNKNOWN;
@@ -62,10 +65,10 @@ API int nvmlDeviceGetPciInfo_v3(Card card, Pci *pci) {
 }
 API int nvmlDeviceGetHandleByPciBusId_v2(const char *text, Card *card) {
     int device;
-    if (!text) return INVALID_ARGUMENT;
+    WANT(text);
     return cuDeviceGetByPCIBusId(&device, text) ? NOT_FOUND : nvmlDeviceGetHandleByIndex_v2(0, card);
 }
-API int nvmlDeviceGetIndex(Card card, unsigned *index) { (void)card; *index = 0; return SUCCESS; }
+API int nvmlDeviceGetIndex(Card card, unsigned *index) { (void)card; WANT(index); *index = 0; return SUCCESS; }
 API int nvmlDeviceGetName(Card card, char *name, unsigned length) {
     char text[96];
     (void)card;
@@ -81,26 +84,29 @@ API int nvmlDeviceGetUUID(Card card, char *uuid, unsigned length) {
 }
 API int nvmlDeviceGetCudaComputeCapability(Card card, int *major, int *minor) {
     (void)card;
+    WANT(major && minor);
     return cuDeviceGetAttribute(major, 75, 0) || cuDeviceGetAttribute(minor, 76, 0) ? UNKNOWN : SUCCESS; // COMPUTE_CAPABILITY_MAJOR, _MINOR
 }
 API int nvmlDeviceGetMemoryInfo(Card card, Memory *memory) {
     size_t bytes = 0;
     (void)card;
+    WANT(memory);
     if (cuDeviceTotalMem_v2(&bytes, 0)) return UNKNOWN;
     *memory = (Memory){bytes, bytes, 0};
     return SUCCESS;
 }
 API int nvmlDeviceGetMemoryInfo_v2(Card card, MemoryV2 *memory) {
     Memory all;
+    WANT(memory);
     if (nvmlDeviceGetMemoryInfo(card, &all)) return UNKNOWN;
     memory->total = memory->free = all.total;
     memory->reserved = memory->used = 0;
     return SUCCESS;
 }
-API int nvmlDeviceGetMigMode(Card card, unsigned *now, unsigned *later) { (void)card; *now = *later = 0; return NOT_SUPPORTED; }
-API int nvmlDeviceGetComputeRunningProcesses_v3(Card card, unsigned *count, void *all) { (void)card; (void)all; *count = 0; return SUCCESS; }
-API int nvmlDeviceGetTotalEccErrors(Card card, int kind, int counter, unsigned long long *count) { (void)card; (void)kind; (void)counter; *count = 0; return SUCCESS; }
-API int nvmlDeviceGetCurrentClocksThrottleReasons(Card card, unsigned long long *reasons) { (void)card; *reasons = 0; return SUCCESS; }
-API int nvmlSystemGetCudaDriverVersion_v2(int *version) { return cuDriverGetVersion(version) ? UNKNOWN : SUCCESS; }
+API int nvmlDeviceGetMigMode(Card card, unsigned *now, unsigned *later) { (void)card; WANT(now && later); *now = *later = 0; return NOT_SUPPORTED; }
+API int nvmlDeviceGetComputeRunningProcesses_v3(Card card, unsigned *count, void *all) { (void)card; (void)all; WANT(count); *count = 0; return SUCCESS; }
+API int nvmlDeviceGetTotalEccErrors(Card card, int kind, int counter, unsigned long long *count) { (void)card; (void)kind; (void)counter; WANT(count); *count = 0; return SUCCESS; }
+API int nvmlDeviceGetCurrentClocksThrottleReasons(Card card, unsigned long long *reasons) { (void)card; WANT(reasons); *reasons = 0; return SUCCESS; }
+API int nvmlSystemGetCudaDriverVersion_v2(int *version) { WANT(version); return cuDriverGetVersion(version) ? UNKNOWN : SUCCESS; }
 API int nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
 API int nvmlSystemGetDriverVersion(char *version, unsigned length) { return put(version, length, "580.82.07"); } // of CUDA 13.0
