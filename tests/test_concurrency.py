@@ -288,6 +288,12 @@ def in_turn(wait: str, before: str = "", after: str = "") -> str:
     @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
 
 
+def by_token(arrive: str = "", wait: str = "") -> str:
+    """All threads arrive at an mbarrier four times, and wait by the state that they were given."""
+    return f"""{init(64)} bar.sync 0; mov.u32 %r20, 0; NEXT: mbarrier.arrive{arrive}.shared::cta.b64 %rd5, [bar];
+    L: mbarrier.try_wait{wait}.shared::cta.b64 %p10, [bar], %rd5; @!%p10 bra L; add.u32 %r20, %r20, 1; setp.lt.u32 %p11, %r20, 4; @%p11 bra NEXT;"""
+
+
 def neighbours(between: str, again: str = "", *, load: str = "ld", store: str = "st") -> str:
     """Everybody writes a word and reads that of the other warp."""
     return f"{store}.shared.u32 [%r6], %r1; {between} {load}.shared.u32 %r9, [%r7]; {RESULT} {again}"
@@ -384,6 +390,9 @@ KERNELS = (
     Kernel("bulk load, the fence before the wait",     loaded(f"{ACQ} {RELAXED}"), "X004"),
     Kernel("bulk load, a wait for the other parity",   loaded(waits(parity="1")), "X006"),
     Kernel("ring, the next bytes are expected early",  EARLY, "X010"),
+    Kernel("four phases, by the state",                by_token()),
+    Kernel("four phases, by the state, relaxed waits", by_token(wait=".relaxed.cta")),
+    Kernel("four phases, nobody waits",                f"{init(64)} bar.sync 0; " + 4 * "mbarrier.arrive.shared::cta.b64 _, [bar]; ", "X010"),
     Kernel("ring of two stages",                       ring()),
     Kernel("ring, the consumer does not wait",         ring(full=" "), "X004"),
     Kernel("ring, the producer does not wait",         ring(free=" "), "X008"),

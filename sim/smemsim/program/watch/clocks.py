@@ -819,7 +819,7 @@ class Order:
             if not sure.all() and len(phase.history) > 2:
                 self._take(warps[~sure], phase, phase.history[0], relaxed=relaxed, scope=scope)
             warps = warps[sure]
-            phase.waited.update(dict.fromkeys(warps.tolist(), phase.over))
+        phase.waited.update(dict.fromkeys(warps.tolist(), phase.over))
         self._acquire(warps, phase, relaxed=relaxed, scope=scope)
 
     @_both
@@ -841,7 +841,7 @@ class Order:
         self._take(warps, phase, phase.closed, relaxed=relaxed, scope=scope)
 
     def has_waited(self, warp: int, what: Any) -> bool:
-        """Has a warp waited, by parity, for a phase of an mbarrier?"""
+        """Has a warp waited for a phase of an mbarrier?"""
         phase = self._phases.get(what)
         return phase is not None and warp in phase.waited
 
