@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from smemsim.virtual import RemoteWriter
+from smemsim.virtual import Journal, Launched, RemoteWriter, Writer
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs sockets of Linux")
@@ -29,3 +29,22 @@ def test_threads_that_tell_first_at_once_get_the_journal_that_is_handed_out_once
         channel.close()
     assert not any(thread.is_alive() for thread in threads)
     assert all(f'"{word}"' in told for word in ("one", "two", "three"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_of_a_process_that_has_told_of_launches_tells_all_of_its_own():
+    """Of a launch, what is not as with the one before of that process is told: a fork has none before."""
+    journal = Journal()
+    writer = Writer(journal.descriptor)
+    one, two, three = (Launched(number, "add", "add", (4, 1, 1), (256, 1, 1), (1, 1, 1), 0) for number in (1, 2, 3))
+    writer.end(one)
+    writer.begin(three)
+    if not (child := os.fork()):
+        writer.end(two)
+        writer.begin(three)
+        os._exit(0)
+    os.waitpid(child, 0)
+    told = [(launch["number"], launch["name"]) for launch in journal.read().launches]
+    journal.close()
+    assert told == [(1, "add"), (2, "add")]
+    assert len(journal.running) == 2

@@ -15,10 +15,10 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
         "fatbin": ("Image", "NoCode", "chosen", "images", "linked"),
         "graphs": ("Condition", "Graph", "GraphExec", "Node", "UserObject"),
         "host": ("Host",),
-        "policy": ("FindingsError", "HookedLaunch", "Policy", "card_of_environment", "hook"),
+        "policy": ("FindingsError", "HookedLaunch", "Launched", "Policy", "card_of_environment", "hook"),
         "pools": ("Pool",),
         "record": ("write_index",),
         "streams": ("Event", "Stream"),
-        "telling": ("RemoteWriter",),
+        "telling": ("Journal", "RemoteWriter", "Writer"),
     },
 )

@@ -87,9 +87,11 @@ class Writer:
 
     def __init__(self, descriptor: int | None) -> None:
         self.descriptor = descriptor
-        self._is_new()
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
 
-    def _is_new(self) -> None:
+    def _forget(self) -> None:
+        """A fork is another process, which has told nothing yet."""
         self.who = f"{os.getpid()} {time.time_ns()}"  # numbers of processes are used again
         self._last: dict[str, Any] = {}
         self._lock = threading.Lock()  # lines come in the order in which they were made
@@ -123,11 +125,10 @@ class RemoteWriter(Writer):
     """... of a process that `smemsim exec` or pytest has not started itself, and of its forks: it asks for the journal."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(None)
         self._name = name
         self._channel: socket.socket | None = None
+        super().__init__(None)
         self.open()
-        os.register_at_fork(after_in_child=self._forget)
 
     def open(self) -> None:
         """Tell that this process has a device. The channel stays open as long as the process is there."""
@@ -137,13 +138,12 @@ class RemoteWriter(Writer):
             self._channel = channel
 
     def _forget(self) -> None:
-        """A fork is another process."""
         if self._channel is not None:
             self._channel.close()
         if self.descriptor is not None:
             os.close(self.descriptor)
         self._channel = self.descriptor = None
-        self._is_new()
+        super()._forget()
 
     def _write(self, said: dict[str, Any]) -> bool:
         with self._asking:  # the journal is handed out once
