@@ -1,8 +1,7 @@
 """What a launch records of its transfers and matrix instructions: enough to write them down as a scenario, and to judge them.
 
 Addresses in shared memory are `.shared` addresses without a CTA's rank. `cta` is the CTA's number in the grid, `thread` the issuing
-thread's within the CTA (of a matrix instruction the first of its warp or warpgroup). Nobody changes an event; they are not frozen since a launch makes
-thousands, and making frozen ones takes ten times as long.
+thread's within the CTA (of a matrix instruction the first of its warp or warpgroup). Nobody changes an event.
 """
 
 from __future__ import annotations

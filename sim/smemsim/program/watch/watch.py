@@ -109,9 +109,8 @@ class Watch:
         self.unreleased = UnreleasedStores(x, self.order, self.lanes, self.telling, self._name_in_global)
         self.freed = FreedByOthers(x, self.order, self.lanes, self.telling, self.shared)
         self.maps = None if self.globals is None else MapsInMemory(self.order, self.operations, self.telling, self.globals)
-        self._early_arrivals: dict[
-            int, tuple[Instruction, int, Mbarrier, int]
-        ] = {}  # by line: the instruction, the warp, the mbarrier, the phase before
+        # By line: the instruction, the warp, the mbarrier, and its phase before.
+        self._early_arrivals: dict[int, tuple[Instruction, int, Mbarrier, int]] = {}
         self.endings = Endings(x, self.order, self.operations, self.groups)
         self.operations.holders += [self.alone, self.order, self.groups, self.shared, self.tensor, self.registers]
         if self.globals is not None and self.maps is not None:
