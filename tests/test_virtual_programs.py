@@ -252,10 +252,10 @@ cu.cuMemcpyDtoH_v2(ctypes.byref(out), to, ctypes.c_size_t(4))
 below = struct.pack("<4QI4x6Q 4QI4x6Q 3Q", 0, 0, 0, 0, 1, ctypes.addressof(host), 0, 0, 0, 8, 1, 0, 0, 1, 0, 3, 0, 0, array.value, 0, 0, 0, 8, 1, 1)
 print(out.value, cu.cuMemcpy3D_v2(below), cu.cuMemcpy2D_v2(None), cu.cuArrayDestroy(array))
 print([cu.cuDeviceGetByPCIBusId(ctypes.byref(link), place) for place in (b"0000:00:06.0", b"00:06", b"0000:06:00.0", b"?")])
-log = ctypes.create_string_buffer(256)
-options, values = (ctypes.c_int * 2)(5, 6), (ctypes.c_void_p * 2)(ctypes.addressof(log), 256)
+log, info = ctypes.create_string_buffer(256), ctypes.create_string_buffer(b"?", 8)
+options, values = (ctypes.c_int * 4)(5, 6, 3, 4), (ctypes.c_void_p * 4)(ctypes.addressof(log), 256, ctypes.addressof(info), 8)
 bad = ptx.replace(b"0f3FC00000", b"%d0")
-print(cu.cuModuleLoadDataEx(ctypes.byref(module), bad, 2, options, values), log.value.decode()[:23], values[1] == len(log.value))
+print(cu.cuModuleLoadDataEx(ctypes.byref(module), bad, 4, options, values), log.value.decode()[:23], values[1] == len(log.value), info.value)
 values[1] = 256
 cu.cuLinkCreate_v2(2, options, values, ctypes.byref(link))
 cu.cuLinkAddData_v2(link, 1, bad, ctypes.c_size_t(len(bad) + 1), b"bad.ptx", 0, None, None)
@@ -277,7 +277,7 @@ def test_the_drivers_arrays_and_textures_and_what_it_does_not_load():
         "0 True",
         "7.0 1 1 0",
         "[0, 0, 101, 101]",
-        "218 ptxas fatal   : line 5: True",
+        "218 ptxas fatal   : line 5: True b''",
         "218 ptxas fatal   : line 5:",
     ]
 

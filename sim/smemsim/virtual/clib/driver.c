@@ -255,13 +255,16 @@ API R smemsim_load(const void *code, const char *managed, U *module) {
 }
 /* The logs of a compiler that options ask for: 3 and 5 are buffers for information and errors, 4 and 6 their sizes, and what was written there. */
 static R logged(R error, unsigned count, const int *options, void **values) {
-    size_t room = 0, said = 0;
+    size_t room[2] = {0, 0}, said = 0; /* for information, for errors */
     for (unsigned n = 0; n < count; n++)
-        if (options[n] == 6) room = (unsigned)(size_t)values[n]; /* an unsigned int */
+        if (options[n] == 4 || options[n] == 6) room[options[n] == 6] = (unsigned)(size_t)values[n]; /* an unsigned int */
     for (unsigned n = 0; n < count; n++)
-        if (options[n] == 5 && values[n] && room) {
-            memset(values[n], 0, room);
-            if (error) smemsim_call("load_log", "|B", values[n], room - 1), said = strlen(values[n]);
+        if ((options[n] == 3 || options[n] == 5) && values[n] && room[options[n] == 5]) {
+            char *log = values[n];
+            *log = 0;
+            if (!error || options[n] == 3) continue;
+            smemsim_call("load_log", "|B", log, room[1] - 1);
+            log[said = strnlen(log, room[1] - 1)] = 0;
         }
     for (unsigned n = 0; n < count; n++)
         if (options[n] == 4 || options[n] == 6) values[n] = (void *)(options[n] == 6 ? said : 0);
