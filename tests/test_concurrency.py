@@ -622,6 +622,8 @@ KERNELS = (
     Kernel("lanes, one frees, later for all",          freed_by_one(AGAIN + "bar.warp.sync -1;", count=2)),
     Kernel("lanes, one frees for a bulk load, met",    freed_by_one("bar.warp.sync -1;", takes=REFILL)),
     Kernel("lanes, one frees for a bulk load",         freed_by_one("", takes=REFILL), "X008"),
+    Kernel("lanes, one frees for atomics, met",        freed_by_one("bar.warp.sync -1;", takes="red.shared.add.u32 [%r6], 1;")),
+    Kernel("lanes, one frees for atomics",             freed_by_one("", takes="red.shared.add.u32 [%r6], 1;"), "X008"),
     Kernel("lanes, one waits, then they meet",         loaded(f"@!%p4 bra N; {waits()} N: bar.warp.sync -1;")),
     Kernel("lanes, one waits, the others do not",      loaded(f"@!%p4 bra N; {waits()} N:"), "X004"),
     Kernel("lanes, one waits, they meet by shfl",      loaded(f"@!%p4 bra N; {waits()} N: shfl.sync.idx.b32 %r20, %r1, 0, 31, -1;")),

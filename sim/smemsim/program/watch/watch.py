@@ -220,6 +220,8 @@ class Watch:
         if self.unwritten.shared is not None and i.op == "st":
             self.unwritten.shared.clear(flat, size)
         at, warps = self.shared.places(flat, size)
+        if changed and self.freed.ticks:
+            self.freed.look(i, at, warps)
         blank = at[self.shared.nobody_wrote(at)] if i.op in ("atom", "red") and "exch" not in i.modifiers else at[:0]
         self.shared.strong_write(i, at, warps, size, changed=changed, scope=scope)
         self.changed_nothing(x, i, blank)
