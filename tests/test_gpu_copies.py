@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from launches import Device
 from ptx_kernels import dump, kernel, wait
-from smemsim import BulkTransfer, GlobalMemory, SharedMemory, TensorMap, Unmodelled
+from smemsim import BulkTransfer, GlobalMemory, Gpu, SharedMemory, TensorMap, Unmodelled
 from smemsim.machine import bulk_reduce_bytes
 from smemsim.program import Bulk, Load, Store
 from strategies import examples
@@ -427,3 +427,26 @@ def test_forms_that_nobody_knows_are_named_before_anything_runs() -> None:
     )
     with pytest.raises(Unmodelled, match=r"(?s)new_word.*wait_group"):
         Device("sm_90a").launch(ptx, "k")
+
+
+# CTA 1 of a pair loads into its own shared memory, and the mbarrier of CTA 0 counts the bytes; its threads read without a wait.
+COUNTED_BY_THE_OTHER = """.version 8.7 .target sm_100a .address_size 64
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 out) {
+  .reg .pred %p<4>; .reg .b32 %r<10>; .reg .b64 %d<4>; .shared .align 128 .b8 tile[512]; .shared .align 8 .b64 bar;
+  mov.u32 %r1, %cluster_ctarank; setp.ne.u32 %p1, %r1, 0; mov.u32 %r2, %tid.x; setp.ne.u32 %p2, %r2, 0; or.pred %p3, %p1, %p2;
+  @%p3 bra MEET; mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
+MEET: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; @!%p1 bra WAIT; @%p2 bra READ;
+  mov.u32 %r3, bar; mapa.shared::cluster.u32 %r3, %r3, 0; mov.u32 %r4, tile; mapa.shared::cluster.u32 %r4, %r4, 1; mov.b64 %d1, map; cvta.param.u64 %d1, %d1;
+  cp.async.bulk.tensor.1d.cta_group::2.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r4], [%d1, {0}], [%r3];
+READ: ld.param.u64 %d2, [out]; mad.wide.u32 %d2, %r2, 4, %d2; mad.lo.u32 %r5, %r2, 4, 0; mov.u32 %r6, tile; add.u32 %r6, %r6, %r5;
+  ld.shared.u32 %r7, [%r6]; st.global.u32 [%d2], %r7; bra END;
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p0, [bar], 0; @!%p0 bra WAIT;
+END: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret; }"""
+
+
+def test_bytes_that_the_mbarrier_of_the_other_cta_counts_are_waited_for() -> None:
+    gpu = Gpu("sm_100a")
+    a, out = gpu.array(np.arange(128, dtype=np.uint32)), gpu.array(np.zeros(32, np.uint32))
+    tm = TensorMap.tiled(data_type="u32", global_address=a.address, global_dim=[128], global_strides=[], box_dim=[128])
+    run = gpu.launch(COUNTED_BY_THE_OTHER, "k", grid=2, block=32, cluster=2, args=[tm, out], progress=False)
+    assert [(f.code, f.line) for f in run.findings] == [("X004", 10)]

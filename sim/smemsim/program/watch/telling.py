@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.finding import Touched
-from smemsim.program.barriers.mbarrier import Delivery, Mbarrier
+from smemsim.program.barriers.mbarrier import Delivery, Mbarrier, mbarriers
 from smemsim.program.watch.clocks import OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.doubts import is_followed
 from smemsim.program.wave import WARP
@@ -191,7 +191,7 @@ class Telling:
         """What else may be wrong where a warp that has waited for an earlier phase reads what a load brings: that the load came too early."""
         if op.kind not in ("tma_load", "bulk"):
             return ""
-        barriers = [self.x.ctas[index].state["mbarriers"].get(offset) for index, (_, offset) in op.barriers.items()]
+        barriers = [mbarriers(cta).get(offset) for cta, offset in op.barriers.values()]
         if not any(barrier is not None and self.order.has_waited(warp, barrier) for barrier in barriers):
             return ""
         return (
