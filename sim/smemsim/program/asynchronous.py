@@ -115,7 +115,7 @@ def credit(
     because = f", which the mask {by.mask:#x} of CTA {cta.number} reaches" if by is not None and far else ""
     barrier = mbarrier_of(x, member(x, cta, rank), address, because=because)
     if op is not None:
-        x.watch.completes_on(op, barrier)
+        x.watch.complete_on([op], [barrier])
     if x.late is None:
         barrier.complete_tx(x, count, by=by)
         return

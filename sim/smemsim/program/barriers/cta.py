@@ -175,7 +175,7 @@ class ClusterBarrier:
         x.changes += 1
         if x.watch is not None:
             x.watch.left(x, self.own, self.key)
-            x.watch.complete(self.key)
+            x.watch.complete([self.key])
             x.watch.met(self.first // WARP, len(self.arrived) // WARP)
         waits, self.waits = self.waits, []
         for wait in waits:
@@ -555,7 +555,7 @@ def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
         if barrier.count is None:
             x.watch.left(x, barrier.own, barrier.key)
         x.watch.named.complete(barrier.key)
-        x.watch.complete(barrier.key)
+        x.watch.complete([barrier.key])
     kept = x.sel
     if barrier.waits:
         _tell(x, barrier.cta.first + np.flatnonzero(barrier.arrived), np.concatenate([wait.threads for wait, _ in barrier.waits]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Delivery",
     "Mbarrier",
+    "arrive",
     "before_loads",
+    "bring",
     "check_reused",
     "current",
     "initialise",
@@ -472,55 +474,34 @@ class Mbarrier:
 
     # ---- what happens to it
 
-    def arrive(
-        self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True, relaxed: bool = False,
-        scope: int = GPU,
-    ) -> np.ndarray:  # fmt: skip
-        """Each of the threads arrives `count` times; a phase that is complete by that ends, and the next begins. Returns their tokens.
+    def arrive(self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True) -> np.ndarray:
+        """`arrive` of all at this one."""
+        (tokens,) = arrive(x, [(self, threads)], count, i=i, release=release)
+        return tokens
 
-        `threads` are those of the wave that the watch is told of; the arrival of an asynchronous operation is one of the thread that issued it.
-        """
-        i = i or current(x)
+    def _comes(self, x: Wave, threads: np.ndarray, count: int, i: Instruction, *, is_commit: bool, releases: bool) -> None:
+        """Note who arrives."""
         self._note("arrives", i)
         if len(threads):  # of warps that arrive together two are enough to tell
-            self.arrived_from |= set((threads[[0, -1]] // WARP).tolist())
-            self.arrived |= set(threads[[0, -1]].tolist())
+            ends = threads[[0, -1]].tolist()
+            self.arrived_from |= {thread // WARP for thread in ends}
+            self.arrived |= set(ends)
             self._count_arrivals(x, threads, i, count)
-        if x.watch is not None:
-            x.watch.lifetimes.arrives(
-                i,
-                self,
-                self.cta.index,
-                distinct(threads // WARP),
-                is_commit=not release,
-                releases=release and not relaxed and scope >= CLUSTER,
-            )
-            if release and self.phase and i.op == "mbarrier":
-                x.watch.arrives(i, self, threads)
-        tokens = np.empty(len(threads), np.uint64)
-        done, step = 0, count
-        while done < len(threads):
-            if step > self.pending and not self.pending and self.tx > 0:
-                misuse(
-                    x, i, f"{step} arrivals at the mbarrier at {self.offset:#x} of CTA {self.cta.number}, of whose phase all have come: it waits for {self.tx} bytes", "wait for the phase (mbarrier.try_wait) before arriving in the next; expect only bytes that come",
-                )  # fmt: skip
-            if step > self.pending:
-                misuse(
-                    x, i, f"{step} arrivals at the mbarrier at {self.offset:#x} of CTA {self.cta.number}, of whose phase only {self.pending} are "
-                    "left", f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
-                )  # fmt: skip
-            steps = min(len(threads) - done, self.pending // step)
-            tokens[done : done + steps] = np.uint64(self.word) - np.arange(0, steps * step, step, dtype=np.uint64)
-            self.pending -= steps * step
-            if x.watch is not None and release:
-                x.watch.release(x, threads[done : done + steps], self, relaxed=relaxed, scope=scope)
-            done += steps
-            phase = self.phase
-            self._settle(x)
-            if self.phase != phase and done < len(threads) and threads[done - 1] // WARP == threads[done] // WARP:
-                self._tell_split(x, i)
-        self._changed(x)
-        return tokens
+        if x.watch is not None and x.watch.lifetimes.is_needed:
+            x.watch.lifetimes.arrives(i, self, self.cta.index, distinct(threads // WARP), is_commit=is_commit, releases=releases)
+
+    def _fitting(self, x: Wave, threads: int, step: int, i: Instruction) -> int:
+        """How many of some threads arrive in the current phase, each `step` times."""
+        if step > self.pending and not self.pending and self.tx > 0:
+            misuse(
+                x, i, f"{step} arrivals at the mbarrier at {self.offset:#x} of CTA {self.cta.number}, of whose phase all have come: it waits for {self.tx} bytes", "wait for the phase (mbarrier.try_wait) before arriving in the next; expect only bytes that come",
+            )  # fmt: skip
+        if step > self.pending:
+            misuse(
+                x, i, f"{step} arrivals at the mbarrier at {self.offset:#x} of CTA {self.cta.number}, of whose phase only {self.pending} are "
+                "left", f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
+            )  # fmt: skip
+        return min(threads, self.pending // step)
 
     def _tell_split(self, x: Wave, i: Instruction) -> None:
         """X010: some lanes of one arrive complete a phase, the other lanes count in the next one, and waiting threads go on without those."""
@@ -548,12 +529,16 @@ class Mbarrier:
         self.of_phase.add((i.line, size))
         self.tx += size
         self._check_tx(x, i)
-        self._settle(x)
-        self._changed(x)
+        _settle(x, [self])
+        _changed(x, [self])
 
     def complete_tx(self, x: Wave, size: int, *, i: Instruction | None = None, by: Delivery | None = None) -> None:
         """`size` bytes have come; `by` says by which copy, and where they lie."""
-        i = i or current(x)
+        self._gets(x, size, i or current(x), by)
+        _settle(x, [self])
+        _changed(x, [self])
+
+    def _gets(self, x: Wave, size: int, i: Instruction, by: Delivery | None) -> None:
         if by is not None:
             self._brought(by)
         self._note("brings bytes", i)
@@ -561,8 +546,6 @@ class Mbarrier:
         self.all_brought += size
         self.tx -= size
         self._check_tx(x, i)
-        self._settle(x)
-        self._changed(x)
 
     def _brought(self, by: Delivery) -> None:
         """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
@@ -578,8 +561,8 @@ class Mbarrier:
     def adds(self, x: Wave, count: int) -> None:
         """The current phase waits for `count` arrivals more, which nobody but the hardware makes; for fewer, where they have come (negative)."""
         self.pending += count
-        self._settle(x)
-        self._changed(x)
+        _settle(x, [self])
+        _changed(x, [self])
 
     def sent(self, by: Delivery) -> None:
         """Remember who stores here by st.async or red.async."""
@@ -603,24 +586,19 @@ class Mbarrier:
                 f"{MBARRIER_BYTES}", "split the transfer over several phases or barriers",
             )  # fmt: skip
 
-    def _settle(self, x: Wave) -> None:
-        if self.pending or self.tx:
-            return
+    def _end_phase(self) -> None:
         self.phase += 1
         self.rounds, self.arrived = [*self.rounds[-1:], self.arrived], set()
         self.came |= self.of_phase
         self.of_phase = set()
         self.last, self.deliveries = self.deliveries, []
         self.pending = self.expected
-        if x.watch is not None:
-            x.watch.complete(self)
+
+    def _wake(self, x: Wave) -> None:
+        """Those who wait for a phase that is over go on."""
         ready, self.waits = [w for w in self.waits if w[1] < self.phase], [w for w in self.waits if w[1] >= self.phase]
         for wait, _ in ready:
             x.wake(wait)
-
-    def _changed(self, x: Wave) -> None:
-        x.changes += 1
-        x.shared.view(np.uint64)[self.place >> 3] = self.word
 
     def check_bytes(self, x: Wave, *, hangs: bool = False, is_to_come: Callable[[], bool] = lambda: False) -> None:
         """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more.
@@ -714,6 +692,68 @@ class Mbarrier:
         ]
         history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
         return f"phase {phase} (parity {phase & 1}) of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: {state}{history}"
+
+
+def _settle(x: Wave, barriers: Sequence[Mbarrier]) -> None:
+    """Phases for which nothing is left to come are over."""
+    over = [barrier for barrier in barriers if not (barrier.pending or barrier.tx)]
+    if not over:
+        return
+    for barrier in over:
+        barrier._end_phase()
+    if x.watch is not None:
+        x.watch.complete(over)
+    for barrier in over:
+        barrier._wake(x)
+
+
+def _changed(x: Wave, barriers: Sequence[Mbarrier]) -> None:
+    x.changes += len(barriers)
+    words = x.shared.view(np.uint64)
+    for barrier in barriers:
+        words[barrier.place >> 3] = barrier.word
+
+
+def arrive(
+    x: Wave, arrivals: Sequence[tuple[Mbarrier, np.ndarray]], count: int = 1, *, i: Instruction | None = None, release: bool = True,
+    relaxed: bool = False, scope: int = GPU,
+) -> list[np.ndarray]:  # fmt: skip
+    """Threads arrive `count` times each at mbarriers, of which none is named twice; a phase that is complete by that ends, and the next begins. Returns their tokens.
+
+    The threads are those of the wave that the watch is told of; the arrival of an asynchronous operation is one of the thread that issued it.
+    """
+    i = i or current(x)
+    for barrier, threads in arrivals:
+        barrier._comes(x, threads, count, i, is_commit=not release, releases=release and not relaxed and scope >= CLUSTER)
+    if x.watch is not None and release and i.op == "mbarrier":
+        x.watch.arrive(i, [(distinct(threads // WARP), barrier) for barrier, threads in arrivals if barrier.phase])
+    tokens = [np.empty(len(threads), np.uint64) for _, threads in arrivals]
+    left = [(barrier, threads, own) for (barrier, threads), own in zip(arrivals, tokens, strict=True) if len(threads)]
+    while left:
+        now = [barrier._fitting(x, len(threads), count, i) for barrier, threads, _ in left]
+        for (barrier, _, own), steps in zip(left, now, strict=True):
+            own[:steps] = np.uint64(barrier.word) - np.arange(0, steps * count, count, dtype=np.uint64)
+            barrier.pending -= steps * count
+        if x.watch is not None and release:
+            come = [(threads[:steps], barrier) for (barrier, threads, _), steps in zip(left, now, strict=True)]
+            x.watch.release_at(x, come, relaxed=relaxed, scope=scope)
+        phases = [barrier.phase for barrier, _, _ in left]
+        _settle(x, [barrier for barrier, _, _ in left])
+        for (barrier, threads, _), steps, phase in zip(left, now, phases, strict=True):
+            if barrier.phase != phase and steps < len(threads) and threads[steps - 1] // WARP == threads[steps] // WARP:
+                barrier._tell_split(x, i)
+        left = [(barrier, threads[steps:], own[steps:]) for (barrier, threads, own), steps in zip(left, now, strict=True) if steps < len(threads)]
+    _changed(x, [barrier for barrier, _ in arrivals])
+    return tokens
+
+
+def bring(x: Wave, barriers: Sequence[Mbarrier], size: int, by: Sequence[Delivery]) -> None:
+    """`complete_tx` of mbarriers of different CTAs."""
+    i = current(x)
+    for barrier, delivery in zip(barriers, by, strict=True):
+        barrier._gets(x, size, i, delivery)
+    _settle(x, barriers)
+    _changed(x, barriers)
 
 
 def current(x: Wave) -> Instruction:

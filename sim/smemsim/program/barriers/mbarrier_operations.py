@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError
-from smemsim.program.barriers.mbarrier import Mbarrier, initialise, invalidate, mbarrier_of, parity_of, pending_of
+from smemsim.program.barriers.mbarrier import Mbarrier, arrive, current, initialise, invalidate, mbarrier_of, parity_of, pending_of
 from smemsim.program.linking.flow import is_read
 from smemsim.program.memory.ordering import SCOPES
 from smemsim.program.memory.spaces import Locate, locate, space_modifier
@@ -150,25 +150,43 @@ class _Arrive:
     scope: int
 
     def run(self, x: Wave) -> None:
-        amounts = None if self.amount is None else np.broadcast_to(self.amount(x), (x.n,))
+        amounts = None if self.amount is None else np.broadcast_to(self.amount(x), (x.n,)).tolist()
+        counts = [1] * x.n if amounts is None or self.expects else amounts
         tokens = np.zeros(x.n, np.uint64)
-        threads = x.threads
-        is_plain = not (self.drops or self.expects or self.stays)
-        for cta, offset, part in barriers(x, self.i, self.find):
-            barrier = mbarrier_of(x, cta, offset, self.i)
-            here = threads[part]
-            if x.watch is not None:
-                x.watch.uses(self.i, barrier, here)
-            counts = [1] * len(here) if amounts is None or self.expects else amounts[part].tolist()
-            if is_plain and len(set(counts)) == 1 and 1 <= counts[0] <= MBARRIER_ARRIVALS:
-                tokens[part] = barrier.arrive(x, here, counts[0], i=self.i, relaxed=self.relaxed, scope=self.scope)
+        for each in self._named(x, is_uniform=len(set(counts)) == 1):
+            begin, end = each[0][1].start, each[-1][1].stop
+            is_alike = len(set(counts[begin:end])) == 1 and 1 <= counts[begin] <= MBARRIER_ARRIVALS
+            if is_alike and not (self.drops or self.stays or (self.expects and end - begin > len(each))):
+                self._together(x, each, counts[begin], amounts if self.expects else None, tokens)
                 continue
-            sizes = amounts[part].tolist() if self.expects and amounts is not None else None
-            for n, count in enumerate(counts):
-                tokens[part.start + n] = barrier.word
-                self._one_thread(x, barrier, here[n : n + 1], count, None if sizes is None else sizes[n])
+            for barrier, part in each:
+                for n in range(part.start, part.stop):
+                    tokens[n] = barrier.word
+                    self._one_thread(x, barrier, x.threads[n : n + 1], counts[n], amounts[n] if self.expects and amounts is not None else None)
         if self.token is not None:
             self.token(x, tokens)
+
+    def _named(self, x: Wave, *, is_uniform: bool) -> list[list[tuple[Mbarrier, slice]]]:
+        """The mbarriers that running threads name, with these: all together, where none comes twice and the counts are `is_uniform`."""
+        each, threads = [], x.threads
+        for cta, offset, part in barriers(x, self.i, self.find):
+            barrier = mbarrier_of(x, cta, offset, self.i)
+            if x.watch is not None:
+                x.watch.uses(self.i, barrier, threads[part])
+            each.append((barrier, part))
+        return [each] if is_uniform and len({barrier for barrier, _ in each}) == len(each) else [[one] for one in each]
+
+    def _together(self, x: Wave, each: list[tuple[Mbarrier, slice]], count: int, sizes: list[int] | None, tokens: np.ndarray) -> None:
+        """Threads arrive `count` times at different mbarriers; where one thread does at each, it may expect bytes before (`sizes`, by the thread)."""
+        threads = x.threads
+        before = [barrier.word for barrier, _ in each]
+        for barrier, part in each if sizes is not None else ():
+            _check_bytes(x, self.i, sizes[part.start])  # type: ignore[index]
+            barrier.expect_tx(x, sizes[part.start], i=self.i)  # type: ignore[index]
+        arrivals = [(barrier, threads[part]) for barrier, part in each]
+        found = arrive(x, arrivals, count, i=self.i, relaxed=self.relaxed, scope=self.scope)
+        for (_, part), own, word in zip(each, found, before, strict=True):
+            tokens[part] = own if sizes is None else word
 
     def _one_thread(self, x: Wave, barrier: Mbarrier, thread: np.ndarray, count: int, size: int | None) -> None:
         """Arrive `count` times for one thread, which expects `size` bytes before."""
@@ -180,7 +198,7 @@ class _Arrive:
         phase = barrier.phase
         if self.drops:
             barrier.drop(x, count, self.i)
-        barrier.arrive(x, thread, count, i=self.i, relaxed=self.relaxed, scope=self.scope)
+        arrive(x, [(barrier, thread)], count, i=self.i, relaxed=self.relaxed, scope=self.scope)
         if self.stays and barrier.phase != phase:
             message = f"completes the phase of the mbarrier at {barrier.offset:#x}, which .noComplete rules out"
             misuse(x, self.i, message, "arrive without .noComplete")
@@ -257,7 +275,7 @@ class _Wait:
         parities = np.broadcast_to(np.asarray(self.phase(x)), (x.n,))
         parities = parities & np.uint32(1) if self.by_parity else parity_of(parities)
         done, threads = np.zeros(x.n, bool), x.threads
-        waiting = []
+        waiting, passed = [], []
         for cta, offset, part in barriers(x, self.i, self.find):
             barrier = mbarrier_of(x, cta, offset, self.i)
             here = threads[part]
@@ -266,19 +284,16 @@ class _Wait:
             is_over = parities[part] != barrier.parity
             done[part] = is_over
             if is_over.any():
-                self._passed(x, barrier, here[is_over])
+                barrier.passes(self.i)
+                passed.append((here[is_over], barrier))
             if not is_over.all():
                 barrier.asked = barrier.phase
                 waiting.append((barrier, here[~is_over]))
-        return done, waiting
-
-    def _passed(self, x: Wave, barrier: Mbarrier, threads: np.ndarray) -> None:
-        """Note that threads have found their phase complete."""
-        barrier.passes(self.i)
-        if x.watch is not None:
-            x.watch.waited(threads, barrier, self.i)
+        if x.watch is not None and passed:
+            x.watch.waited(self.i, passed)
             if self.is_seen:
-                x.watch.acquire(x, threads, barrier, relaxed=self.relaxed, scope=self.scope, by_parity=self.by_parity)
+                x.watch.acquire_at(current(x), passed, relaxed=self.relaxed, scope=self.scope, by_parity=self.by_parity)
+        return done, waiting
 
     def _give_up(self, x: Wave, threads: np.ndarray) -> None:
         """Let waiting threads go on with False: their time is over."""

@@ -102,7 +102,7 @@ def _counted(
             if x.watch is not None:
                 operation = x.watch.begin(x, i, thread, f"{i.op}.async")
                 x.watch.op_writes(operation, x.ctas[index], np.arange(at - index * x.pitch, at - index * x.pitch + size, 4))
-                x.watch.completes_on(operation, barrier)
+                x.watch.complete_on([operation], [barrier])
         marks = None if x.watch is None else x.watch.unwritten.of_registers(values, x.threads)
         for n, own_marks in enumerate(() if marks is None else marks):
             x.watch.unwritten.put_stored(piece.at + n * size // len(values), size // len(values), own_marks)

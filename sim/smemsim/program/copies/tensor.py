@@ -31,7 +31,7 @@ from smemsim.program.asynchronous import (
     touched,
     touched_runs,
 )
-from smemsim.program.barriers.mbarrier import Delivery
+from smemsim.program.barriers.mbarrier import Delivery, bring, mbarrier_of
 from smemsim.program.copies.maps import map_at
 from smemsim.program.events import Load, Store
 from smemsim.program.late import Hidden
@@ -140,16 +140,18 @@ class _Together:
         """`_deliver` of all, and what is recorded of each."""
         to, deliveries, ops = self.to, (self.to,), self._tell(x, i)
         begin, size, offset = to.smem_address, to.transaction_bytes, to.mbar.smem_address
-        tm, mode, loads = self.transfers[0].tensor_map, "tile", list[Load]()
-        for (cta, thread), op, where in zip(self.issuers, ops, self.boxes, strict=True):
-            credit(x, cta, 0, offset, size, op, Delivery(i, cta, cta, begin, size, (0,)))
-            loads.append(Load(cta.number, int(x.tid[thread]), i, self.map_address, tm, mode, where, (), deliveries))
-        record_alike(x, loads)
+        tm, mode = self.transfers[0].tensor_map, "tile"
+        barriers = [mbarrier_of(x, cta, offset, i) for cta, _ in self.issuers]
+        if ops:
+            x.watch.complete_on(ops, barriers)
+        bring(x, barriers, size, [Delivery(i, cta, cta, begin, size, (0,)) for cta, _ in self.issuers])
+        each = zip(self.issuers, self.boxes, strict=True)
+        record_alike(x, [Load(cta.number, int(x.tid[thread]), i, self.map_address, tm, mode, where, (), deliveries) for (cta, thread), where in each])
 
-    def _tell(self, x: Wave, i: Instruction) -> list[Operation] | list[None]:
-        """Tell the watch what they write."""
+    def _tell(self, x: Wave, i: Instruction) -> list[Operation]:
+        """Tell the watch what they write; without one there is none."""
         if x.watch is None:
-            return [None] * len(self.issuers)
+            return []
         ops: list[Operation]
         ops, ctas = x.watch.begin_together(i, [thread for _, thread in self.issuers], "tma_load"), [cta for cta, _ in self.issuers]
         for op, cta in zip(ops, ctas, strict=True):

@@ -28,7 +28,7 @@ from smemsim.ptx.module import Instruction
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Formal", "Operation", "Operations", "Order", "Rows", "Tell"]
+__all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Alike", "Formal", "Operation", "Operations", "Order", "Rows", "Tell"]
 
 
 # ---- The asynchronous operations that a wave still remembers, by number; a number is used again when nothing refers to its operation any
@@ -262,12 +262,23 @@ class _Released:
         known = {wave: dict(rows) for wave, rows in self.known.items()}
         return _Released(known, {key: dict(clocks) for key, clocks in self.foreign.items()}, dict(self.near), dict(self.far))
 
+    def of_twin(self, n: int) -> _Released:
+        """What the `n`th of barriers that are alike has of it: they hear of no other wave."""
+        known = {wave: {key: tuple(m[n] for m in rows) for key, rows in own.items()} for wave, own in self.known.items()}
+        near = {wave: tuple(m[n] for m in rows) for wave, rows in self.near.items()}
+        return _Released(known, {}, near, {wave: clocks[n] for wave, clocks in self.far.items()})
+
     def moved(self, wave: int, move: Callable[[Rows], Rows]) -> None:
         """The operations of a wave have new numbers."""
         if wave in self.known:
             self.known[wave] = {key: move(rows) for key, rows in self.known[wave].items()}
         if wave in self.near:
             self.near[wave] = move(self.near[wave])
+
+
+def _each_once(*tables: dict[Any, _Phase]) -> list[_Phase]:
+    """The phases of tables in which some share one."""
+    return list({id(phase): phase for table in tables for phase in table.values()}.values())
 
 
 def _joined_rows(before: Rows | None, more: Rows) -> Rows:
@@ -279,19 +290,27 @@ def _merge(into: Foreign, more: Foreign) -> None:
         into[wave] = np.maximum(into[wave], clocks) if wave in into else clocks.copy()
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Alike:
+    """Barriers of CTAs that keep to themselves, one of each, at which these do the same at once: what is done there by warps is done by (barriers, warps of each)."""
+
+    each: tuple[Any, ...]
+
+
 class _Phase:
     """What has been released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before.
 
-    Addresses at which the same was done share one, `count` of them.
+    Addresses at which the same was done share one, `count` of them. Barriers that are alike share one too, its `twins`, until something is done at one of
+    them alone: what is released there has a row for each. An entry of `operations` has one for each.
 
     Of an address: the `carrier` is where the write comes from that lies there (wave, CTA, its scope), `writer` the warp; `own` is what each warp has
     released there by itself, which its later writes there hand on.
     """
 
-    def __init__(self, count: int = 1) -> None:
-        self.count = count
+    def __init__(self, count: int = 1, twins: tuple[Any, ...] = ()) -> None:
+        self.count, self.twins = count, twins
         self.open = _Released()
-        self.operations: list[Operation] = []
+        self.operations: list[Sequence[Operation]] = []
         self.closed: _Released | None = None
         self.told: dict[
             tuple[int, int, bool], set[int]
@@ -313,6 +332,15 @@ class _Phase:
         other.told = {key: set(warps) for key, warps in self.told.items()}
         other.own = {key: released.copy() for key, released in self.own.items()}
         other.history, other.waited = [released.copy() for released in self.history], dict(self.waited)
+        return other
+
+    def of_twin(self, n: int) -> _Phase:
+        """That of the `n`th of the twins."""
+        other = _Phase()
+        other.open, other.closed = self.open.of_twin(n), None if self.closed is None else self.closed.of_twin(n)
+        other.operations, other.over = [ops[n : n + 1] for ops in self.operations], self.over
+        other.told = {key: set(warps) for key, warps in self.told.items()}
+        other.history, other.waited = [released.of_twin(n) for released in self.history], dict(self.waited)
         return other
 
     @property
@@ -378,7 +406,7 @@ class Order:
 
     def remembered(self) -> list[int]:
         """The operations that open phases wait for, by their numbers."""
-        return [operation.number for phase in self._phases.values() for operation in phase.operations]
+        return [operation.number for phase in _each_once(self._phases) for ops in phase.operations for operation in ops]
 
     @_both
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
@@ -396,7 +424,7 @@ class Order:
         self.done, self.read_done, self.done_fenced = (moved(m) for m in self.rows[2:])
         for held in (self._at_fence, self._at_next_fence):
             held.update({scope: all_moved(rows) for scope, rows in held.items()})
-        for phase in {id(phase): phase for phase in (*self._phases.values(), *self._places.values())}.values():
+        for phase in _each_once(self._phases, self._places):
             for released in phase.releases:
                 released.moved(self.wave, all_moved)
             for handed in (phase.handed, phase.handed_on):
@@ -420,7 +448,7 @@ class Order:
 
     def hears_afar(self, warps: np.ndarray, what: Any) -> bool:
         """Have threads of CTAs other than that of these warps released something into the last complete phase of a barrier?"""
-        phase = self._phases.get(what)
+        phase = self._found(what)
         if phase is None or phase.closed is None:
             return False
         own = set(self.cta_of[warps].tolist())
@@ -428,7 +456,7 @@ class Order:
 
     def closed(self, what: Any) -> list[Rows]:
         """What was released into the complete phases of a barrier: what a warp knows that has waited for the last."""
-        phase = self._phases.get(what)
+        phase = self._found(what)
         return [] if phase is None or phase.closed is None else list(phase.closed.known.get(self.wave, {}).values())
 
     def has_seen(self, warps: Any, others: Any) -> Any:
@@ -462,11 +490,42 @@ class Order:
 
     def _at(self, what: Any) -> _Phase:
         """The phase of a barrier, or what lies at an address."""
-        phases = self._places if isinstance(what, tuple) and what[0] == "global" else self._phases
-        phase = phases.get(what)
-        if phase is None:
-            phase = phases[what] = _Phase()
+        phase = self._found(what)
+        if phase is not None:
+            return phase
+        if isinstance(what, Alike):
+            phase = _Phase(twins=what.each)
+            self._phases.update(dict.fromkeys(what.each, phase))
+            return phase
+        phase = self._of(what)[what] = _Phase()
         return phase
+
+    def _of(self, what: Any) -> dict[Any, _Phase]:
+        """The phases among which is that of a barrier or an address."""
+        return self._places if isinstance(what, tuple) and what[0] == "global" else self._phases
+
+    def _found(self, what: Any) -> _Phase | None:
+        """`_at`; None where nothing has been done there. A barrier that is asked for by itself has a phase of its own from now on."""
+        if isinstance(what, Alike):
+            return self._phases.get(what.each[0])
+        phases = self._of(what)
+        phase = phases.get(what)
+        if phase is None or not phase.twins:
+            return phase
+        phases.update({twin: phase.of_twin(n) for n, twin in enumerate(phase.twins)})
+        return phases[what]
+
+    def are_alike(self, barriers: tuple[Any, ...]) -> bool:
+        """Have the CTAs of mbarriers, one of each, done the same at them until now, and do they keep to themselves?"""
+        if self.cluster_size > 1 or self._others or self._others_at_fence or self._others_at_next:
+            return False
+        phase = self._phases.get(barriers[0])
+        if phase is not None:
+            are_alike = phase.twins == barriers
+        else:
+            are_alike = len({barrier.cta.index for barrier in barriers}) == len(barriers) and self._phases.keys().isdisjoint(barriers)
+        orders = self.might_be if self.tensor is None else (*self.might_be, self.tensor)
+        return are_alike and all(order.are_alike(barriers) for order in orders)
 
     def _of_addresses(self, whats: Sequence[Any]) -> list[_Phase]:
         """What lies at addresses of one space, apart from what lies at others."""
@@ -556,6 +615,14 @@ class Order:
     def _learn(self, warps: np.ndarray, known: Rows) -> None:
         if not len(warps):
             return
+        if warps.ndim > 1:  # of barriers that are alike
+            for matrix, more in zip(self.rows, known, strict=True):
+                if warps.size == len(matrix):
+                    mine = matrix.reshape(*warps.shape, -1)
+                    np.maximum(mine, more[:, None], out=mine)
+                else:
+                    matrix[warps] = np.maximum(matrix[warps], more[:, None])
+            return
         if len(warps) == warps[-1] - warps[0] + 1:  # they follow one another
             each = slice(int(warps[0]), int(warps[-1]) + 1)
             for matrix, more in zip(self.rows, known, strict=True):
@@ -577,9 +644,9 @@ class Order:
         foreign: Foreign = {}
         for warp in warps.tolist() if others else ():
             _merge(foreign, others.get(warp, {}))
-        if len(warps) == 1:
-            return tuple(m[warps[0]].copy() for m in held or self.rows), foreign
-        return tuple(m[warps].max(axis=0) for m in held or self.rows), foreign
+        if warps.shape[-1] == 1:
+            return tuple(m[warps[..., 0]].copy() for m in held or self.rows), foreign
+        return tuple(m[warps].max(axis=-2) for m in held or self.rows), foreign
 
     @_both
     def release(self, warps: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
@@ -763,10 +830,11 @@ class Order:
                 _merge(others.setdefault(warp, {}), foreign)
 
     @_both
-    def brings(self, operation: Operation, warps: np.ndarray, what: Any) -> None:
-        """The open phase of `what` waits for an operation of these warps; who sees the phase complete knows what they knew, and nothing they do from now on."""
+    def brings(self, operations: Sequence[Operation], warps: np.ndarray, what: Any) -> None:
+        """The open phase of `what` waits for an operation of these warps, or of barriers that are alike each for one; who sees the phase complete knows what they
+        knew, and nothing they do from now on."""
         phase = self._at(what)
-        phase.operations.append(operation)
+        phase.operations.append(operations)
         phase.open.add((self.wave, EVERYWHERE, GPU), *self._joined(warps))
         self._tick(warps)
 
@@ -785,11 +853,11 @@ class Order:
         """The open phase is complete."""
         phase = self._at(what)
         if phase.operations:
-            numbers = [operation.number for operation in phase.operations]
-            self._known_operations = max(self._known_operations, *(number + 1 for number in numbers))
+            numbers = np.array([[operation.number for operation in ops] for ops in phase.operations])
+            self._known_operations = max(self._known_operations, int(numbers.max()) + 1)
             rows = tuple(m.copy() for m in phase.open.known[self.wave][EVERYWHERE, GPU])
             for row in rows[2:4]:
-                row[numbers] = True
+                row.reshape(numbers.shape[1], -1)[np.arange(numbers.shape[1]), numbers] = True
             phase.open.add((self.wave, EVERYWHERE, GPU), rows)
         if phase.closed is not None:
             phase.open.update(phase.closed)
@@ -806,21 +874,30 @@ class Order:
 
         Who waits for a parity, and does not know that the phase before the last was over, might as well have passed two phases ago (rule order.parity).
         """
-        phase = (self._places if isinstance(what, tuple) and what[0] == "global" else self._phases).get(what)
+        phase = self._found(what)
         if phase is None or phase.closed is None:
             return
         if scope == CTA and not relaxed and "wait" in self.widens and not isinstance(what, tuple):
             scope = CLUSTER
+        sure = self._is_past(warps, phase) if by_parity else np.ones(warps.shape, bool)
+        if sure.all() and not self.too_early:
+            phase.waited.update(dict.fromkeys(warps.ravel().tolist(), phase.over))
+            self._acquire(warps, phase, relaxed=relaxed, scope=scope)
+            return
+        for own, one, are_sure in zip(warps, what.each, sure, strict=True) if isinstance(what, Alike) else [(warps, what, sure)]:
+            self._acquire_early(own, one, are_sure, by_parity=by_parity, relaxed=relaxed, scope=scope)
+
+    def _acquire_early(self, warps: np.ndarray, what: Any, sure: np.ndarray, *, by_parity: bool, relaxed: bool, scope: int) -> None:
+        """`acquire` where some warps have waited too early: not all are `sure` that the phase before the last was over, or were so before."""
+        phase = self._at(what)
         if by_parity:
-            sure = self._is_past(warps, phase)
             self.too_early.update(dict.fromkeys(warps[~sure].tolist(), what.offset))
-            for warp in warps[sure].tolist() if self.too_early else ():
+            for warp in warps[sure].tolist():
                 self.too_early.pop(warp, None)
             if not sure.all() and len(phase.history) > 2:
                 self._take(warps[~sure], phase, phase.history[0], relaxed=relaxed, scope=scope)
-            warps = warps[sure]
-        phase.waited.update(dict.fromkeys(warps.tolist(), phase.over))
-        self._acquire(warps, phase, relaxed=relaxed, scope=scope)
+        phase.waited.update(dict.fromkeys(warps[sure].tolist(), phase.over))
+        self._acquire(warps[sure], phase, relaxed=relaxed, scope=scope)
 
     @_both
     def loaded(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, scope: int) -> None:
@@ -834,7 +911,7 @@ class Order:
         """Warps know what is closed."""
         if phase.closed is None:
             return
-        new, told = set(warps.tolist()), phase.told.setdefault((self.wave, scope, relaxed), set())
+        new, told = set(warps.ravel().tolist()), phase.told.setdefault((self.wave, scope, relaxed), set())
         if new <= told:  # who polls asks again and again
             return
         told |= new
@@ -842,7 +919,7 @@ class Order:
 
     def has_waited(self, warp: int, what: Any) -> bool:
         """Has a warp waited for a phase of an mbarrier?"""
-        phase = self._phases.get(what)
+        phase = self._found(what)
         return phase is not None and warp in phase.waited
 
     def why_early(self, warp: int) -> str:
@@ -858,27 +935,28 @@ class Order:
 
     def know_last(self, warps: np.ndarray, what: Any) -> np.ndarray:
         """Which warps know that the last complete phase of an mbarrier is over, where there is one? What tcgen05.fence orders counts too."""
-        phase = self._phases.get(what)
+        phase = self._found(what)
         if phase is None or not phase.over:
-            return np.ones(len(warps), bool)
+            return np.ones(warps.shape, bool)
         known = self._know(warps, phase, 0)
         return known if self.tensor is None else known | self.tensor.know_last(warps, what)
 
     def _know(self, warps: np.ndarray, phase: _Phase, back: int) -> np.ndarray:
         """Which warps know that the phase so many before the last complete one is over: they have waited for it, or seen all that was released into it."""
-        past = np.array([phase.waited.get(warp, 0) >= phase.over - back for warp in warps.tolist()], bool)
+        past = np.array([phase.waited.get(warp, 0) >= phase.over - back for warp in warps.ravel().tolist()], bool).reshape(warps.shape)
         if past.all():
             return past
-        heard = np.ones(len(warps), bool)
+        heard = np.ones(warps.shape, bool)
         for known in phase.history[-1 - back].known.get(self.wave, {}).values():
-            heard &= (self.seen[warps] >= known[0]).all(axis=1) & (self.done[warps] >= known[2]).all(axis=1)
+            seen, done = known[0][..., None, :], known[2][..., None, :]
+            heard &= (self.seen[warps] >= seen).all(axis=-1) & (self.done[warps] >= done).all(axis=-1)
         return past | heard
 
     def _take(self, warps: np.ndarray, phase: _Phase, released: _Released, *, relaxed: bool, scope: int) -> None:
         """Warps acquire what was released."""
         if phase.carrier is not None:
             warps = warps[self._includes(warps, phase, scope)]
-        own = set((self.cta_of[warps] // self.cluster_size).tolist())
+        own = set((self.cta_of[warps] // self.cluster_size).ravel().tolist())
         if scope >= GPU:
             self._hear(warps, released.near.get(self.wave), released.far, GPU if relaxed else None)
         for (cta, wide), known in released.known.get(self.wave, {}).items():
@@ -899,7 +977,7 @@ class Order:
             first, *rest = known or tuple(np.zeros(m.shape[1:], m.dtype) for m in self.rows)
             known = np.maximum(first, own), *rest
             foreign = {wave: clocks for wave, clocks in foreign.items() if wave != self.wave}
-        others = dict.fromkeys(warps.tolist(), foreign) if foreign else {}
+        others = dict.fromkeys(warps.ravel().tolist(), foreign) if foreign else {}
         if fence is None:
             if known is not None:
                 self._learn(warps, known)
@@ -909,7 +987,7 @@ class Order:
         if heard is None:
             heard = self._at_next_fence[fence] = tuple(np.zeros_like(m) for m in self.rows)
         for matrix, row in zip(heard, known or (), strict=False):
-            matrix[warps] = np.maximum(matrix[warps], row)
+            matrix[warps] = np.maximum(matrix[warps], row[..., None, :])
         for warp, more in others.items():
             _merge(self._others_at_next.setdefault(fence, {}).setdefault(warp, {}), more)
 

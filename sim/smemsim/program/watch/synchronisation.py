@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.distinct import distinct
 from smemsim.program.watch.clocks import Formal, Operation, Order
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -117,7 +116,7 @@ class _Made:
     warp: int
     when: int
     instruction: Instruction
-    seen_by: np.ndarray
+    seen_by: set[int]
 
 
 class Initialised:
@@ -131,9 +130,7 @@ class Initialised:
     def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
         """A thread executes mbarrier.init."""
         warp = thread // WARP
-        seen_by = np.zeros(len(self.order.clock), bool)
-        seen_by[warp] = True
-        self._made[barrier] = _Made(warp, int(self.order.clock[warp]), i, seen_by)
+        self._made[barrier] = _Made(warp, int(self.order.clock[warp]), i, {warp})
 
     def publish(self, warps: set[int]) -> None:
         """fence.mbarrier_init of warps: who meets them at a barrier of the cluster, relaxed or not, has seen their mbarrier.init."""
@@ -142,18 +139,18 @@ class Initialised:
     def met(self, warps: set[int]) -> None:
         """The warps of a cluster have met at its barrier."""
         for barrier in [b for b in self._published if self._made[b].warp in warps]:
-            self._made[barrier].seen_by[list(warps)] = True
+            self._made[barrier].seen_by |= warps
             self._published.discard(barrier)
 
     def unseen(self, barrier: Any, warps: np.ndarray) -> Iterator[tuple[int, int, Instruction, Formal]]:
         """Warps that use an mbarrier and have not seen its mbarrier.init: each with the warp that executed that, the instruction, and which of
         EXCUSES alone is in the way."""
         made = self._made.get(barrier)
-        if made is None or made.seen_by[warps].all():
+        if made is None:
             return
-        for warp in distinct(warps[~made.seen_by[warps]]).tolist():
+        for warp in sorted(set(warps.tolist()) - made.seen_by):
             if self.order.has_seen(warp, made.warp) >= made.when:
-                made.seen_by[warp] = True
+                made.seen_by.add(warp)
             else:
                 excuse = next((order.widens[-1] for order in self.order.might_be if order.has_seen(warp, made.warp) >= made.when), "")
                 yield warp, made.warp, made.instruction, excuse

@@ -27,6 +27,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from smemsim.program.barriers.mbarrier import Mbarrier, current
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch.alone import LanesAlone
-from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Alike, Operation, Operations, Order
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.freed import FreedByOthers
@@ -67,6 +68,7 @@ __all__ = ["Watch"]
 
 MOST_COPIES = 16  # that complete on an mbarrier and are remembered with it
 MATRIX = ("wgmma", "tcgen05")
+_NO_WARPS = np.zeros(0, np.int64)
 
 
 class Watch:
@@ -433,13 +435,22 @@ class Watch:
 
     # ---- completion: groups and mbarriers
 
-    def completes_on(self, op: Operation, barrier: Any) -> None:
-        """The current phase of an mbarrier (the Mbarrier object) counts an operation's completion; the issuing threads must have seen its mbarrier.init."""
-        self._uses(op.instruction, barrier, op.warps)
-        self.order.brings(op, op.warps, barrier)
-        barrier.copies.insert(0, op)
-        if len(barrier.copies) > MOST_COPIES:
-            barrier.copies = [other for other in barrier.copies if self.operations.remembers(other)][:MOST_COPIES]
+    def complete_on(self, ops: Sequence[Operation], barriers: Sequence[Mbarrier]) -> None:
+        """The current phases of mbarriers each count an operation's completion; the issuing threads must have seen its mbarrier.init."""
+        for op, barrier in zip(ops, barriers, strict=True):
+            self._uses(op.instruction, barrier, op.warps)
+            barrier.copies.insert(0, op)
+            if len(barrier.copies) > MOST_COPIES:
+                barrier.copies = [other for other in barrier.copies if self.operations.remembers(other)][:MOST_COPIES]
+        each = iter(ops)
+        for warps, what in self._alike([op.warps for op in ops], barriers):
+            self.order.brings(list(itertools.islice(each, _count(what))), warps, what)
+
+    def _alike(self, warps: Sequence[np.ndarray], barriers: Sequence[Any]) -> list[tuple[np.ndarray, Any]]:
+        """Warps and the mbarriers at which they do something: all together where CTAs do the same at one of theirs each, else one after the other."""
+        if len(barriers) > 1 and len({len(own) for own in warps}) == 1 and self.order.are_alike(each := tuple(barriers)):
+            return [(np.stack(warps), Alike(each))]
+        return list(zip(warps, barriers, strict=True))
 
     def not_waited_for(self, ops: list[Operation], threads: np.ndarray) -> Operation | None:
         """The first of `ops` that some of these threads do not know to be complete; None when all do."""
@@ -468,13 +479,12 @@ class Watch:
                 for operation in over:
                     self.globals.waited(operation)
 
-    def waited(self, threads: np.ndarray, barrier: Any, i: Instruction) -> None:
-        """Threads have found a phase of an mbarrier over (the Mbarrier object): what it brought is what they expect to read."""
-        warps = distinct(threads >> 5)
-        if self.order.might_be and "cta" in i.modifiers and self.order.hears_afar(warps, barrier):
-            self.telling.excuses["wait"] = i
-        for warp in warps.tolist():
-            self.telling.waits[warp] = barrier, i.line, barrier.last
+    def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
+        """Threads have found phases of mbarriers over: what these brought is what they expect to read."""
+        for threads, barrier in waits:
+            if self.order.might_be and "cta" in i.modifiers and self.order.hears_afar(distinct(threads >> 5), barrier):
+                self.telling.excuses["wait"] = i
+            self.telling.waits.update(dict.fromkeys((threads >> 5).tolist(), (barrier, i.line, barrier.last)))
 
     def waited_for_launch(self, x: Wave, i: Instruction) -> None:
         """griddepcontrol.wait of the running threads."""
@@ -502,12 +512,14 @@ class Watch:
                 "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
             )  # fmt: skip
 
-    def arrives(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
-        """Threads are about to arrive at an mbarrier: do they know that its phase before is over (rule order.mbarrier_phases)?"""
-        warps = distinct(threads >> 5)
-        early, formal = self.order.missing(lambda order: ~order.know_last(warps, barrier))
-        if early.any() and not formal and not self.order.too_early:
-            self._early_arrivals.setdefault(i.line, (i, int(warps[early][0]), barrier, barrier.phase - 1))
+    def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
+        """Warps are about to arrive at mbarriers: do they know that the phase before is over (rule order.mbarrier_phases)?"""
+        for warps, what in self._alike([warps for warps, _ in arrivals], [barrier for _, barrier in arrivals]):
+            early, formal = self.order.missing(lambda order, warps=warps, what=what: ~order.know_last(warps, what))  # type: ignore[misc]
+            if early.any() and not formal and not self.order.too_early:
+                n = int(np.argmax(early.reshape(_count(what), -1).any(axis=1)))
+                barrier = arrivals[n][1] if isinstance(what, Alike) else what
+                self._early_arrivals.setdefault(i.line, (i, int(warps[early][0]), barrier, barrier.phase - 1))
 
     def _tell_early_arrivals(self) -> None:
         """X010 where threads may have been counted in the phase before, if nothing else is wrong that would be why."""
@@ -522,14 +534,21 @@ class Watch:
 
     # ---- order
 
-    def release(self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU) -> None:
-        """Threads arrive at something (a barrier object): what they have seen, or had at their last fence, goes into its current phase."""
-        if self.order.might_be and scope == CTA and isinstance(what, Mbarrier) and (x.cta_of[threads] != what.cta.index).any():
-            self.telling.excuses["arrive"] = current(x)
-        self._releases(threads, relaxed=relaxed)
-        if not isinstance(what, Mbarrier):
-            self.order.hands_on(distinct(threads >> 5), what)
-        self.order.release(distinct(threads >> 5), what, relaxed=relaxed, scope=scope)
+    def release(self, x: Wave, threads: np.ndarray, what: Any) -> None:
+        """Threads arrive at a barrier of threads: what they have seen goes into its current phase."""
+        warps = distinct(threads >> 5)
+        self._releases(threads, relaxed=False)
+        self.order.hands_on(warps, what)
+        self.order.release(warps, what)
+
+    def release_at(self, x: Wave, arrivals: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int) -> None:
+        """Threads arrive at mbarriers: what they have seen, or had at their last fence, goes into the current phases."""
+        for threads, barrier in arrivals:
+            if self.order.might_be and scope == CTA and (x.cta_of[threads] != barrier.cta.index).any():
+                self.telling.excuses["arrive"] = current(x)
+            self._releases(threads, relaxed=relaxed)
+        for warps, what in self._alike([distinct(threads >> 5) for threads, _ in arrivals], [barrier for _, barrier in arrivals]):
+            self.order.release(warps, what, relaxed=relaxed, scope=scope)
 
     def _releases(self, threads: np.ndarray, *, relaxed: bool) -> None:
         """Threads are about to release, or to fence: do lanes of their warps take no part?"""
@@ -571,27 +590,33 @@ class Watch:
         if gone.size:
             self.order.left(gone, what)
 
-    def complete(self, what: Any) -> None:
-        """A phase is complete: those who acquire from now on see what was released into it."""
-        self.order.complete(what)
-        self.lifetimes.complete(what)
+    def complete(self, whats: Sequence[Any]) -> None:
+        """Phases of barriers are complete: those who acquire from now on see what was released into them."""
+        for _, what in self._alike([_NO_WARPS] * len(whats), whats):
+            self.order.complete(what)
+        for what in whats:
+            self.lifetimes.complete(what)
 
-    def acquire(
-        self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False, scope: int = GPU, meets: int | None = None, by_parity: bool = False,
-    ) -> None:  # fmt: skip
-        """Threads have seen the last complete phase; where that was relaxed it counts from their next fence on.
-
-        Those that have met at a barrier of this scope (`meets`) have fenced (rule order.barrier_fences).
-        """
+    def acquire(self, x: Wave, threads: np.ndarray, what: Any, *, meets: int) -> None:
+        """Threads have seen the last complete phase of a barrier of threads: those that have met at one of this scope (`meets`) have fenced (rule
+        order.barrier_fences)."""
         warps = distinct(threads >> 5)
-        if isinstance(what, Mbarrier) and self.has_shared:
-            self.alone.waited(current(x), threads, what, self.lanes.meetings)
-        self.order.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
+        self.order.acquire(warps, what)
         self.lanes.learn(threads)
-        self.lifetimes.acquire(what, warps)
-        if meets is not None:
-            self.order.takes_over(warps, what)
-            self.order.fence(warps, acquires=True, releases=False, scope=meets)
+        self.order.takes_over(warps, what)
+        self.order.fence(warps, acquires=True, releases=False, scope=meets)
+
+    def acquire_at(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int, by_parity: bool) -> None:
+        """Threads have seen the last complete phases of mbarriers; where that was relaxed it counts from their next fence on."""
+        each = iter(waits)
+        for warps, what in self._alike([distinct(threads >> 5) for threads, _ in waits], [barrier for _, barrier in waits]):
+            now = list(itertools.islice(each, _count(what)))
+            for threads, barrier in now if self.has_shared else ():
+                self.alone.waited(i, threads, barrier, self.lanes.meetings)
+            self.order.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
+            self.lanes.learn(np.concatenate([threads for threads, _ in now]))
+            for _, barrier in now if self.lifetimes.is_needed else ():
+                self.lifetimes.acquire(barrier, warps)
 
     def meet(self, x: Wave, ctas: np.ndarray, *, is_for_all: bool) -> None:
         """The running threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one.
@@ -654,6 +679,11 @@ class Watch:
     def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
         """tcgen05.fence of the running threads."""
         self.order.fence_tensor(self._running(x), acquires=acquires, releases=releases)
+
+
+def _count(what: Any) -> int:
+    """How many barriers these are."""
+    return len(what.each) if isinstance(what, Alike) else 1
 
 
 def _has_fenced_tensor(x: Wave) -> bool:
