@@ -21,6 +21,7 @@ from smemsim.program.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.program.scopes import CLUSTER, CTA
 from smemsim.program.threads.warps import bar_warp
 from smemsim.program.traps import find_misuse, misuse, thread_name
+from smemsim.program.watch.lanes import are_whole_warps
 from smemsim.program.wave import EXITED, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import CTA_BARRIERS
@@ -290,6 +291,7 @@ class NamedBarrier:
         self.aligned = np.zeros(x.stride, bool)  # did it arrive by an instruction of its whole warp?
         self.holds, self.voted = 0, 0  # threads of .red, and those whose predicate holds
         self.waits: list[tuple[Wait, _Form]] = []
+        self.untold: list[np.ndarray] = []  # threads that wait, and of which the watch has not been told yet
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -444,6 +446,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
         counts = None if counts is None else np.broadcast_to(counts, (x.n,))[late]
         holds = None if form.holds is None else np.broadcast_to(form.holds(x), (x.n,))[late]
         where = x.cta_of[threads] * 0x10000 + np.minimum(ids, 0xFFFF).astype(np.int64)
+        of_all = []
         for place in distinct(where).tolist():
             mine = where == place
             cta, id_ = x.ctas[place >> 16], place & 0xFFFF
@@ -464,7 +467,11 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
                 wait = x.park(threads[part], following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
                 wait.missing = lambda b=barrier: b.cta.first + b.missing(x)
                 barrier.waits.append((wait, form))
-                _settle(x, barrier, i)
+                if expected is None:
+                    of_all.append(barrier)
+                else:
+                    _settle(x, [barrier], i)
+        _settle(x, of_all, i)
 
     return run
 
@@ -498,16 +505,20 @@ def _arrive_at(x: Wave, i: Instruction, cta: Cta, number: int, threads: np.ndarr
         now = threads[: barrier.room(x, i, threads, count, waits=False)]
         barrier.arrive(x, i, now, count, waits=False)
         _release(x, i, barrier, now, waits=False)
-        _settle(x, barrier, i)
+        _settle(x, [barrier], i)
         threads = threads[len(now) :]
 
 
 def _release(x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray, *, waits: bool) -> None:
-    """The watch is told that threads have arrived."""
-    if x.watch is not None:
-        if barrier.count not in (None, WARP):
-            x.watch.named.arrives(i, barrier.key, barrier.title, distinct(threads // WARP), waits=waits)
-        x.watch.release(x, threads, barrier.key)
+    """The watch is told that threads have arrived; of whole warps at a barrier of all threads when it is complete, since they do nothing before."""
+    if x.watch is None:
+        return
+    if barrier.count is None and are_whole_warps(threads):
+        barrier.untold.append(threads)
+        return
+    if barrier.count not in (None, WARP):
+        x.watch.named.arrives(i, barrier.key, barrier.title, distinct(threads // WARP), waits=waits)
+    x.watch.release(x, threads, barrier.key)
 
 
 def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.ndarray | None:
@@ -520,7 +531,7 @@ def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.n
     opened = [cta for cta, id_ in _open(x) if id_ == number]
     if not opened and x.n == x.total and count in (None, x.stride):
         if x.watch is not None:
-            x.watch.meet(x, np.arange(len(x.ctas)), is_for_all=count is None)
+            x.watch.meet(x, np.arange(len(x.ctas)), x.threads, is_for_all=count is None)
         _tell(x, x.threads, x.threads)
         return None
     here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
@@ -536,38 +547,54 @@ def _latecomers(x: Wave, i: Instruction, number: int, count: int | None) -> np.n
                 barrier = NamedBarrier(x, x.ctas[cta], number, count)
                 x.watch.named.arrives(i, barrier.key, barrier.title, distinct(x.threads[x.cta_of[x.sel] == cta] // WARP), waits=True)
                 x.watch.named.complete(barrier.key)
-        x.watch.meet(x, np.flatnonzero(complete), is_for_all=count is None)
+        x.watch.meet(x, np.flatnonzero(complete), x.threads[complete[x.cta_of[x.sel]]], is_for_all=count is None)
     late = ~complete[x.cta_of[x.sel]]
     _tell(x, x.threads[~late], x.threads[~late])
     return np.flatnonzero(late) if late.any() else None
 
 
-def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
-    """Wake all waiting threads if the phase is complete."""
-    if not barrier.is_complete(x, i):
+def _settle(x: Wave, barriers: list[NamedBarrier], i: Instruction) -> None:
+    """Wake all threads that wait at barriers whose phase is complete."""
+    over = [barrier for barrier in barriers if barrier.is_complete(x, i)]
+    for barrier in over:
+        del _open(x)[barrier.cta.index, barrier.number]
+        lines = np.where(barrier.arrived, barrier.line, 0)
+        check_aligned(x, i, barrier.title, barrier.cta.first, lines, barrier.aligned)
+        if barrier.count is None:
+            note_parted(x, barrier.key, barrier.title, barrier.cta.first, lines)
+        if barrier.waits:
+            _tell(x, barrier.cta.first + np.flatnonzero(barrier.arrived), np.concatenate([wait.threads for wait, _ in barrier.waits]))
+    _meet(x, over)
+    kept = x.sel
+    for barrier in over:
+        for wait, form in barrier.waits:
+            if form.write is not None:
+                result = {"popc": np.uint32(barrier.holds), "and": barrier.holds == barrier.voted, "or": barrier.holds > 0}[form.red]
+                x.select(wait.threads)
+                form.write(x, result)
+                x.select(kept)
+            x.wake(wait)
+
+
+def _meet(x: Wave, barriers: list[NamedBarrier]) -> None:
+    """The watch is told that phases are complete: of whole warps that it has not been told of, that they meet."""
+    if x.watch is None:
         return
-    del _open(x)[barrier.cta.index, barrier.number]
-    lines = np.where(barrier.arrived, barrier.line, 0)
-    check_aligned(x, i, barrier.title, barrier.cta.first, lines, barrier.aligned)
-    if barrier.count is None:
-        note_parted(x, barrier.key, barrier.title, barrier.cta.first, lines)
-    if x.watch is not None:
+    whole = [barrier for barrier in barriers if barrier.untold and len(barrier.untold) == len(barrier.waits)]
+    if whole:
+        threads = np.concatenate([threads for barrier in whole for threads in barrier.untold])
+        x.watch.meet(x, np.array([barrier.cta.index for barrier in whole]), threads, is_for_all=True)
+    for barrier in barriers:
+        if barrier in whole:
+            continue
+        for threads in barrier.untold:
+            x.watch.release(x, threads, barrier.key)
         if barrier.count is None:
             x.watch.left(x, barrier.own, barrier.key)
         x.watch.named.complete(barrier.key)
         x.watch.complete([barrier.key])
-    kept = x.sel
-    if barrier.waits:
-        _tell(x, barrier.cta.first + np.flatnonzero(barrier.arrived), np.concatenate([wait.threads for wait, _ in barrier.waits]))
-    for wait, form in barrier.waits:
-        if x.watch is not None:
+        for wait, _ in barrier.waits:
             x.watch.acquire(x, wait.threads, barrier.key, meets=CTA)
-        if form.write is not None:
-            result = {"popc": np.uint32(barrier.holds), "and": barrier.holds == barrier.voted, "or": barrier.holds > 0}[form.red]
-            x.select(wait.threads)
-            form.write(x, result)
-            x.select(kept)
-        x.wake(wait)
 
 
 def _are_left(x: Wave, barrier: NamedBarrier) -> None:
@@ -589,7 +616,7 @@ def _exited_from_cta(x: Wave, threads: np.ndarray) -> None:
     for barrier in [b for b in _open(x).values() if b.cta.index in ctas]:
         if have_parted(x):
             _are_left(x, barrier)
-        _settle(x, barrier, x.program.blocks[x.at].instructions[-1])
+        _settle(x, [barrier], x.program.blocks[x.at].instructions[-1])
 
 
 ON_EXIT.append(_exited_from_cta)

@@ -618,14 +618,14 @@ class Watch:
             for _, barrier in now if self.lifetimes.is_needed else ():
                 self.lifetimes.acquire(barrier, warps)
 
-    def meet(self, x: Wave, ctas: np.ndarray, *, is_for_all: bool) -> None:
-        """The running threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one.
+    def meet(self, x: Wave, ctas: np.ndarray, threads: np.ndarray, *, is_for_all: bool) -> None:
+        """Threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one.
 
         Where it is for all threads, those that have exited count as arrived.
         """
-        self.lanes.meet(x.threads[np.isin(x.cta_of[x.sel], ctas)] if len(ctas) < len(x.ctas) else None)
-        per_cta = x.stride // WARP
-        if x.sel is ALL and len(ctas) == len(x.ctas):
+        is_everybody, per_cta = len(threads) == x.total, x.stride // WARP
+        self.lanes.meet(None if is_everybody and x.sel is ALL else threads)
+        if is_everybody:
             everybody = x.alike("warps of CTAs", lambda: np.arange(x.total // WARP).reshape(-1, per_cta))
             present = x.alike("everybody is here", lambda: (np.ones(everybody.shape, bool), np.zeros(everybody.shape, bool)))
             self.order.fence(everybody.reshape(-1), acquires=True, releases=False, scope=CTA)
@@ -633,7 +633,7 @@ class Watch:
             self.shared.epochs.ends(ctas)
             return
         here = np.zeros(x.total // WARP, bool)
-        here[x.threads >> 5] = True
+        here[threads >> 5] = True
         warps = ctas[:, None] * per_cta + np.arange(per_cta)
         gone = np.asarray((x.key >= EXITED).reshape(-1, WARP).all(axis=1)) & is_for_all
         self.order.fence(warps[here[warps]], acquires=True, releases=False, scope=CTA)
