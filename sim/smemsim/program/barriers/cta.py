@@ -464,9 +464,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
                     barrier.holds += int(holds[part].sum())
                     barrier.voted += len(part)
                 _release(x, i, barrier, threads[part], waits=True)
-                wait = x.park(threads[part], following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
-                wait.missing = lambda b=barrier: b.cta.first + b.missing(x)
-                barrier.waits.append((wait, form))
+                _park(x, i, barrier, threads[part], form, following)
                 if expected is None:
                     of_all.append(barrier)
                 else:
@@ -474,6 +472,13 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
         _settle(x, of_all, i)
 
     return run
+
+
+def _park(x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray, form: _Form, following: int) -> None:
+    """Threads that have arrived wait."""
+    wait = x.park(threads, following, i, lambda: barrier.describe(x))
+    wait.missing = lambda: barrier.cta.first + barrier.missing(x)
+    barrier.waits.append((wait, form))
 
 
 def _as_they_come(x: Wave, i: Instruction, threads: np.ndarray, some: np.ndarray, of: tuple[Cta, int, int | None]) -> Iterator[np.ndarray]:

@@ -742,7 +742,11 @@ def arrive(
         for (barrier, threads, _), steps, phase in zip(left, now, phases, strict=True):
             if barrier.phase != phase and steps < len(threads) and threads[steps - 1] // WARP == threads[steps] // WARP:
                 barrier._tell_split(x, i)
-        left = [(barrier, threads[steps:], own[steps:]) for (barrier, threads, own), steps in zip(left, now, strict=True) if steps < len(threads)]
+        left = [
+            (barrier, threads[steps:], own[steps:])
+            for (barrier, threads, own), steps in zip(left, now, strict=True)
+            if steps < len(threads)
+        ]
     _changed(x, [barrier for barrier, _ in arrivals])
     return tokens
 

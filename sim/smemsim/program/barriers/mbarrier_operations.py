@@ -162,7 +162,9 @@ class _Arrive:
             for barrier, part in each:
                 for n in range(part.start, part.stop):
                     tokens[n] = barrier.word
-                    self._one_thread(x, barrier, x.threads[n : n + 1], counts[n], amounts[n] if self.expects and amounts is not None else None)
+                    self._one_thread(
+                        x, barrier, x.threads[n : n + 1], counts[n], amounts[n] if self.expects and amounts is not None else None
+                    )
         if self.token is not None:
             self.token(x, tokens)
 

@@ -146,7 +146,9 @@ class _Together:
             x.watch.complete_on(ops, barriers)
         bring(x, barriers, size, [Delivery(i, cta, cta, begin, size, (0,)) for cta, _ in self.issuers])
         each = zip(self.issuers, self.boxes, strict=True)
-        record_alike(x, [Load(cta.number, int(x.tid[thread]), i, self.map_address, tm, mode, where, (), deliveries) for (cta, thread), where in each])
+        record_alike(
+            x, [Load(cta.number, int(x.tid[thread]), i, self.map_address, tm, mode, where, (), deliveries) for (cta, thread), where in each]
+        )
 
     def _tell(self, x: Wave, i: Instruction) -> list[Operation]:
         """Tell the watch what they write; without one there is none."""

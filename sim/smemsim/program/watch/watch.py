@@ -606,7 +606,9 @@ class Watch:
         self.order.takes_over(warps, what)
         self.order.fence(warps, acquires=True, releases=False, scope=meets)
 
-    def acquire_at(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int, by_parity: bool) -> None:
+    def acquire_at(
+        self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int, by_parity: bool
+    ) -> None:
         """Threads have seen the last complete phases of mbarriers; where that was relaxed it counts from their next fence on."""
         each = iter(waits)
         for warps, what in self._alike([distinct(threads >> 5) for threads, _ in waits], [barrier for _, barrier in waits]):
