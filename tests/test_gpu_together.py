@@ -82,3 +82,55 @@ def test_what_lanes_may_still_read_is_followed_for_several_ctas_as_for_one(ctas:
     box = TensorMap.tiled(data_type="u32", global_address=tiles.address, global_dim=(32, 2), global_strides=(128,), box_dim=(32, 1))
     done = gpu.launch(refilled(meets), "k", grid=ctas, block=64, args=[out, box], progress=False)
     assert [f.code for f in done.findings] == codes
+
+
+def ring(frees: str) -> str:
+    """A warp hands four words in turn to another one, by two mbarriers; it waits until the word is free, but for where it `frees` itself of that."""
+    return f""".version 8.8
+    .target sm_90a
+    .address_size 64
+    .shared .align 16 .b8 sm[128]; .shared .align 8 .b64 bar[2];
+    .visible .entry k() {{
+      .reg .pred %p<8>; .reg .b32 %r<9>;
+      mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r1, 0; setp.lt.u32 %p3, %r1, 32; setp.eq.u32 %p4, %r2, {ODD};
+      shl.b32 %r3, %r1, 2; and.b32 %r3, %r3, 127; mov.u32 %r4, sm; add.u32 %r3, %r3, %r4; mov.u32 %r5, 0;
+      @%p1 mbarrier.init.shared::cta.b64 [bar], 32; @%p1 mbarrier.init.shared::cta.b64 [bar+8], 32; bar.sync 0;
+      L: and.b32 %r6, %r5, 1; xor.b32 %r7, %r6, 1; @!%p3 bra C;
+      setp.eq.u32 %p5, %r5, 0; @%p5 bra F; {frees}
+      W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar+8], %r7; @!%p2 bra W;
+      F: st.shared.u32 [%r3], %r5; mbarrier.arrive.shared::cta.b64 _, [bar]; bra E;
+      C: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], %r6; @!%p2 bra C;
+      ld.shared.u32 %r8, [%r3]; mbarrier.arrive.shared::cta.b64 _, [bar+8];
+      E: add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 4; @%p2 bra L;
+      ret; }}"""
+
+
+@pytest.mark.parametrize(
+    ("frees", "who"), [("", None), ("setp.eq.u32 %p6, %r5, 2; @%p6 bra F;", 0), ("setp.eq.and.u32 %p6, %r5, 2, %p4; @%p6 bra F;", ODD)]
+)
+def test_a_cta_that_leaves_the_others_at_an_mbarrier_is_followed_by_itself(frees: str, who: int | None):
+    done = Gpu("sm_90a").launch(ring(frees), "k", grid=CTAS, block=64, progress=False)
+    assert [f.code for f in done.findings] == ["X008"] * (who is not None)
+    assert all(f"of CTA {who}" in f.message for f in done.findings)
+
+
+@pytest.mark.parametrize(("between", "codes"), [("bar.sync 0;", []), ("", ["X008"])])
+def test_what_warps_do_that_come_later_to_a_barrier_of_all_is_in_front_of_it(between: str, codes: list[str]):
+    # Whoever branches to LATE comes to the barrier when the others wait there already.
+    ptx = f""".version 8.8
+    .target sm_90a
+    .address_size 64
+    .shared .align 16 .b8 sm[128];
+    .visible .entry k(.param .u64 out) {{
+      .reg .pred %p<3>; .reg .b32 %r<6>; .reg .b64 %rd<3>;
+      mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; and.b32 %r2, %r1, 31; shl.b32 %r2, %r2, 2; mov.u32 %r3, sm; add.u32 %r2, %r2, %r3;
+      @%p1 bra LATE;
+      JOIN: bar.sync 0; ld.shared.u32 %r4, [%r2]; {between} @%p1 st.shared.u32 [%r2], 0;
+      ld.param.u64 %rd1, [out]; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r4;
+      ret;
+      LATE: st.shared.u32 [%r2], %r1; bra JOIN; }}"""
+    gpu = Gpu("sm_90a")
+    out = gpu.array(np.zeros(96, np.uint32))
+    done = gpu.launch(ptx, "k", grid=CTAS, block=96, args=[out], progress=False)
+    assert [f.code for f in done.findings] == codes
+    assert (out.numpy() == np.arange(96) % 32).all()

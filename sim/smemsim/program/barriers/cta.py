@@ -459,12 +459,10 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
                 continue
             for part in _as_they_come(x, i, threads, np.flatnonzero(mine), (cta, id_, expected)):
                 barrier = _barrier(x, cta, id_, expected)
-                barrier.arrive(x, i, threads[part], expected, waits=True)
                 if holds is not None:
                     barrier.holds += int(holds[part].sum())
                     barrier.voted += len(part)
-                _release(x, i, barrier, threads[part], waits=True)
-                _park(x, i, barrier, threads[part], form, following)
+                _wait_at(x, i, barrier, threads[part], expected, form, following)
                 if expected is None:
                     of_all.append(barrier)
                 else:
@@ -474,8 +472,12 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
     return run
 
 
-def _park(x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray, form: _Form, following: int) -> None:
-    """Threads that have arrived wait."""
+def _wait_at(
+    x: Wave, i: Instruction, barrier: NamedBarrier, threads: np.ndarray, expected: int | None, form: _Form, following: int
+) -> None:
+    """Threads arrive and wait, for so many."""
+    barrier.arrive(x, i, threads, expected, waits=True)
+    _release(x, i, barrier, threads, waits=True)
     wait = x.park(threads, following, i, lambda: barrier.describe(x))
     wait.missing = lambda: barrier.cta.first + barrier.missing(x)
     barrier.waits.append((wait, form))
