@@ -49,6 +49,7 @@ __all__ = [
     "Endless",
     "Wait",
     "Wave",
+    "are_whole_warps",
 ]
 
 
@@ -532,3 +533,9 @@ class Wave:
             )
             place = (self.cluster_first[threads] + rank) * self.pitch + offset - self.window_begin
         return np.where(inside, place, -1)
+
+
+def are_whole_warps(threads: np.ndarray) -> bool:
+    """Are threads (ascending) all those of their warps?"""
+    firsts = threads[::WARP]
+    return len(threads) % WARP == 0 and not (firsts % WARP).any() and bool((threads[WARP - 1 :: WARP] - firsts == WARP - 1).all())

@@ -21,8 +21,7 @@ from smemsim.program.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.program.scopes import CLUSTER, CTA
 from smemsim.program.threads.warps import bar_warp
 from smemsim.program.traps import find_misuse, misuse, thread_name
-from smemsim.program.watch.lanes import are_whole_warps
-from smemsim.program.wave import EXITED, WARP, Cta, Wait
+from smemsim.program.wave import EXITED, WARP, Cta, Wait, are_whole_warps
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import CTA_BARRIERS
 

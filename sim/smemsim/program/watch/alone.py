@@ -14,9 +14,8 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.program.watch.clocks import OPERATIONS, Operations, Order, Rows
-from smemsim.program.watch.lanes import are_whole_warps
 from smemsim.program.watch.telling import Telling
-from smemsim.program.wave import EXITED, WARP
+from smemsim.program.wave import EXITED, WARP, are_whole_warps
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:

@@ -11,23 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.program.wave import ALL, EXITED, WARP
+from smemsim.program.wave import ALL, EXITED, WARP, are_whole_warps
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["LANE_BITS", "MANY", "NO_LANE", "PART_BITS", "SEVERAL", "Lanes", "are_whole_warps"]
+__all__ = ["LANE_BITS", "MANY", "NO_LANE", "PART_BITS", "SEVERAL", "Lanes"]
 
 
 LANE_BITS, PART_BITS = 6, 20  # of a mark: the warp's time, the meetings of a part of it since, the lane
 NO_LANE, SEVERAL, MANY = 61, 62, 63  # in place of a lane: one apart from all others; several of them; lanes of which nothing is to be said
 _PARTS = (1 << PART_BITS) - 1
-
-
-def are_whole_warps(threads: np.ndarray) -> bool:
-    """Are threads (ascending) all those of their warps?"""
-    firsts = threads[::WARP]
-    return len(threads) % WARP == 0 and not (firsts % WARP).any() and bool((threads[WARP - 1 :: WARP] - firsts == WARP - 1).all())
 
 
 class Lanes:
