@@ -9,6 +9,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -141,6 +142,42 @@ def test_a_kernel_that_waits_for_the_host_is_not_run_and_one_that_waits_for_nobo
     if is_hosts:
         device.view(flag, 8)[0] = 1
         assert device.launch(function, 1, 1, [word(flag)]).ok
+
+
+def test_while_one_thread_launches_the_calls_of_others_wait(device, module):
+    a, fill, seen = device.allocate(512), module.function("fill"), []
+
+    def launch(to, value):
+        device.launch(fill, 1, 64, [to.to_bytes(8, "little"), value.to_bytes(4, "little")])
+
+    def begins(about):
+        if about.number == 1:
+            other.start()
+            other.join(0.1)
+            seen.append(len(device.launches))
+
+    other = threading.Thread(target=launch, args=(a + 256, 2))
+    launch(a, 0)  # what is compiled once is
+    device.launches.clear()
+    device.begins = begins
+    launch(a, 1)
+    other.join()
+    assert seen == [1]
+    assert device.view(a, 512).view(np.uint32).tolist() == [1] * 64 + [2] * 64
+
+
+def test_a_function_of_the_host_may_wait_for_a_thread_that_uses_the_device(device):
+    is_allocated = threading.Event()
+    wait = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: is_allocated.wait(20) or device.fail(1))
+    other = threading.Thread(target=lambda: (device.allocate(64), is_allocated.set()))
+    stream = Stream()
+    device.begin_capture(stream)
+    device.call_host(ctypes.cast(wait, ctypes.c_void_p).value, 0, stream)
+    graph = GraphExec(device.end_capture(stream))
+    threading.Timer(0.05, other.start).start()
+    device.launch_graph(graph)
+    other.join()
+    assert not device.error
 
 
 def test_the_windows_of_generic_addresses_lie_where_no_memory_of_a_process_is():

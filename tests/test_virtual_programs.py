@@ -155,7 +155,7 @@ def test_graphs_of_explicit_nodes_are_changed_cloned_and_refused(scenarios):
 
 
 def test_threads_of_the_host_have_streams_and_errors_of_their_own(scenarios):
-    assert scenarios[0]["threads"][0] == ["1489 3 1489 3 1489 3 1489 3 cudaSuccess"]
+    assert scenarios[0]["threads"][0] == ["1489 3 1489 3 1489 3 1489 3 1 cudaSuccess"]
 
 
 def test_printf_stands_between_what_the_program_prints(scenarios):

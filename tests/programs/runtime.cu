@@ -6,6 +6,7 @@
 #include <cstring>
 #include <cuda.h>
 #include <sys/wait.h>
+#include <atomic>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -270,7 +271,11 @@ static void threads() {
         });
     for (std::thread &one : all) one.join();
     for (int n = 0; n < 4; n++) printf("%d %d ", sums[n], calls[n]);
-    printf("%s\n", cudaGetErrorName(cudaGetLastError()));
+    static std::atomic<int> is_allocated;  // a function of the host may wait for a thread that calls CUDA
+    std::thread other([] { int *q; is_allocated = 1 + (cudaMalloc(&q, 128) != cudaSuccess); });
+    cudaLaunchHostFunc(0, [](void *) { while (!is_allocated) std::this_thread::yield(); }, nullptr);
+    other.join();
+    printf("%d %s\n", (int)is_allocated, cudaGetErrorName(cudaGetLastError()));
 }
 static void forks(int *p) {
     numbers<<<1, 32>>>(p);

@@ -9,12 +9,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import functools
 import os
 import threading
 from typing import Any
 
 from smemsim.errors import InputError
+from smemsim.virtual.turns import once
 
 __all__ = ["answer", "load", "make_current", "renew"]
 
@@ -58,7 +58,7 @@ def _reply(message: int, size: int) -> int:
     return ctypes.addressof(reply)
 
 
-@functools.cache
+@once
 def answer() -> None:
     """Answer compiled code of this process from now on.
 

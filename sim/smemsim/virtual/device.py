@@ -70,6 +70,7 @@ from smemsim.virtual.occupancy import Occupancy
 from smemsim.virtual.policy import Launched, Policy, hooks_of, summary_of
 from smemsim.virtual.pools import Pool
 from smemsim.virtual.streams import Event, Stream
+from smemsim.virtual.turns import Turn, one_at_a_time
 
 if TYPE_CHECKING:
     from smemsim.judge.run import Run
@@ -87,6 +88,7 @@ MOST_UNWRITTEN = 3  # allocations of which it is told that unwritten bytes go to
 LOOKED_AT = 1 << 20  # bytes of such a copy that are looked at
 
 
+@one_at_a_time
 class VirtualDevice:
     """A card of an architecture ("sm_90a": H200, "sm_100a": B200, "sm_103a": B300), its memory, its code, and what ran on it.
 
@@ -102,6 +104,7 @@ class VirtualDevice:
         self.arch = arch
         self.policy = Policy.of() if policy is None else policy
         self.host = host or Host()
+        self.turn = Turn()
         self.multiprocessors = multiprocessors or self.card.named("multiprocessor_count")
         self.memory_bytes = memory_bytes or self.card.memory_bytes
         self.memory = DeviceMemory()
@@ -451,7 +454,16 @@ class VirtualDevice:
 
     def call_host(self, function: int, data: int, stream: Stream | None = None) -> None:
         """cudaLaunchHostFunc."""
-        self.submit(stream, Node("host", lambda: self.host.call(function, data), {"given": (function, data)}))
+        self.submit(stream, self.host_node(function, data))
+
+    def host_node(self, function: int, data: int) -> Node:
+        """A function of the host, for a stream or a graph."""
+        return Node("host", lambda: self.outside(self.host.call, function, data), {"given": (function, data)})
+
+    def outside(self, call: Callable[..., None], *given: Any) -> None:
+        """Call what may wait for other threads that use the device."""
+        with self.turn.pause():
+            call(*given)
 
     # Graphs
 

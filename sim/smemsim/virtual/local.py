@@ -7,7 +7,6 @@ whichever way it comes.
 from __future__ import annotations
 
 import ctypes
-import functools
 import signal
 import struct
 import sys
@@ -24,6 +23,7 @@ from smemsim.virtual.errors import LAUNCH_FAILED, CudaError
 from smemsim.virtual.host import Host
 from smemsim.virtual.policy import FindingsError
 from smemsim.virtual.streams import Stream
+from smemsim.virtual.turns import once
 
 __all__ = ["LaunchAttributes", "LocalSession", "attributes_of", "session"]
 
@@ -56,7 +56,8 @@ class LocalSession(Calls):
     def call(self, name: str, *arguments: Any) -> Any:
         """A call by its name in `Calls`; CudaError where it fails, whatever the cause."""
         try:
-            return getattr(self, name)(*arguments)
+            with self.device.turn:
+                return getattr(self, name)(*arguments)
         except CudaError as e:
             self.reason = str(e)
             raise
@@ -136,7 +137,7 @@ def attributes_of(address: int, count: int) -> LaunchAttributes:
     return found
 
 
-@functools.cache
+@once
 def session() -> LocalSession:
     """The session of this process."""
     return LocalSession()

@@ -6,7 +6,6 @@ process, made when it is first used; all doors share it. A child made by fork ha
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from smemsim.errors import InputError
 from smemsim.spec.architectures import architecture
 from smemsim.virtual.telling import RemoteWriter
+from smemsim.virtual.turns import Turn, once
 
 if TYPE_CHECKING:
     from smemsim.spec.cards import Card
@@ -85,7 +85,7 @@ def worked() -> None:
         device().nothing_in_front()
 
 
-@functools.cache
+@once
 def device() -> VirtualDevice:
     """The device of this process."""
     from smemsim.virtual.device import VirtualDevice
@@ -98,7 +98,11 @@ def device() -> VirtualDevice:
     first = os.environ.get("SMEMSIM_FIRST") or own  # what this process starts inherits it
     os.environ["SMEMSIM_FIRST"] = first
     made.label = "" if first == own else f"{own}-"
-    os.register_at_fork(after_in_child=lambda: setattr(made, "label", f"{os.getpid()}-"))  # for names of its files
+
+    def in_child() -> None:
+        made.label, made.turn = f"{os.getpid()}-", Turn()  # names of its files; the thread that had the turn is not there
+
+    os.register_at_fork(after_in_child=in_child)
     teller = _teller()
     if teller is not None:
         made.begins, made.ended, made.refuses = teller.begin, teller.end, teller.refuse

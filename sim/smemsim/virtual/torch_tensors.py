@@ -124,19 +124,19 @@ class Tensors:
 
     def show(self) -> None:
         """Make the memory of all tensors known to the device: before a launch."""
-        self._bury()
-        self._forget_others()
-        if not self._new:
-            return
         device = process.device()
-        device.ask_host = self.find
-        for address, place in list(self._new.items()):  # other threads make tensors meanwhile
-            try:
-                device.bind_address(address, place.size, name=place.name, elements=place.elements, is_littered=place.is_littered)
-            except InputError:  # two storages share bytes, as torch.from_dlpack makes them: the device knows those already
-                continue
-            place.is_bound = True
-        self._new.clear()
+        with device.turn:  # who comes next finds them all there
+            self._bury()
+            self._forget_others()
+            device.ask_host = self.find
+            for address in list(self._new):  # other threads make tensors meanwhile
+                place = self._new.pop(address, None)
+                if place is not None:
+                    with contextlib.suppress(
+                        InputError
+                    ):  # two storages share bytes, as torch.from_dlpack makes them: the device knows those
+                        device.bind_address(address, place.size, name=place.name, elements=place.elements, is_littered=place.is_littered)
+                        place.is_bound = True
 
     def find(self, address: int) -> None:
         """Make known to the device what compiled code has taken of torch by itself, if an address lies there.
@@ -207,8 +207,9 @@ class Tensors:
 
     def _bury(self) -> None:
         """Forget what has died, before anything can lie there again or a kernel is launched."""
-        while self._dead:
-            self._forget(self._dead.popleft())
+        with contextlib.suppress(IndexError):  # several threads come by
+            while self._dead:
+                self._forget(self._dead.popleft())
 
     def _forget(self, place: _Place) -> None:
         """A storage is gone, or has moved."""

@@ -15,6 +15,7 @@ import math
 import operator
 import struct
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -42,14 +43,21 @@ INTEGERS = {"i1": "<i", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q", "u1":
 ARGUMENT_KINDS = {f"ARG_{name}": getattr(Argument, name) for name in ("CONSTEXPR", "KERNEL", "TUPLE")}
 
 
+class _Loading(threading.local):
+    """The kernel that a thread is loading."""
+
+    ptx: str | None = None
+    names: tuple[str, ...] = ()  # of its parameters
+
+
 class Utils:
     """What Triton calls of the CUDA driver, by the names of its `CudaUtils`."""
 
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}
         self.functions: dict[int, Function] = {}
-        self.loading: str | None = None  # the PTX of the kernel that is being loaded
-        self.names: tuple[str, ...] = ()  # of its parameters
+        self.loading = _Loading()
+        self._numbers = itertools.count(1)  # of modules
         self.is_measuring = False  # launches are left out
         self.tells_threads = True  # `load_binary` tells how many threads a kernel can have, as from Triton 3.4 on
 
@@ -93,14 +101,14 @@ class Utils:
     def load_binary(self, name: str, cubin: bytes, shared: int, device: int) -> tuple[int, ...]:
         """Load a kernel: (module, function, registers, spilled registers, most threads). RuntimeError as Triton gives it."""
         with _errors():
-            module = process.device().load(self.loading or cubin)
+            module = process.device().load(self.loading.ptx or cubin)
             function = module.function(name)
-            function.parameter_names, function.counts_elements = self.names, True
+            function.parameter_names, function.counts_elements = self.loading.names, True
             if shared > DEFAULT_SHARED:
                 most = process.card().named("max_shared_memory_per_block_optin") - function.static_shared
                 function.set_attribute(DYNAMIC_SHARED, most)
         registers, local = registers_of(cubin, name)
-        number = max(self.modules, default=0) + 1
+        number = next(self._numbers)
         self.modules[number], self.functions[number] = module, function
         return (number, number, registers, local // 4, function.most_threads)[: 5 if self.tells_threads else 4]
 
@@ -411,12 +419,14 @@ def _know_what_is_loaded(kernels: Any, utils: Utils, flags: int) -> None:
     @functools.wraps(begin)
     def load(kernel: Any) -> None:
         ptx = kernel.asm.get("ptx")
-        utils.loading = as_compiled(ptx, kernel.src) if isinstance(ptx, str) else ptx
-        utils.names = parameter_names(getattr(kernel.src, "signature", {}), bool(getattr(kernel.metadata, "tensordesc_meta", None)), flags)
+        utils.loading.ptx = as_compiled(ptx, kernel.src) if isinstance(ptx, str) else ptx
+        utils.loading.names = parameter_names(
+            getattr(kernel.src, "signature", {}), bool(getattr(kernel.metadata, "tensordesc_meta", None)), flags
+        )
         try:
             begin(kernel)
         finally:
-            utils.loading, utils.names = None, ()
+            utils.loading.ptx, utils.loading.names = None, ()
 
     kernels._init_handles = load
 

@@ -21,7 +21,7 @@ class GraphCalls(Handles):
             found.close()
 
     def user_object_create(self, destroy: int, data: int, count: int) -> int:
-        return self._keep(UserObject(lambda: self.host.call(destroy, data), count))
+        return self._keep(UserObject(lambda: self.device.outside(self.host.call, destroy, data), count))
 
     def user_object_retain(self, held: int, count: int) -> None:
         self._of(held, UserObject).retain(count)

@@ -39,11 +39,18 @@ class LaunchCalls(Handles):
         finally:
             self.is_running = False
 
+    def enter(self) -> None:
+        """Until `leave`, this thread alone is answered: what compiled code has once it makes then."""
+        self.device.turn.__enter__()
+
+    def leave(self) -> None:
+        self.device.turn.__exit__()
+
     def call_host(self, stream: int, function: int, data: int) -> None:
         self.device.call_host(function, data, self._stream(stream))
 
     def call_back(self, stream: int, function: int, data: int) -> None:
-        self.device.submit(self._stream(stream), Node("host", lambda: self.host.call_back(function, stream, data)))
+        self.device.submit(self._stream(stream), Node("host", lambda: self.device.outside(self.host.call_back, function, stream, data)))
 
     def occupancy(self, function: int, threads: int, shared: int) -> int:
         self.device.check()

@@ -90,7 +90,7 @@ class NodeCalls(Handles):
         return self._added(graph, after, Node("empty", lambda: None))
 
     def _call(self, function: int, data: int) -> Node:
-        return Node("host", lambda: self.host.call(function, data), {"given": (function, data)})
+        return self.device.host_node(function, data)
 
     def graph_add_host(self, graph: int, after: bytes, function: int, data: int) -> int:
         return self._added(graph, after, self._call(function, data))

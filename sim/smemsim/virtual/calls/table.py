@@ -49,7 +49,8 @@ class Calls(
         if method is None:
             return NOT_SUPPORTED, ()
         try:
-            results = method(*arguments)
+            with self.device.turn:
+                results = method(*arguments)
         except CudaError as e:
             return e.code, ()
         except FindingsError:

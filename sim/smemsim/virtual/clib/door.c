@@ -184,23 +184,28 @@ static void write_message(const char *op, const char *format, va_list list) {
     memcpy(buffer, &total, 4);
 }
 
-/* Send what is written, do what the server asks for, and take the last reply; -1 where the server is gone. */
-static R exchange(const char *format, va_list list) {
-    char near[2048];
+static __thread int is_asked; /* this thread runs a function of the program for the server, which waits for it */
+
+static void act_on(const char *reply) {
+    uint32_t actions;
+    memcpy(&actions, reply + 5, 4);
+    act(reply + 13, actions);
+}
+
+/* Send what is written, and do what the server asks for until its last reply, which is what comes back; 0 where the server is gone. */
+static char *exchange(char *near, size_t room) {
     is_settled = 0;
-    if (send_all(buffer, used)) return -1;
+    if (send_all(buffer, used)) return 0;
     for (;;) {
-        char *reply = receive(near, sizeof near), *at = reply + 4;
-        if (!reply) return -1;
-        uint32_t actions;
-        memcpy(&actions, at + 5, 4);
-        char is_last = at[0] & 1, settled = at[0] >> 1;
-        act(at + 13, actions);
-        R error = is_last ? take(at, format, list) : 0;
+        char *reply = receive(near, room);
+        if (!reply) return 0;
+        if (reply[4] & 1) {
+            is_settled = reply[4] >> 1;
+            return reply;
+        }
+        is_asked = 1, act_on(reply + 4), is_asked = 0;
         if (reply != near) free(reply);
-        if (is_last) is_settled = settled;
-        if (is_last) return error;
-        if (send_all("\0\0\0\0", 4)) return -1;
+        if (send_all("\0\0\0\0", 4)) return 0;
     }
 }
 
@@ -208,8 +213,8 @@ API R smemsim_call(const char *op, const char *format, ...) {
     R error = is_over && gives_back(op) ? 0 : smemsim_start();
     if (is_over) return error;
     if (error) return error;
+    if (is_asked) return NOT_PERMITTED; /* as in CUDA */
     int is_here = answer != 0;
-    if (!is_here) pthread_mutex_lock(&lock); /* not around what may wait for the interpreter's own lock */
     va_list list, results;
     va_start(list, format);
     va_start(results, format);
@@ -219,17 +224,36 @@ API R smemsim_call(const char *op, const char *format, ...) {
         if (*format != 'i') (void)va_arg(results, const void *);
         if (*format == 'b') (void)va_arg(results, size_t);
     }
-    if (is_here) {
+    if (is_here) { /* without a lock: it may wait for the interpreter's own one */
         const char *reply = answer(buffer + 4, used - 4);
         error = reply ? take(reply, format, results) : UNKNOWN;
     } else {
-        error = exchange(format, results);
-        if (error < 0) error = lost();
+        char near[2048];
+        pthread_mutex_lock(&lock);
+        char *reply = channel < 0 ? 0 : exchange(near, sizeof near);
+        if (!reply) error = lost();
         pthread_mutex_unlock(&lock);
+        if (reply) { /* functions of the program may wait for its other threads */
+            act_on(reply + 4);
+            error = take(reply + 4, format, results);
+            if (reply != near) free(reply);
+        }
     }
     va_end(list);
     va_end(results);
     return error;
+}
+
+/* Who waits for a mutex keeps the interpreter's own lock, if he has it: there, Python's lock of the device is the one. */
+API int smemsim_enter(void) {
+    int is_here = answer != 0;
+    if (is_here) smemsim_call("enter", "");
+    else pthread_mutex_lock(&lock);
+    return is_here;
+}
+API void smemsim_leave(int is_here) {
+    if (is_here) smemsim_call("leave", "");
+    else pthread_mutex_unlock(&lock);
 }
 
 API int smemsim_is_card(const char *bus_id) {
@@ -357,24 +381,20 @@ static smemsim_layout *layouts[KNOWN];
 
 API R smemsim_layout_of(U function, smemsim_layout *out) {
     unsigned slot = function / 16 % KNOWN;
-    pthread_mutex_lock(&lock);
-    smemsim_layout *found = layouts[slot];
-    R error = 0;
+    smemsim_layout *found = __atomic_load_n(&layouts[slot], __ATOMIC_ACQUIRE);
     if (!found || found->function != function) {
         U count = 0, bytes = 0;
-        static uint32_t places[2 * 4096];
-        error = smemsim_call("function_layout", "i|IIB", function, &count, &bytes, places, sizeof places);
-        if (!error) {
-            uint32_t *own = malloc(count * 8 + 8);
-            memcpy(own, places, count * 8);
-            found = malloc(sizeof *found);
-            *found = (smemsim_layout){function, count, own, bytes};
-            layouts[slot] = found; /* an older one stays: somebody may be reading it */
-        }
+        uint32_t places[2 * 4096];
+        R error = smemsim_call("function_layout", "i|IIB", function, &count, &bytes, places, sizeof places);
+        if (error) return error;
+        uint32_t *own = malloc(count * 8 + 8);
+        memcpy(own, places, count * 8);
+        found = malloc(sizeof *found);
+        *found = (smemsim_layout){function, count, own, bytes};
+        __atomic_store_n(&layouts[slot], found, __ATOMIC_RELEASE); /* an older one stays: somebody may be reading it */
     }
-    if (!error) *out = *found;
-    pthread_mutex_unlock(&lock);
-    return error;
+    *out = *found;
+    return 0;
 }
 
 typedef struct { uint32_t id, pad; union { uint32_t numbers[16]; U words[8]; } value; } attribute;

@@ -11,6 +11,9 @@ typedef uint64_t U; /* a handle, an address or a number */
 /* Call `op` of the server. `format` names the arguments: i a number, s a text, b bytes (pointer, size_t); behind a bar what comes back:
    I a number (U *, may be null), B bytes (pointer, size_t room). Returns the error code. */
 API R smemsim_call(const char *op, const char *format, ...);
+/* Around what is made once: the number is for `smemsim_leave`. */
+API int smemsim_enter(void);
+API void smemsim_leave(int how);
 API R smemsim_synchronize(U stream);
 API void *smemsim_here(U address);            /* where the host can touch an address: device memory lies elsewhere here */
 API int smemsim_is_card(const char *bus_id);   /* with or without its domain and its function */
@@ -45,6 +48,7 @@ API const smemsim_error *smemsim_error_of(int number);
 #define INVALID_CONTEXT 201
 #define INVALID_VALUE 1
 #define NOT_FOUND 500
+#define NOT_PERMITTED 800
 #define NOT_SUPPORTED 801
 #define UNKNOWN 999
 #endif

@@ -145,7 +145,7 @@ static R create(U *context) {
     R error = smemsim_start();
     if (error) return error;
     if (depth == 64) return UNKNOWN;
-    *context = stack[depth++] = ++contexts;
+    *context = stack[depth++] = __atomic_add_fetch(&contexts, 1, __ATOMIC_RELAXED);
     return 0;
 }
 API R cuCtxCreate(U *context, unsigned flags, int device) { (void)flags, (void)device; return create(context); }
@@ -366,7 +366,9 @@ API R cuLinkCreate_v2(unsigned count, int *options, void **values, U *state) {
     NEED;
     R error = CALL("link_create", "|I", state);
     logs *own = error ? 0 : malloc(sizeof *own);
+    int entered = smemsim_enter();
     if (own) *own = (logs){*state, count, memcpy(malloc(count * sizeof *options + 1), options ? options : (int *)"", options ? count * sizeof *options : 0), values, linkers}, linkers = own;
+    smemsim_leave(entered);
     return error;
 }
 API R cuLinkAddData_v2(U state, int type, void *data, size_t size, const char *name, unsigned count, int *options, void **values) {
@@ -387,8 +389,10 @@ API R cuLinkAddFile_v2(U state, int type, const char *path, unsigned count, int 
 API R cuLinkComplete(U state, void **code, size_t *bytes) {
     U size = 0;
     R error = CALL("link_complete", "i|I", state, &size);
+    int entered = smemsim_enter();
     for (logs *l = linkers; l; l = l->next)
         if (l->state == state && l->values) logged(error, l->count, l->options, l->values);
+    smemsim_leave(entered);
     if (error) return error;
     char *text = calloc(1, size + 1);
     error = CALL("link_text", "i|B", state, text, (size_t)size);
@@ -397,6 +401,7 @@ API R cuLinkComplete(U state, void **code, size_t *bytes) {
     return error;
 }
 API R cuLinkDestroy(U state) {
+    int entered = smemsim_enter();
     for (logs **l = &linkers; *l; l = &(*l)->next)
         if ((*l)->state == state) {
             logs *own = *l;
@@ -404,6 +409,7 @@ API R cuLinkDestroy(U state) {
             free(own->options), free(own);
             break;
         }
+    smemsim_leave(entered);
     return 0;
 }
 
@@ -927,7 +933,7 @@ API R cuGraphKernelNodeSetParams(U node, const kernel_node *k) { return cuGraphE
 API R cuGraphKernelNodeSetParams_v2(U node, const kernel_node_2 *k) { WANT(k); kernel_node own = with_kernel(k); return cuGraphKernelNodeSetParams(node, &own); }
 API R cuGraphKernelNodeGetParams(U node, kernel_node *k) {
     U function, v[7];
-    static char bank[1 << 16];
+    char bank[1 << 16];
     WANT(k);
     R error = CALL("node_kernel", "i|IIIIIIIIB", node, &function, v, v + 1, v + 2, v + 3, v + 4, v + 5, v + 6, bank, sizeof bank);
     smemsim_layout layout;

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "door.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +46,6 @@ typedef struct entry { const void *host; binary *of; char *name; U function, add
 static entry *kernels[SLOTS], *variables[SLOTS];
 static binary *binaries[4096];
 static unsigned binary_count;
-static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 static entry **slot_of(entry **table, const void *host) { return &table[((uintptr_t)host >> 3) % SLOTS]; }
 static entry *find(entry **table, const void *host) {
@@ -86,9 +84,9 @@ API void __cudaRegisterManagedVar(void **handle, void **host, char *device, cons
 }
 R smemsim_load(const void *code, const char *managed, U *module);
 static R load(binary *of) {
-    pthread_mutex_lock(&lock);
+    int entered = smemsim_enter();
     if (!of->is_loaded) of->is_loaded = 1, of->error = smemsim_load(of->wrapper, of->managed, &of->module);
-    pthread_mutex_unlock(&lock);
+    smemsim_leave(entered);
     return of->error;
 }
 API char __cudaInitModule(void **handle) {
