@@ -58,7 +58,8 @@ def once(make: Callable[[], Made]) -> functools._lru_cache_wrapper[Made]:
         with lock:
             return kept()
 
-    return functools.update_wrapper(call, make)
+    functools.update_wrapper(call, make)
+    return call
 
 
 def one_at_a_time(made: type[Made]) -> type[Made]:
