@@ -4,6 +4,7 @@ import ctypes
 import functools
 import importlib
 import itertools
+import os
 import pathlib
 import pickle
 import struct
@@ -164,6 +165,29 @@ def test_while_one_thread_launches_the_calls_of_others_wait(device, module):
     other.join()
     assert seen == [1]
     assert device.view(a, 512).view(np.uint32).tolist() == [1] * 64 + [2] * 64
+
+
+def test_launches_that_are_alike_are_kept_once_and_told_each_for_itself(device, module):
+    a = device.allocate(256)
+    for _ in range(3):
+        device.launch(module.function("fill"), 1, 64, [a.to_bytes(8, "little"), bytes(4)])
+    *_, one, two = device.launches
+    assert one.run is two.run
+    assert (one.told[:6], two.told[:6]) == ("2 fill", "3 fill")
+    assert two.as_dict()["run"]["seconds"] == round(two.seconds, 3)
+
+
+def test_small_allocations_that_come_and_go_leave_no_memory_behind(device):
+    kept = []
+    for n in range(64):
+        a = device.allocate(1000)
+        device.fill(a, 7, 1000)
+        if n % 8:
+            device.free(a)
+        else:
+            kept.append(a)
+    assert os.fstat(device.memory.descriptor).st_blocks <= 8 * 2 * len(kept)  # of 512 bytes: an allocation lies on two pages at most
+    assert all((device.view(a, 1000) == 7).all() for a in kept)
 
 
 def test_a_function_of_the_host_may_wait_for_a_thread_that_uses_the_device(device):

@@ -184,7 +184,7 @@ class Session:
         """A worker hands over what it launched; else write the page."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
-            output[OUTPUT] = json.dumps([dataclasses.asdict(x) for x in self.launches], default=str)
+            output[OUTPUT] = json.dumps([x.fields() for x in self.launches], default=str)
             output[REFUSED] = json.dumps(self._not_simulated())
         elif self.report is not None:
             from smemsim.virtual.record import write_index

@@ -103,6 +103,7 @@ class Launcher:
         self._told_of_ctas = False
         self._remarked: set[str] = set()  # remarks on broken rules that were told
         self._pages: dict[str, int] = {}  # launches of a kernel so far
+        self._last: dict[tuple[str, tuple[int, ...]], Launched] = {}  # of a kernel with a grid
         self.in_front: dict[
             Stream | None, Any
         ] = {}  # what the last launch of a stream has done, while the next one may begin before its end
@@ -200,7 +201,7 @@ class Launcher:
         self.device.check()
         about = Launched(
             len(self.device.launches) + 1, f.readable, f.name, config["grid"], config["block"], config["cluster"], config["shared_bytes"],
-            ptx=f.digest, families=list(f.families),
+            ptx=f.digest, families=f.families,
         )  # fmt: skip
         if self._began is None:
             self._began = time.monotonic()
@@ -211,6 +212,8 @@ class Launcher:
         try:
             return self._execute(f, config, arguments, about, after)
         finally:
+            about.is_like(self._last.get(key := (f.name, about.grid), about))
+            self._last[key] = about
             self.device.ended(about)
 
     def _execute(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], about: Launched, after: Any) -> Run | None:
@@ -247,9 +250,10 @@ class Launcher:
             self.device.machine.forget_garbage()
         self._tell_host(run)
         about.error, about.is_fine, about.run = error, self.device.policy.is_fine(run), run.as_dict()
+        del about.run["seconds"]
         if recorder is not None:
             recorder.write(run)
-        about.named = [] if about.is_fine else self._named_in(run)
+        about.named = () if about.is_fine else self._named_in(run)
         self._page(about, run)
         self._done(about, run, "")
         if run.interrupted:
@@ -340,7 +344,7 @@ class Launcher:
 
     def _refuse(self, about: Launched) -> None:
         """Count a launch that is not run because the program's use of the device is over."""
-        about.refused, about.error, about.told = self._is_over, TIMEOUT, f"{about.number} {about.name}: not run: {self._is_over}"
+        about.refused, about.error, about.said = self._is_over, TIMEOUT, f"{about.name}: not run: {self._is_over}"
         self.device.launches.append(about)
         self.device.ended(about)
 
@@ -356,7 +360,11 @@ class Launcher:
     def _done(self, about: Launched, run: Run | None, instead: str) -> Run | None:
         """Tell of a launch on stderr, as the policy has it."""
         shape = f"{math.prod(about.grid)} CTA{'s' * (math.prod(about.grid) != 1)}"
-        about.told = f"{about.number} {run.summary(strict=self.device.policy.strict) if run is not None else f'{about.name}: {shape} in {about.seconds:.1f} s, {instead}'}"
+        about.said = (
+            run.summary(strict=self.device.policy.strict)
+            if run is not None
+            else f"{about.name}: {shape} in {about.seconds:.1f} s, {instead}"
+        )
         is_told = run is not None and not about.is_fine and self.device.policy.on_finding != "collect"
         if not self.device.policy.quiet or is_told:
             left = self._seconds_left()

@@ -223,12 +223,20 @@ class DeviceMemory:
         if allocation.kind in ("device", "managed"):
             self.used -= allocation.size
         if allocation.place == allocation.address and allocation.kind != "registered":
-            first, last = -(-allocation.address // PAGE) * PAGE, allocation.end // PAGE * PAGE
+            first, last = self._own_pages(allocation)
             if last > first:
                 _discard(first, last - first)
-            for begin, end in ((allocation.address, min(first, allocation.end)), (max(last, first), allocation.end)):
+            for begin, end in ((allocation.address, min(first, allocation.end)), (max(last, first, allocation.address), allocation.end)):
                 if end > begin:
                     bytes_at(begin, end - begin)[:] = 0
+
+    def _own_pages(self, gone: Allocation) -> tuple[int, int]:
+        """The pages, from the first to behind the last, on which only an allocation lies that was taken away: a program that allocates often grows else."""
+        n = bisect.bisect_left(self._begins, gone.address)
+        before = self._sorted[n - 1].end if n else 0
+        behind = self._sorted[n].address if n < len(self._sorted) else gone.end + PAGE
+        first, last = gone.address // PAGE * PAGE, -(-gone.end // PAGE) * PAGE
+        return first + PAGE * (before > first), last - PAGE * (behind < last)
 
     def at(self, address: int) -> Allocation | None:
         """The allocation that holds an address."""

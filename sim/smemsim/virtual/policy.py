@@ -15,7 +15,7 @@ import pathlib
 import re
 import runpy
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from smemsim.arguments import shown, suggestion
@@ -301,9 +301,9 @@ def hook_failed(what: str, e: Exception) -> InputError:
 # ---- What was launched, for the end of the program
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Launched:
-    """One launch, as the summary, the page and the JSON file tell it."""
+    """One launch, as the summary, the page and the JSON file tell it. Of 100,000 launches all are kept, so that what is alike is there once."""
 
     number: int
     name: str
@@ -313,15 +313,38 @@ class Launched:
     cluster: tuple[int, ...]
     shared_bytes: int
     seconds: float = 0.0
-    told: str = ""  # the line for stderr
+    said: str = ""  # the line for stderr, behind its number
     is_fine: bool = True
     error: int = 0  # the CUDA error that it ended with
     refused: str = ""  # why it did not run
-    run: dict[str, Any] | None = None
+    run: dict[str, Any] | None = None  # `Run.as_dict`, without its time
     page: str = ""
     ptx: str = ""  # a digest of the kernel's code
-    families: list[str] = dataclasses.field(default_factory=list)  # instructions of Hopper and Blackwell in it
-    named: list[str] = dataclasses.field(default_factory=list)  # a line for each allocation that findings name
+    families: Sequence[str] = ()  # instructions of Hopper and Blackwell in it
+    named: Sequence[str] = ()  # a line for each allocation that findings name
+
+    @property
+    def told(self) -> str:
+        """The line for stderr."""
+        return f"{self.number} {self.said}" if self.said else ""
+
+    def fields(self) -> dict[str, Any]:
+        """What makes such a launch again."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The launch as a dictionary for JSON."""
+        found = self.fields()
+        del found["said"]
+        run = None if self.run is None else {**self.run, "seconds": round(self.seconds, 3)}
+        return {**found, "told": self.told, "run": run}
+
+    def is_like(self, other: Launched) -> None:
+        """Share what is the same with another launch."""
+        if self.run == other.run:
+            self.run = other.run
+        if self.said == other.said:
+            self.said = other.said
 
     @property
     def is_clean(self) -> bool:
@@ -372,7 +395,7 @@ def write_json(path: pathlib.Path, launches: list[Launched], refused: list[str],
     write_whole(
         path,
         json.dumps(
-            {"schema": "smemsim.exec/1", "exit_code": exit_code, REFUSED: refused, "launches": [dataclasses.asdict(x) for x in launches]},
+            {"schema": "smemsim.exec/1", "exit_code": exit_code, REFUSED: refused, "launches": [x.as_dict() for x in launches]},
             indent=1,
         ),
     )

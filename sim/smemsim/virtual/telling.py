@@ -103,7 +103,7 @@ class Writer:
 
     def end(self, launched: Launched) -> None:
         """See `Teller`."""
-        whole = dict(vars(launched))
+        whole = launched.fields()
         with self._lock:
             told = since(whole, self._last)
             if self._write({ENDED: whole} if told is None else {SINCE: told}):
