@@ -249,8 +249,7 @@ class Launcher:
         if run.out_of_time:
             self.device.machine.forget_garbage()
         self._tell_host(run)
-        about.error, about.is_fine, about.run = error, self.device.policy.is_fine(run), run.as_dict()
-        del about.run["seconds"]
+        about.error, about.is_fine, about.run = error, self.device.policy.is_fine(run), _without_time(run)
         if recorder is not None:
             recorder.write(run)
         about.named = () if about.is_fine else self._named_in(run)
@@ -393,6 +392,10 @@ class Launcher:
         from smemsim.virtual import record
 
         about.page = record.write_page(self.device.policy.report, f"{self.device.label}{about.number:04}", run, about.named)
+
+
+def _without_time(run: Run) -> dict[str, Any]:
+    return {key: value for key, value in run.as_dict().items() if key != "seconds"}
 
 
 def _is_plain(key: tuple[Any, ...]) -> bool:
