@@ -709,8 +709,11 @@ ASKING = """
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 int main(int count, char **given) {
+    for (unsigned long at = 0x20000000f000; getenv("TAKEN") && at < 0x400000000000; at += 0x100000000000)
+        mmap((void *)at, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (count > 2) return unsetenv("LD_LIBRARY_PATH"), execv(given[0], (char *[]){given[0], given[1], 0});
     void *driver = dlopen(given[1], RTLD_NOW);
     int cards = 0;
@@ -764,6 +767,11 @@ def test_a_program_that_takes_the_card_away_from_itself_has_none_for_torch():
     pytest.importorskip("torch")
     asks = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = {!r}; import torch; print(torch.cuda.is_available())"
     assert [run([sys.executable, "-c", asks.format(cards)]).stdout for cards in ("", "-1", "0")] == ["False\n", "False\n", "True\n"]
+
+
+def test_a_program_may_have_memory_of_its_own_where_the_devices_is_else(asking):
+    done = run([asking, "libcuda.so.1"], env={"TAKEN": "1"})
+    assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
 
 
 def test_what_cannot_be_had_is_told_by_its_limit(asking):

@@ -98,7 +98,7 @@ class VirtualDevice:
 
     def __init__(
         self, arch: str = "sm_90a", *, policy: Policy | None = None, multiprocessors: int | None = None, memory_bytes: int | None = None,
-        host: Host | None = None,
+        host: Host | None = None, memory: DeviceMemory | None = None,
     ) -> None:  # fmt: skip
         self.card = card_of(arch)
         self.arch = arch
@@ -107,7 +107,7 @@ class VirtualDevice:
         self.turn = Turn()
         self.multiprocessors = multiprocessors or self.card.named("multiprocessor_count")
         self.memory_bytes = memory_bytes or self.card.memory_bytes
-        self.memory = DeviceMemory()
+        self.memory = memory or DeviceMemory()
         self.error = 0
         self.label = ""  # before the numbers of its launches in names of files: which of a program's processes this is
         self.launches: list[Launched] = []

@@ -31,14 +31,14 @@ import numpy as np
 from smemsim.budget import ask, told
 from smemsim.errors import InputError, SmemsimError
 
-__all__ = ["ALIGN", "DEVICE_BASE", "HOST_BASE", "RANGE_BYTES", "Allocation", "DeviceMemory", "bytes_at"]
+__all__ = ["ALIGN", "DEVICE_BASE", "HOST_BASE", "PLACES", "RANGE_BYTES", "Allocation", "DeviceMemory", "bytes_at"]
 
 
 # Nothing else is mapped there on x86-64 and AArch64 Linux: programs, heaps, libraries and sanitizers' shadows lie elsewhere, and so do the windows
 # of generic addresses (spec.launches).
 DEVICE_BASE, HOST_BASE = 0x3000_0000_0000, 0x2000_0000_0000
 RANGE_BYTES = 1 << 40
-MOST_DEVICES = 14  # of a process: as many ranges fit between the two
+PLACES = 14  # of such a range, one behind the other: for devices of one process, and where a program has something else mapped (tcmalloc does anywhere)
 ALIGN = 512  # of allocations, as on hardware
 LARGE, LARGE_ALIGN = (
     1 << 20,
@@ -143,12 +143,17 @@ class _Range:
 
 
 class DeviceMemory:
-    """The allocations of a device, and the file in memory that they lie in. `descriptor` is the file, for another process to map."""
+    """The allocations of a device, and the file in memory that they lie in. `descriptor` is the file, for another process to map.
 
-    def __init__(self) -> None:
+    `bases` are those of device and host memory which another process has chosen, of `PLACES` of each from `DEVICE_BASE` and `HOST_BASE` on.
+    """
+
+    def __init__(self, bases: tuple[int, int] | None = None) -> None:
         self.descriptor = _file(2 * RANGE_BYTES)
+        places = PLACES if bases is None else 1
+        device, host = bases or (DEVICE_BASE, HOST_BASE)
         self.device_base, self.host_base = (
-            _mapped(self.descriptor, base, offset) for base, offset in ((DEVICE_BASE, 0), (HOST_BASE, RANGE_BYTES))
+            _mapped(self.descriptor, base, offset, places) for base, offset in ((device, 0), (host, RANGE_BYTES))
         )
         half = RANGE_BYTES // 2
         self._device, self._own, self._host = _Range(self.device_base, half), _Range(self.device_base + half, half), _Range(self.host_base)
@@ -292,13 +297,13 @@ def _file(size: int) -> int:
     return descriptor
 
 
-def _mapped(descriptor: int, base: int, offset: int) -> int:
-    """Map a part of the file at `base`, or behind it where another device of this process lies there."""
+def _mapped(descriptor: int, base: int, offset: int, places: int) -> int:
+    """Map a part of the file at `base`, or at the next places behind it where something else lies there."""
     assert _libc is not None
-    for attempt in range(2 * MOST_DEVICES):
-        if attempt == MOST_DEVICES:
+    for attempt in range(2 * places):
+        if attempt == places:
             gc.collect()  # devices that nobody has any more
-        at = base + attempt % MOST_DEVICES * RANGE_BYTES
+        at = base + attempt % places * RANGE_BYTES
         found = _libc.mmap(
             at, RANGE_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _FIXED_NOREPLACE | _NORESERVE, descriptor, offset
         )

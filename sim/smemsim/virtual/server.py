@@ -21,7 +21,7 @@ from smemsim.virtual.calls.table import Calls
 from smemsim.virtual.calls.wire import LENGTH, parsed, replied
 from smemsim.virtual.device import VirtualDevice
 from smemsim.virtual.host import Host
-from smemsim.virtual.memory import RANGE_BYTES
+from smemsim.virtual.memory import DEVICE_BASE, HOST_BASE, PLACES, RANGE_BYTES, DeviceMemory
 from smemsim.virtual.policy import Policy
 from smemsim.virtual.telling import Teller
 
@@ -74,13 +74,10 @@ class Session(Calls):
         super().__init__()
         self.channel = channel
         self.host: RemoteHost = RemoteHost(self._flush)
-        self.device = VirtualDevice(arch, policy=policy, host=self.host, **card)
+        self.device = VirtualDevice(arch, policy=policy, host=self.host, memory=_memory(channel), **card)
 
     def run(self) -> None:
         """Answer calls until the program ends."""
-        memory = self.device.memory
-        hello = struct.pack("<QQQ", memory.device_base, memory.host_base, RANGE_BYTES)
-        socket.send_fds(self.channel, [hello], [memory.descriptor])
         while (message := self._receive()) is not None:
             error, results = self.answer(*parsed(message))
             actions, self.host.waiting = self.host.waiting, []
@@ -109,6 +106,18 @@ class Session(Calls):
         except ConnectionError:
             return None
         return raw[LENGTH.size :]
+
+
+def _memory(channel: socket.socket) -> DeviceMemory:
+    """Memory at the first addresses that are free in the program, which it says. Raises OSError where the program has ended."""
+    channel.sendall(struct.pack("<4Q", DEVICE_BASE, HOST_BASE, RANGE_BYTES, PLACES))
+    chosen = channel.recv(16, socket.MSG_WAITALL)
+    if len(chosen) < 16:
+        raise ConnectionError
+    device, host = struct.unpack("<QQ", chosen)
+    memory = DeviceMemory((device, host))
+    socket.send_fds(channel, [b"\0"], [memory.descriptor])
+    return memory
 
 
 # ---- A session's process

@@ -275,12 +275,53 @@ static void in_child(void) {
     lock = fresh;
 }
 
-static R map(int file, U host_base, U bytes) {
-    device_here = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-    void *fence = mmap((void *)device_base, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    void *host = mmap((void *)host_base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, file, bytes);
-    if (device_here == MAP_FAILED || fence != (void *)device_base || host != (void *)host_base) {
+/* The first of so many places for `bytes`, one behind the other, at which this process has nothing: it is taken, and faults when it is touched. 0 where there is none. */
+static U reserve(U base, U bytes, U places) {
+    for (U at = base; at < base + places * bytes; at += bytes) {
+        void *found = mmap((void *)at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (found == (void *)at) return at;
+        if (found != MAP_FAILED) munmap(found, bytes);
+    }
+    return 0;
+}
+
+static int receive_whole(int s, void *to, size_t bytes, int *file) {
+    char control[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {to, bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t n;
+    do n = recvmsg(s, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)bytes) return 0;
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (file) memcpy(file, head && head->cmsg_type == SCM_RIGHTS ? CMSG_DATA(head) : (void *)&(int){-1}, sizeof *file);
+    return !file || *file >= 0;
+}
+
+/* Where device memory and the host's lie is what this process chooses; the server has the file. */
+static R share(int s) {
+    U hello[4]; /* device base, host base, bytes of each, places */
+    int file;
+    if (!receive_whole(s, hello, sizeof hello, 0)) {
+        smemsim_tell("the process that has the device ended before it answered");
+        return NO_DEVICE;
+    }
+    U bytes = hello[2], bases[2] = {reserve(hello[0], bytes, hello[3]), reserve(hello[1], bytes, hello[3])};
+    if (!bases[0] || !bases[1]) {
         smemsim_tell("no room for the device's addresses in this process; is there a limit of virtual memory (ulimit -v)?");
+        return UNKNOWN;
+    }
+    char last;
+    if (send(s, bases, sizeof bases, MSG_NOSIGNAL) != sizeof bases || !receive_whole(s, &last, 1, &file)) {
+        smemsim_tell("the process that has the device ended before it answered");
+        return NO_DEVICE;
+    }
+    device_base = bases[0], range_bytes = bytes;
+    device_here = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    void *host = mmap((void *)bases[1], bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, bytes);
+    close(file);
+    if (device_here == MAP_FAILED || host == MAP_FAILED) {
+        smemsim_tell("no room for the device's memory in this process: %s", strerror(errno));
         return UNKNOWN;
     }
     madvise(device_here, bytes, MADV_DONTFORK);
@@ -307,27 +348,10 @@ static R connect_now(void) {
         if (s >= 0) close(s);
         return NO_DEVICE;
     }
-    U hello[3]; /* device base, host base, bytes of each */
-    char control[CMSG_SPACE(sizeof(int))];
-    struct iovec part = {hello, sizeof hello};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    ssize_t n;
-    do n = recvmsg(s, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
-    struct cmsghdr *head = n == sizeof hello ? CMSG_FIRSTHDR(&message) : 0;
-    if (!head || head->cmsg_type != SCM_RIGHTS) {
-        close(s);
-        smemsim_tell("the process that has the device ended before it answered");
-        return NO_DEVICE;
-    }
-    int file;
-    memcpy(&file, CMSG_DATA(head), sizeof file);
-    device_base = hello[0], range_bytes = hello[2];
-    R error = map(file, hello[1], hello[2]);
-    close(file);
-    if (error) { close(s); return error; }
-    channel = s;
-    return 0;
+    R error = share(s);
+    if (error) close(s);
+    else channel = s;
+    return error;
 }
 
 API R smemsim_start(void) {
