@@ -32,6 +32,7 @@ from smemsim.machine.mma_sync import sums
 from smemsim.machine.tcgen05 import instruction, prepare
 from smemsim.spec.alternatives import ALTERNATIVES, EXPERIMENTS, alternative_of, assuming
 from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force
+from smemsim.spec.compiled import COMPILED
 from smemsim.spec.evidence import RULES, Grade, kill_matrix, witnessed
 from smemsim.spec.published import PUBLISHED
 from smemsim.spec.swizzles import MODES, Swizzle
@@ -384,6 +385,46 @@ def test_what_others_published_is_told_and_refutes_nothing():
     assert "arithmetic.tcgen05" not in witnessed("sm_100a")
 
 
+def negations(words):
+    """Whether A and B are negated by words with one of the bits that a compiler sets."""
+    fields = (instruction(words[bit], kind) for kind in KINDS[4:] for bit in ("negate_a", "negate_b"))
+    return [(i.negate_a, i.negate_b) for i in fields]
+
+
+def rows_of_k(words):
+    at = smemsim.operand_addresses(words["descriptor"], arch="sm_100a", dtype="s8", major="MN", rows=128, k=32)
+    return {f"k {k}": int(at[0, k] - at[0, 0]) for k in (4, 8)}
+
+
+def columns(_):
+    return {"columns": max(int(ATmemLayout(128, "mxf4").location(0, k)[2]) for k in range(64)) + 1}
+
+
+@pytest.mark.parametrize(
+    ("one", "read", "wanted"),
+    [
+        (COMPILED[0], negations, [(True, False), (False, True)] * 3),
+        (COMPILED[1], columns, COMPILED[1].words),
+        (COMPILED[2], rows_of_k, {"k 4": 512, "k 8": 1024}),
+    ],
+)
+def test_what_compilers_write_is_read_so_by_the_rule_and_otherwise_by_what_it_contradicts(one, read, wanted):
+    assert read(one.words) == wanted
+    for name in one.against:
+        with assuming(name):
+            assert outcome(read, one.words) != wanted, name
+
+
+def test_what_compilers_write_is_told_and_refutes_nothing():
+    contradicted = {name for one in COMPILED for name in one.against}
+    told = json.loads(CliRunner().invoke(main, ["evidence", "--open", "sm_100a", "--json"]).output)
+    assert contradicted == {row["alternative"] for row in told if row["compiled"]}
+    assert (
+        "compilers write otherwise, which is no witness: ptxas"
+        in CliRunner().invoke(main, ["evidence", "tcgen05.alloc", "--open", "sm_100a"]).output
+    )
+
+
 def test_evidence_prints_what_is_open_with_the_experiment():
     told = CliRunner().invoke(main, ["evidence", "--open", "sm_100a", "--json"])
     assert told.exit_code == 0
@@ -392,5 +433,5 @@ def test_evidence_prints_what_is_open_with_the_experiment():
     want = {name for name, row in kill_matrix()["alternatives"].items() if not known & row["refuted_by"].keys()}
     assert {row["alternative"] for row in rows} == {n for n in want if "sm_100a" in RULES[ALTERNATIVES[n].rule].grades}
     assert all(row["experiment"] for row in rows)
-    assert "would settle it" in CliRunner().invoke(main, ["evidence", "tcgen05.shift", "--open", "sm_100a"]).output
+    assert "would settle it" in CliRunner().invoke(main, ["evidence", "tcgen05.alloc", "--open", "sm_100a"]).output
     assert CliRunner().invoke(main, ["evidence", "tcgen05.shft"]).exit_code == 2

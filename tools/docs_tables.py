@@ -17,6 +17,7 @@ from smemsim.judge.scenario import TABLES as SCENARIO_TABLES
 from smemsim.show.tile import atoms_svg
 from smemsim.spec.alternatives import ALTERNATIVES
 from smemsim.spec.calibration import CALIBRATION, calibration
+from smemsim.spec.compiled import COMPILED
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES, kill_matrix
@@ -217,10 +218,11 @@ def _members(value: object) -> list[str]:
 
 
 def alternatives(_: Page) -> str:
-    """Alternatives of rules about Blackwell: how many of each rule witnesses refute, programs of this package, published measurements, and what is left."""
+    """Alternatives of rules about Blackwell: how many of each rule witnesses refute, programs of this package, published measurements, compilers, and what is left."""
     matrix = kill_matrix()
     known = {name for name, about in matrix["programs"].items() if about["witness"]}
     published = {name for one in PUBLISHED for name in one.against}
+    compiled = {name for one in COMPILED for name in one.against} - published
     rows = []
     for rule in dict.fromkeys(a.rule for a in ALTERNATIVES.values()):
         own = [str(a) for a in ALTERNATIVES.values() if a.rule == rule]
@@ -229,13 +231,15 @@ def alternatives(_: Page) -> str:
         beside = [name for name in witnesses if all(matrix["programs"][p].get("rests_on") for p in known & refuted[name])]
         alone = [name for name in own if refuted[name] and name not in witnesses]
         told = [name for name in own if name in published and not refuted[name]]
-        left = [name.partition("=")[2] for name in own if not refuted[name] and name not in published]
-        counts = (len(own), len(witnesses), len(beside), len(alone), len(told), len(left))
+        written = [name for name in own if name in compiled and not refuted[name]]
+        left = [name.partition("=")[2] for name in own if not refuted[name] and name not in published | compiled]
+        counts = (len(own), len(witnesses), len(beside), len(alone), len(told), len(written), len(left))
         rows.append((f"`{rule}`", *map(str, counts), " ".join(left[:8]) + (f" and {len(left) - 8} more" if left[8:] else "")))
-    total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in range(1, 7)), "")
+    total = ("all", *(str(sum(int(row[n]) for row in rows)) for n in range(1, 8)), "")
     return table(
         (
-            "rule", "alternatives", "refuted by witnesses", "of these by comparison with another unit alone", "by programs of this package alone", "contradicted by published measurements alone", "left", "which",
+            "rule", "alternatives", "refuted by witnesses", "of these by comparison with another unit alone", "by programs of this package alone", "contradicted by published measurements alone",
+            "by what compilers write alone", "left", "which",
         ),
         [*rows, total],
     )  # fmt: skip

@@ -35,6 +35,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     """
     from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, EXPERIMENTS
     from smemsim.spec.architectures import architecture
+    from smemsim.spec.compiled import COMPILED
     from smemsim.spec.evidence import RULES, Grade
     from smemsim.spec.published import PUBLISHED
 
@@ -60,6 +61,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
                 "alternative": str(a), "instead": a.sentence, "because": a.source, "refuted_by": by, "refuted_by_own_programs": others,
                 "beside": _beside(by), "met_by_runs": _met(str(a)), "alike": ALIKE.get(str(a), ""), "experiment": EXPERIMENTS[a.point],
                 "published": [dataclasses.asdict(p) | {"against": str(a)} for p in PUBLISHED if str(a) in p.against],
+                "compiled": [dataclasses.asdict(c) | {"against": str(a)} for c in COMPILED if str(a) in c.against],
             })  # fmt: skip
     if as_json:
         click.echo(json.dumps(found, indent=1))
@@ -67,11 +69,11 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     for one in found:
         click.echo(_line(one, with_experiment=arch is not None))
     if arch is not None:
-        alike, met, told = (sum(bool(one[key]) for one in found) for key in ("alike", "met_by_runs", "published"))
+        alike, met, told, compiled = (sum(bool(one[key]) for one in found) for key in ("alike", "met_by_runs", "published", "compiled"))
         click.echo(
             f"{len(found)} of {len(ALTERNATIVES)} alternatives are open on {arch}: no program that is known to be right there would compute wrong numbers with them. "
             f"{alike} of these no program can tell from the rule, {met} were met by runs, the others by none; "
-            f"{told} are contradicted by what others measured"
+            f"{told} are contradicted by what others measured, {compiled} by what compilers write"
         )
 
 
@@ -113,4 +115,6 @@ def _line(one: dict[str, Any], *, with_experiment: bool) -> str:
     text = f"{one['alternative']}: {one['instead']} ({one['because']}); {who}{own_words}{'' if by else f'; {why}'}"
     for other in one["published"]:
         text += f"\n    others measured, which is no witness: {other['source']}, {other['card']}: {other['says']} ({other['reach']})"
+    for other in one["compiled"]:
+        text += f"\n    compilers write otherwise, which is no witness: {other['source']}: {other['says']}"
     return f"{text}\n    would settle it: {one['experiment']}" if with_experiment else text

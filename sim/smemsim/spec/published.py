@@ -54,6 +54,14 @@ PUBLISHED: tuple[Published, ...] = (
         ),
     ),
     Published(
+        "mmasim 2.1.1",
+        "B200",
+        "zeros count with 2^-133, where D is f16 with 2^-21",
+        "a model that its authors call equal to hardware bit by bit; its random tests (mmasim in the witnesses) do not come near, since their C is never 0; of Hopper the trace "
+        "has the same numbers",
+        tuple(f"arithmetic.tcgen05={name}" for name in ("zeros_at_126", "f16_zeros_at_133", "f16_zeros_at_22")),
+    ),
+    Published(
         "jeffniu-openai/triton eac11c7, .codex/initiatives/tmem_linear_generalization",
         "Blackwell",
         "tcgen05.cp.4x256b writes its four rows into lanes that are 32 apart",
