@@ -542,10 +542,11 @@ def test_a_kernel_of_nvrtc_has_its_ptx_and_the_array_behind_which_it_reads_is_na
         ("cuda_core", "1000 right\n"),
         ("numba_kernel", "1000 right\n"),
         ("tinygrad_program", "True True True True\n"),
+        ("pallas", "NVIDIA H200\nTrue True True True\n"),
     ],
 )
 def test_python_programs_on_the_driver_api_run_as_they_are(name, said, tmp_path):
-    """cuda.bindings with NVRTC and with the runtime, cuda.core, a kernel of numba, tinygrad (`CUDA=1 PTX=1`, which is DEV=CUDA:PTX now)."""
+    """cuda.bindings with NVRTC and with the runtime, cuda.core, a kernel of numba, tinygrad (`CUDA=1 PTX=1`, which is DEV=CUDA:PTX now), JAX with Pallas."""
     done = run([sys.executable, PROGRAMS / f"{name}.py"], env={"DEV": "CUDA:PTX", "CACHEDB": str(tmp_path / "cache.db")})
     missing = [what for what in ("No module named", "libnvrtc", "libnvvm") if done.returncode and what in done.stderr]
     if done.returncode == 77 or missing:
@@ -814,3 +815,37 @@ print(list(numbers[:2]), ml.nvmlDeviceGetName(card, text, 4), ml.nvmlDeviceGetNa
 def test_nvml_says_of_the_card_what_the_driver_says():
     done = run([sys.executable, "-c", NVML_ASKING])
     assert done.stdout == "True 0 2\n[9, 0] 7 2 0 NVIDIA H200\n", done.stderr
+
+
+PLUGIN = """
+import pathlib
+def _load_nvidia_libraries(): raise AssertionError("NVIDIA's libraries are not to be loaded")
+def _get_library_path(): return str(pathlib.Path(__file__).with_name("plugin.so"))
+"""
+XLA_ASKING = """
+import ctypes, os, types, sys
+hardware = sys.modules["jax._src.hardware_utils"] = types.ModuleType("jax._src.hardware_utils")
+hardware.has_visible_nvidia_gpu = lambda: False
+from jax_plugins import xla_cuda13
+xla_cuda13._load_nvidia_libraries()
+print(hardware.has_visible_nvidia_gpu(), os.environ["XLA_FLAGS"], os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"])
+dnn, blas = ctypes.CDLL("libcudnn.so.9"), ctypes.CDLL("libcublas.so.13")
+print(dnn.cudnnGetVersion() // 10000, dnn.cudnnCreate(ctypes.byref(ctypes.c_void_p())), hasattr(dnn, "cudnnConvolutionForward"), hasattr(blas, "cublasGemmEx"))
+"""
+
+
+def test_xla_finds_the_card_and_handles_of_libraries_that_cannot_run_here(tmp_path):
+    """Only flags that the plugin knows are given, what the program sets itself counts, and nobody but XLA finds the stand-ins."""
+    (tmp_path / "jax_plugins/xla_cuda13").mkdir(parents=True)
+    (tmp_path / "jax_plugins/xla_cuda13/__init__.py").write_text(PLUGIN)
+    (tmp_path / "jax_plugins/xla_cuda13/plugin.so").write_bytes(b"\0xla_gpu_autotune_level\0xla_gpu_generate_line_info\0")
+    own = {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "XLA_FLAGS": "--xla_gpu_autotune_level=1",
+        "XLA_PYTHON_CLIENT_ALLOCATOR": "bfc",
+    }
+    done = run([sys.executable, "-c", XLA_ASKING], env=own)
+    flags = "--xla_gpu_generate_line_info=true --xla_gpu_autotune_level=0 --xla_gpu_autotune_level=1"
+    assert done.stdout == f"True {flags} bfc\n9 0 False False\n", done.stderr
+    done = run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcudnn.so.9')"])
+    assert "cannot open shared object file" in done.stderr

@@ -98,6 +98,7 @@ def build(folder: pathlib.Path, with_compiler: str) -> None:
     others = [
         ("libsmemsim-audit.so", [str(SOURCES / "audit.c"), "-Wl,-z,now", "-ldl"]),
         ("libcute_dsl_runtime.so", [str(SOURCES / "cutedsl.c")]),
+        *_stand_ins(),
     ]
     _compile(folder, with_compiler, [("libcuda.so.1", driver), *others])
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
@@ -105,12 +106,26 @@ def build(folder: pathlib.Path, with_compiler: str) -> None:
     _compile(folder, with_compiler, [*runtimes, ("libnvidia-ml.so.1", management)])  # which are linked with the driver
 
 
+def _stand_ins() -> list[tuple[str, list[str]]]:
+    """What stands in for cuDNN and cuBLAS. Their names are what a program that has loaded one finds by; the files' are others, so that only it does."""
+    sonames = {"cudnn": "libcudnn.so.9", "cublas": "libcublas.so.{major}", "cublaslt": "libcublasLt.so.{major}"}
+    source = str(SOURCES / "machine_code.c")
+    return [
+        (
+            f"libsmemsim-{name}-{major}.so",
+            [f"-DWHICH={name.upper()}", f"-DMAJOR={major}", source, f"-Wl,-soname,{soname.format(major=major)}"],
+        )
+        for major in RUNTIMES
+        for name, soname in sonames.items()
+    ]
+
+
 def _compile(folder: pathlib.Path, with_compiler: str, wanted: list[tuple[str, list[str]]]) -> None:
     """Make some libraries, all at once."""
     flags = ["-shared", "-fPIC", "-O1", "-fvisibility=hidden", "-w", f"-I{SOURCES}", f"-I{folder}"]
     running = [
         subprocess.Popen(  # each is waited for below
-            [with_compiler, *flags, *own, "-o", str(folder / name), f"-Wl,-soname,{name}"],
+            [with_compiler, *flags, f"-Wl,-soname,{name}", *own, "-o", str(folder / name)],  # the last soname counts
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,6 +1,6 @@
 """Libraries that the virtual GPU cannot serve: a program that imports one is told so in a sentence, once.
 
-CuPy holds NVIDIA's static runtime, which works with NVIDIA's driver alone; JAX needs libraries that have no PTX.
+CuPy holds NVIDIA's static runtime, which works with NVIDIA's driver alone.
 """
 
 from __future__ import annotations
@@ -10,15 +10,9 @@ import sys
 __all__ = ["OUTSIDE", "install"]
 
 
-_JAX = (
-    "JAX: XLA's CUDA plugin begins with NVIDIA's libraries of machine code (cuDNN, cuBLAS ...), which the virtual GPU has not: JAX finds no GPU and "
-    "computes on the CPU, and nothing of it is launched"
-)
 OUTSIDE = {
     "cupy": "CuPy: it holds NVIDIA's own CUDA runtime, which works with NVIDIA's driver alone, and finds no GPU here; its kernels' sources run with "
     "cuda.core or numba-cuda, on memory of theirs or torch's",
-    "jax_plugins.xla_cuda12": _JAX,
-    "jax_plugins.xla_cuda13": _JAX,
 }
 _told: set[str] = set()
 

@@ -34,7 +34,7 @@ DOORS = {
     "torch": "smemsim.virtual.torch", "triton": "smemsim.virtual.triton", "cutlass": "smemsim.virtual.cutedsl",
     "triton.profiler": "smemsim.virtual.proton", "torch._subclasses.fake_tensor": "smemsim.virtual.torch_fake",
     "tilelang.profiler.bench": "smemsim.virtual.benchmarks",
-    **dict.fromkeys(("cupy", "jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13"), "smemsim.virtual.outside"),
+    "cupy": "smemsim.virtual.outside", **dict.fromkeys(("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13"), "smemsim.virtual.jax"),
     **{f"cuda.bindings.{name}": "smemsim.virtual.static_runtime" for name in (
         "_internal.runtime", "_internal.runtime_ptds", "_bindings.cyruntime", "_bindings.cyruntime_ptds",
     )},

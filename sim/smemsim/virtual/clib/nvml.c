@@ -107,6 +107,10 @@ API int nvmlDeviceGetMigMode(Card card, unsigned *now, unsigned *later) { (void)
 API int nvmlDeviceGetComputeRunningProcesses_v3(Card card, unsigned *count, void *all) { (void)card; (void)all; WANT(count); *count = 0; return SUCCESS; }
 API int nvmlDeviceGetTotalEccErrors(Card card, int kind, int counter, unsigned long long *count) { (void)card; (void)kind; (void)counter; WANT(count); *count = 0; return SUCCESS; }
 API int nvmlDeviceGetCurrentClocksThrottleReasons(Card card, unsigned long long *reasons) { (void)card; WANT(reasons); *reasons = 0; return SUCCESS; }
+API int nvmlDeviceGetCurrPcieLinkGeneration(Card card, unsigned *generation) { (void)card; WANT(generation); *generation = 5; return SUCCESS; } // data sheets of H200 and B200: PCIe Gen5 x16
+API int nvmlDeviceGetCurrPcieLinkWidth(Card card, unsigned *width) { (void)card; WANT(width); *width = 16; return SUCCESS; }
+API int nvmlDeviceGetNvLinkState(Card card, unsigned link, int *active) { (void)card; (void)link; WANT(active); *active = 0; return NOT_SUPPORTED; }
+API int nvmlDeviceGetGpuFabricInfoV(Card card, void *info) { (void)card; WANT(info); return NOT_SUPPORTED; }
 API int nvmlSystemGetCudaDriverVersion_v2(int *version) { WANT(version); return cuDriverGetVersion(version) ? UNKNOWN : SUCCESS; }
 API int nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
 API int nvmlSystemGetDriverVersion(char *version, unsigned length) { return put(version, length, "580.82.07"); } // of CUDA 13.0
