@@ -7,8 +7,10 @@ watch wants a closer look: then closures execute the segment. The second one mov
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +31,7 @@ __all__ = [
     "ROW",
     "Access",
     "access_of",
+    "in_rows",
     "emit_access",
     "emit_address",
     "emit_parameter",
@@ -46,8 +49,19 @@ _HINTS = {"nc", "ca", "cg", "cs", "lu", "wb", "wt", "weak"}
 
 
 @dataclasses.dataclass(frozen=True)
+class Row:
+    """Where the bytes of accesses with one base lie: the entry `number` of the tables has the places of the offset `begin`, which `lead`, the first of them, notes;
+    the others lie up to `reach` bytes behind."""
+
+    number: int
+    lead: int
+    begin: int
+    reach: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Access:
-    """A load or store: which entry of the tables it has, its space, `count` elements of `kind` for each thread."""
+    """A load or store: its number among those of a segment, its space, `count` elements of `kind` for each thread."""
 
     number: int
     instruction: Instruction
@@ -55,6 +69,17 @@ class Access:
     kind: str
     count: int
     within: int | None = None  # the place in the window, where the address is that of a variable
+    shared_row: Row | None = None  # None: it has an entry of its own
+
+    @property
+    def row(self) -> Row:
+        """The entry of the tables with its places."""
+        return self.shared_row or Row(self.number, self.number, self.offset, 0)
+
+    @property
+    def apart(self) -> int:
+        """How many bytes behind those places it is."""
+        return self.offset - self.row.begin
 
     @property
     def is_load(self) -> bool:
@@ -133,6 +158,28 @@ def access_of(program: Program, i: Instruction, number: int) -> Access:
     return found
 
 
+def in_rows(instructions: Sequence[Instruction], accesses: Sequence[Access]) -> tuple[Access, ...]:
+    """The accesses, for all threads: those of one size by one value of a register lie in one entry of the tables."""
+    by_base: dict[tuple[Any, ...], list[Access]] = {}
+    given: collections.Counter[int] = collections.Counter()
+    of = {id(access.instruction): access for access in accesses}
+    for i in instructions:
+        access = of.get(id(i))
+        if access is not None:
+            slot = access.slot
+            base: tuple[Any, ...] = (access.number,)
+            if slot is not None and i.guard is None and access.offset % access.size == 0:
+                base = (slot, given[slot], access.size, access.space)
+            by_base.setdefault(base, []).append(access)
+        given.update(i.given)
+    found: dict[int, Access] = {}
+    for number, alike in enumerate(by_base.values()):
+        offsets = [access.offset for access in alike]
+        row = Row(number, alike[0].number, min(offsets), max(offsets) - min(offsets))
+        found |= {access.number: dataclasses.replace(access, shared_row=row) for access in alike}
+    return tuple(found[access.number] for access in accesses)
+
+
 def parameter_of(program: Program, i: Instruction) -> int | None:
     """Where in the bank of parameters a load reads; None where it reads other memory. Uncompiled where it reads what no parameter has."""
     if i.op != "ld" or not any(m in ("param", "param::entry", "param::func") for m in i.modifiers):
@@ -181,7 +228,10 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
     Of a lane that is not active the address is that of bytes that nobody reads.
     """
     slot, size = access.slot, access.size
-    if slot is not None and active is None and access.offset % size == 0:
+    if access.row.lead != access.number:
+        v.lines.append(f"  %bad{access.number + 1} = or i64 %bad{access.number}, 0")
+        return
+    if slot is not None and active is None and access.row.begin % size == 0:
         _emit_from_base(v, access, slot)
         return
     if slot is None:
@@ -205,23 +255,25 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
             _note_running(v, access.number, active)
     bits = v.line(f"bitcast <{LANES} x i1> {bad.name} to i{LANES}")
     _note_bad(v, access, v.line(f"icmp ne i{LANES} {bits}, 0"))
-    _note_places(v, access.number, place, _shape(v, place, size)[2])
+    _note_places(v, access, place, _shape(v, place, size)[2])
 
 
 def _emit_from_base(v: Vectors, access: Access, slot: int) -> None:
     """The same, where all lanes run: what is the same for all accesses with the register in their address is looked at once, so that few scalars are left."""
     base = _base(v, slot, access.size)
     begin, limit, host = _table(access)
-    first = v.line(f"add i64 {base.least}, {access.offset}") if access.offset else base.least
+    row = access.row
+    first = v.line(f"add i64 {base.least}, {row.begin}") if row.begin else base.least
+    span = v.line(f"add i64 {base.span}, {row.reach}") if row.reach else base.span
     offset = v.line(f"sub i64 {first}, {begin}")
     is_before = v.line(f"icmp uge i64 {offset}, {limit}")
-    is_behind = v.line(f"icmp uge i64 {base.span}, {v.line(f'sub i64 {limit}, {offset}')}")
+    is_behind = v.line(f"icmp uge i64 {span}, {v.line(f'sub i64 {limit}, {offset}')}")
     is_outside = v.line(f"or i1 {is_before}, {is_behind}")
     _note_bad(v, access, v.line(f"or i1 {is_outside}, {base.is_odd}"))
     apart = v.line(f"sub i64 {host}, {begin}")
-    if access.offset:
-        apart = v.line(f"add i64 {apart}, {access.offset}")
-    _note_places(v, access.number, v.binary("add", base.wide, _broadcast(v, apart)), base.shape)
+    if row.begin:
+        apart = v.line(f"add i64 {apart}, {row.begin}")
+    _note_places(v, access, v.binary("add", base.wide, _broadcast(v, apart)), base.shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,12 +360,13 @@ def _shape(v: Vectors, at: Value, size: int) -> tuple[str, str, str]:
     return holds[0], holds[1], v.line(f"select i1 {holds[0]}, i8 {ONE_PLACE}, i8 {shape}")
 
 
-def _note_places(v: Vectors, n: int, place: Value, shape: str) -> None:
+def _note_places(v: Vectors, access: Access, place: Value, shape: str) -> None:
+    n, row = access.number, access.row.number
     v.lines += [
-        f"  %p{n} = getelementptr i64, ptr %places, i64 %row{n}",
+        f"  %p{n} = getelementptr i64, ptr %places, i64 %row{row}",
         f"  %pt{n} = getelementptr i64, ptr %p{n}, i64 %t",
         f"  store {_V64} {place.name}, ptr %pt{n}, align 8",
-        f"  %sp{n} = getelementptr i8, ptr %shapes, i64 %srow{n}",
+        f"  %sp{n} = getelementptr i8, ptr %shapes, i64 %srow{row}",
         f"  %spt{n} = getelementptr i8, ptr %sp{n}, i64 %group",
         f"  store i8 {shape}, ptr %spt{n}, align 1",
     ]
@@ -324,16 +377,17 @@ def _note_places(v: Vectors, n: int, place: Value, shape: str) -> None:
 
 def emit_access(v: Vectors, access: Access, guard: Value | None) -> None:
     """The second function's text for an access."""
-    n = access.number
+    n, row = access.number, access.row.number
     v.lines += [
         f"  br label %access{n}",
         f"access{n}:",
-        f"  %q{n} = getelementptr i64, ptr %places, i64 %row{n}",
+        f"  %q{n} = getelementptr i64, ptr %places, i64 %row{row}",
         f"  %qt{n} = getelementptr i64, ptr %q{n}, i64 %t",
-        f"  %u{n} = getelementptr i8, ptr %shapes, i64 %srow{n}",
+        f"  %u{n} = getelementptr i8, ptr %shapes, i64 %srow{row}",
         f"  %ut{n} = getelementptr i8, ptr %u{n}, i64 %group",
         f"  %kind{n} = load i8, ptr %ut{n}, align 1",
-        f"  %first{n} = load ptr, ptr %qt{n}, align 8",
+        f"  %begin{n} = load ptr, ptr %qt{n}, align 8",
+        f"  %first{n} = getelementptr i8, ptr %begin{n}, i64 {access.apart}",
     ]
     (_load if access.is_load else _store)(v, access, guard)
 
@@ -346,16 +400,19 @@ BUFFER = "  %buffer = alloca [256 x i8], align 64"  # in the entry of `run`: the
 _GATHERED = {"i32", "i64", "float", "double"}
 
 
-def _pointer_vector(v: Vectors, n: int) -> str:
-    return v.line(f"load <{LANES} x ptr>, ptr %qt{n}, align 8")
+def _pointer_vector(v: Vectors, access: Access) -> str:
+    begins = v.line(f"load <{LANES} x ptr>, ptr %qt{access.number}, align 8")
+    return v.line(f"getelementptr i8, <{LANES} x ptr> {begins}, i64 {access.apart}") if access.apart else begins
 
 
-def _lane_by_lane(v: Vectors, n: int, part: str, *, is_load: bool) -> None:
+def _lane_by_lane(v: Vectors, access: Access, part: str, *, is_load: bool) -> None:
     """The text of a loop that moves what lanes have at their pointers into the buffer, or from there."""
+    n = access.number
     source, target = (f"%lp{n}", f"%lb{n}") if is_load else (f"%lb{n}", f"%lp{n}")
     v.lines += [
         f"  br label %lane{n}", f"lane{n}:", f"  %lk{n} = phi i64 [ 0, %general{n} ], [ %kn{n}, %lane{n} ]",
-        f"  %la{n} = getelementptr i64, ptr %qt{n}, i64 %lk{n}", f"  %lp{n} = load ptr, ptr %la{n}, align 8",
+        f"  %la{n} = getelementptr i64, ptr %qt{n}, i64 %lk{n}", f"  %lq{n} = load ptr, ptr %la{n}, align 8",
+        f"  %lp{n} = getelementptr i8, ptr %lq{n}, i64 {access.apart}",
         f"  %lb{n} = getelementptr {part}, ptr %buffer, i64 %lk{n}", f"  %lv{n} = load {part}, ptr {source}, align 1",
         f"  store {part} %lv{n}, ptr {target}, align 1", f"  %kn{n} = add i64 %lk{n}, 1", f"  %km{n} = icmp ult i64 %kn{n}, {LANES}",
     ]  # fmt: skip
@@ -370,12 +427,12 @@ def _load(v: Vectors, access: Access, guard: Value | None) -> None:
     whole = f"<{LANES * count} x {kind}>"
     if count == 1 and kind in _GATHERED:
         v.declared.add(f"declare {whole} @llvm.masked.gather.{_mangled(kind)}.v{LANES}p0(<{LANES} x ptr>, i32, <{LANES} x i1>, {whole})")
-        call = f"call {whole} @llvm.masked.gather.{_mangled(kind)}.v{LANES}p0(<{LANES} x ptr> {_pointer_vector(v, n)}, i32 1, {_ALL}, {whole} poison)"
+        call = f"call {whole} @llvm.masked.gather.{_mangled(kind)}.v{LANES}p0(<{LANES} x ptr> {_pointer_vector(v, access)}, i32 1, {_ALL}, {whole} poison)"
         arms.append(("general", [v.emit(kind, call)]))
         v.lines += [f"  br label %after{n}", f"next{n}:"]
         arms.append(("next", [v.emit(kind, f"load {whole}, ptr %first{n}, align 1")]))
     else:
-        _lane_by_lane(v, n, kind if count == 1 else f"<{count} x {kind}>", is_load=True)
+        _lane_by_lane(v, access, kind if count == 1 else f"<{count} x {kind}>", is_load=True)
         v.lines += [f"  br i1 %km{n}, label %lane{n}, label %next{n}", f"next{n}:"]
         v.lines.append(f"  %from{n} = phi ptr [ %first{n}, %access{n} ], [ %buffer, %lane{n} ]")
         found = v.line(f"load {whole}, ptr %from{n}, align 1")
@@ -430,12 +487,12 @@ def _store(v: Vectors, access: Access, guard: Value | None) -> None:
         name = f"@llvm.masked.scatter.{_mangled(kind)}.v{LANES}p0"
         v.declared.add(f"declare void {name}({all_of}, <{LANES} x ptr>, i32, <{LANES} x i1>)")
         v.lines += [
-            f"  call void {name}({all_of} {whole.name}, <{LANES} x ptr> {_pointer_vector(v, n)}, i32 1, {_ALL})",
+            f"  call void {name}({all_of} {whole.name}, <{LANES} x ptr> {_pointer_vector(v, access)}, i32 1, {_ALL})",
             f"  br label %after{n}",
         ]
     else:
         v.lines.append(f"  store {all_of} {whole.name}, ptr %buffer, align 1")
-        _lane_by_lane(v, n, kind if count == 1 else f"<{count} x {kind}>", is_load=False)
+        _lane_by_lane(v, access, kind if count == 1 else f"<{count} x {kind}>", is_load=False)
         v.lines.append(f"  br i1 %km{n}, label %lane{n}, label %after{n}")
     v.lines.append(f"after{n}:")
 

@@ -28,6 +28,7 @@ from smemsim.program.compiled.memory import (
     emit_address,
     emit_parameter,
     emit_variable,
+    in_rows,
     parameter_of,
     variable_of,
 )
@@ -70,6 +71,11 @@ class Code:
     def slot_array(self) -> np.ndarray:
         """`slots`, to index with."""
         return np.array(self.slots, np.int64)
+
+    @functools.cached_property
+    def rows(self) -> int:
+        """Entries of the tables of places that the accesses have together."""
+        return len({access.row.number for access in self.accesses})
 
     @functools.cached_property
     def of_global(self) -> tuple[Access, ...]:
@@ -233,7 +239,8 @@ def _guard(v: Vectors, i: Instruction) -> Value | None:
 
 def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
     """The functions of a segment; `masked`: for some of the threads."""
-    accesses = {id(access.instruction): access for access in piece.accesses}
+    in_order = piece.accesses if masked else in_rows(piece.instructions, piece.accesses)
+    accesses = {id(access.instruction): access for access in in_order}
     given = Given(len(program.registers))
     run = Vectors(program.registers, program.wide, given)
     for n, i in enumerate(piece.instructions):
@@ -258,9 +265,9 @@ def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
         for slot in prepare.used:
             slots.setdefault(slot, len(slots))
         declared |= prepare.declared
-        parts.append(_prepare_text(prepare, slots, piece.accesses, masked=masked))
-    parts.append(_run_text(run, slots, piece.accesses, kept, masked=masked))
-    return Code("\n".join((*sorted(declared), *parts)), tuple(slots), piece.accesses, tuple(given.keys))
+        parts.append(_prepare_text(prepare, slots, in_order, masked=masked))
+    parts.append(_run_text(run, slots, in_order, kept, masked=masked))
+    return Code("\n".join((*sorted(declared), *parts)), tuple(slots), in_order, tuple(given.keys))
 
 
 def _slice(piece: Run) -> list[Instruction]:
@@ -314,9 +321,9 @@ def _active_text(masked: bool) -> Iterator[str]:
 
 def _rows_text(accesses: Sequence[Access]) -> Iterator[str]:
     yield "  %groups = lshr i64 %total, 4"
-    for access in accesses:
-        yield f"  %row{access.number} = mul i64 %total, {access.number}"
-        yield f"  %srow{access.number} = mul i64 %groups, {access.number}"
+    for n in sorted({access.row.number for access in accesses}):
+        yield f"  %row{n} = mul i64 %total, {n}"
+        yield f"  %srow{n} = mul i64 %groups, {n}"
 
 
 def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access], *, masked: bool) -> str:

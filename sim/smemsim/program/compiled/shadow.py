@@ -16,6 +16,7 @@ import numpy as np
 from smemsim.program.compiled import objects
 from smemsim.program.compiled.memory import GENERAL, NEIGHBOURS, ONE_PLACE, Access
 from smemsim.program.compiled.segments import MOST_ACCESSES
+from smemsim.program.compiled.tiles import LOOK_NUMBERS
 from smemsim.program.compiled.vectors import LANES
 from smemsim.program.watch.epochs import MANY_THREADS
 from smemsim.program.watch.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
@@ -34,7 +35,7 @@ _POINTERS = (
 )  # fmt: skip
 _NUMBERS = ("host", "nowhere", "stride", "readers", "pitch")
 _FOLDED = ("kept_places", "kept_shapes")  # pointers behind those, of the first CTA's threads: where each access is
-_CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 4, ctypes.c_void_p)
+_CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 5, ctypes.c_void_p)
 _SIZES = (1, 2, 4)  # words of a thread
 _LANE_PART = (1 << LANE_BITS) - 1
 
@@ -84,7 +85,7 @@ class _Body:
         self.text, self.label = text, label
         self.count = count = words * max(lanes, 1)
         self.is_one = lanes == 0
-        self.word = text.add(f"lshr i64 {text.add(f'sub i64 {place}, %host')}, 2")
+        self.word = text.add(f"lshr i64 {text.add(f'sub i64 {place}, %begin.host')}, 2")
         if not self.is_one:
             ramp = [n // words for n in range(count)]
             tid, mine = "%tid", "%mine"
@@ -200,6 +201,7 @@ def _head(text: _Text, name: str) -> None:
     text.line("%line32 = trunc i64 %line64 to i32")
     text.line("%token = shl i64 %token64, 32")
     text.line("%is.masked = icmp ne ptr %mask, null")
+    text.line("%begin.host = sub i64 %host, %apart")
 
 
 def _group(text: _Text) -> None:
@@ -218,7 +220,7 @@ def _group(text: _Text) -> None:
         text.line(line)
 
 
-_TABLES = "ptr %places, ptr %shapes, ptr %mask, i64 %first, i64 %last, i64 %line64, i64 %token64, ptr %context"
+_TABLES = "ptr %places, ptr %shapes, ptr %mask, i64 %first, i64 %last, i64 %line64, i64 %token64, i64 %apart, ptr %context"
 _BEGIN = f"""br label %loop
 loop:
 %t = phi i64 [ %first, %entry ], [ %t.next, %next ]
@@ -295,7 +297,7 @@ def _functions() -> dict[tuple[bool, int], Any]:
 
 
 _V64, _V8 = f"<{LANES} x i64>", f"i{8 * LANES}"
-# Are the threads of all CTAs where those of the first one are, in their own windows? Where these are is kept. The line is the access's number.
+# Are the threads of all CTAs where those of the first one are, in their own windows? Where these are is kept. The line is the number of their row.
 _ALIKE = f"""br label %loop
 loop:
 %t = phi i64 [ %first, %entry ], [ %t.next, %next ]
@@ -409,7 +411,7 @@ in.step:
 br i1 %w.more, label %warps, label %looks
 looks:
 %k = phi i64 [ 0, %in.step ], [ %k.next, %clear ]
-%row = mul i64 %k, 4
+%row = mul i64 %k, {LOOK_NUMBERS}
 %f.at = getelementptr i64, ptr %places, i64 %row
 %f = load ptr, ptr %f.at, align 8
 %n.at = getelementptr i64, ptr %f.at, i64 1
@@ -418,11 +420,13 @@ looks:
 %line.k = load i64, ptr %line.at, align 8
 %token.at = getelementptr i64, ptr %f.at, i64 3
 %token.k = load i64, ptr %token.at, align 8
+%apart.at = getelementptr i64, ptr %f.at, i64 4
+%apart.k = load i64, ptr %apart.at, align 8
 %skipped = mul i64 %n, %stride
 %skipped.groups = lshr i64 %skipped, {LANES.bit_length() - 1}
 %own.places = getelementptr i64, ptr %kept_places, i64 %skipped
 %own.shapes = getelementptr i8, ptr %kept_shapes, i64 %skipped.groups
-%clear.k = call i64 %f(ptr %own.places, ptr %own.shapes, ptr %mask, i64 0, i64 %stride, i64 %line.k, i64 %token.k, ptr %context)
+%clear.k = call i64 %f(ptr %own.places, ptr %own.shapes, ptr %mask, i64 0, i64 %stride, i64 %line.k, i64 %token.k, i64 %apart.k, ptr %context)
 %is.clear = icmp ne i64 %clear.k, 0
 br i1 %is.clear, label %clear, label %fail
 clear:
@@ -489,16 +493,8 @@ class Shadow:
         """Where in the host's memory `context` is."""
         return self._context
 
-    def look(self, access: Access) -> tuple[Any, int, int, int] | None:
-        """The function that says whether the epoch orders all of an access, and notes it then; the access's number, line and token. None: there is none."""
-        function = self.functions.get((access.is_load, access.size // 4))
-        if function is None or access.size < 4 or not self._has_epochs():
-            return None
-        self.token += not access.is_load
-        return function, access.number, access.instruction.line, self.token
-
     def looks(self, code: Code) -> np.ndarray | None:
-        """`look` of all accesses of shared memory: of each the function's address, its number, its line and its token. None: one has none."""
+        """The functions that say whether the epoch orders all accesses of shared memory, and note them then, as `Tiles.asks` takes them. None: one has none."""
         if not self._has_epochs():
             return None
         if code not in self._rows:
@@ -519,19 +515,21 @@ class Shadow:
             function = self.functions.get((access.is_load, access.size // 4))
             if function is None or access.size < 4:
                 return None
-            rows.append((ctypes.cast(function, ctypes.c_void_p).value or 0, access.number, access.instruction.line, 0))
+            at = ctypes.cast(function, ctypes.c_void_p).value or 0
+            rows.append((at, access.row.number, access.instruction.line, 0, access.apart))
         return np.array(rows, np.int64), [n for n, access in enumerate(code.of_shared) if not access.is_load]
 
     def alike(self, code: Code) -> np.ndarray:
-        """What asks of all accesses of shared memory whether the CTAs do the same, as `looks`."""
+        """What asks of all rows of places in shared memory whether the CTAs do the same, as `looks`."""
         if code not in self._alike:
             function = ctypes.cast(self.functions[ALIKE], ctypes.c_void_p).value or 0
-            self._alike[code] = np.array([(function, access.number, access.number, 0) for access in code.of_shared], np.int64)
+            rows = dict.fromkeys(access.row.number for access in code.of_shared)
+            self._alike[code] = np.array([(function, row, row, 0, 0) for row in rows], np.int64)
         return self._alike[code]
 
     def looks_at_one(self, looks: np.ndarray, mask: int | None) -> bool:
         """Does the epoch order all accesses of the first CTA, for those that `alike` has kept? Then they are noted, for all CTAs."""
-        return bool(self.functions[OF_ONE](looks.ctypes.data, None, mask, self._warps, len(looks), 0, 0, self._context))
+        return bool(self.functions[OF_ONE](looks.ctypes.data, None, mask, self._warps, len(looks), 0, 0, 0, self._context))
 
     def reads(self, line: int, words: int, places: np.ndarray) -> bool:
         """Does the epoch order reads of all threads, so many words each from the places (int64, bytes) on? Then they are noted."""
@@ -539,21 +537,23 @@ class Shadow:
         if function is None or not self._has_epochs():
             return False
         hosts = places + self._host
-        return self._passes(function, hosts.ctypes.data, self._shapes.ctypes.data, None, 0, len(places), line, 0)
+        return self._passes(function, hosts.ctypes.data, self._shapes.ctypes.data, None, 0, len(places), line, 0, 0)
 
     def passes(self, access: Access, places: int, shapes: int, mask: int | None, first: int, last: int) -> bool:
-        """Does the epoch order all of an access? Then it is noted."""
-        look = self.look(access)
-        if look is None:
+        """Does the epoch order all of an access, with so many bytes between the places and its own? Then it is noted."""
+        function = self.functions.get((access.is_load, access.size // 4))
+        if function is None or access.size < 4 or not self._has_epochs():
             return False
-        function, _, line, token = look
-        return self._passes(function, places, shapes, mask, first, last, line, token)
+        self.token += not access.is_load
+        return self._passes(function, places, shapes, mask, first, last, access.instruction.line, self.token, access.apart)
 
-    def _passes(self, function: Any, places: int, shapes: int, mask: int | None, first: int, last: int, line: int, token: int) -> bool:
+    def _passes(
+        self, function: Any, places: int, shapes: int, mask: int | None, first: int, last: int, line: int, token: int, apart: int
+    ) -> bool:
         if self.folding is not None:
             if first or not self.folding.are_in_step(self.epochs):
                 return False
-            if not self.functions[ALIKE](places, shapes, mask, 0, self.total, 0, 0, self._context):
+            if not self.functions[ALIKE](places, shapes, mask, 0, self.total, 0, 0, 0, self._context):
                 return False
             last = self.stride
-        return bool(function(places, shapes, mask, first, last, line, token, self._context))
+        return bool(function(places, shapes, mask, first, last, line, token, apart, self._context))

@@ -220,6 +220,6 @@ class Stores:
             self.globals.order.clock,
         )  # fmt: skip
         pointers = [array.ctypes.data if len(array) else 0 for array in tables]
-        self.context[:] = *pointers, memory.ctypes.data, self.globals.first, cells.shift, cells.line, self.nowhere
+        self.context[:] = *pointers, memory.ctypes.data - access.apart, self.globals.first, cells.shift, cells.line, self.nowhere
         first, last, mask = given
         return bool(self._call(places, mask, first, last, index, access.size, self._at))

@@ -60,9 +60,9 @@ class Frame:
 
     def __init__(self, x: Wave, code: Code, found: Found | None = None) -> None:
         self.registers = _pointers(x, code)
-        self.count = len(code.accesses)
-        self.memory = np.zeros(HEAD + ROW * self.count, np.int64)
-        self.regions: list[Any] = [None] * self.count
+        self.count = code.rows
+        self.memory = np.zeros(HEAD + ROW * len(code.accesses), np.int64)
+        self.regions: list[Any] = [None] * len(code.accesses)
         self.tiles: Tiles | None = None
         if self.count:
             self._place(x, found)
@@ -104,7 +104,7 @@ class Frame:
 
     @property
     def places(self) -> np.ndarray:
-        """Of each access, where in the host's memory each thread does it."""
+        """Of each row of accesses, where in the host's memory each thread does them."""
         return self._tables[0]
 
     def given(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
@@ -113,9 +113,9 @@ class Frame:
         tables = (None, None) if places is None or shapes is None else (places.ctypes.data, shapes.ctypes.data)
         return self.pointers[0], mask, first, last, *tables, self.total, self.pointers[1]
 
-    def rows(self, number: int) -> tuple[int, int]:
-        """Where in the host's memory the places and the shapes of an access begin."""
-        places, shapes = self._tables
+    def rows(self, access: Access) -> tuple[int, int]:
+        """Where in the host's memory the places and the shapes of an access's row begin."""
+        number, (places, shapes) = access.row.number, self._tables
         return places.ctypes.data + number * places.strides[0], shapes.ctypes.data + number * shapes.strides[0]
 
     def row(self, number: int) -> np.ndarray:
@@ -326,7 +326,7 @@ class Segment:
     def _note(x: Wave, frame: Frame, access: Access, first: int) -> None:
         """What a store changes beside bytes, as its closure notes it; the watch over memory has noted it."""
         if access.space == "global" or not x.has_owners:  # that something was stored is all
-            row = frame.places[access.number]
+            row = frame.places[access.row.number]
             if access.instruction.guard is None or (_own(row, x, first) != NOWHERE.ctypes.data).any():
                 own(x, _NOWHERE, access.size)
             return
@@ -345,15 +345,17 @@ class Segment:
             return False
         begin = first // frame.tiles.tile * frame.tiles.tile
         threads = x.threads[(x.threads >= first) & (x.threads < begin + frame.tiles.tile)] - begin
-        rows = {access.number: frame.tiles.places[access.number][threads] for access in code.of_global}
-        return self._find(x, frame, code, {number: row[row != NOWHERE.ctypes.data] for number, row in rows.items()})
+        rows = {access: frame.tiles.places[access.row.number][threads] for access in code.of_global}
+        return self._find(x, frame, code, {access.number: row[row != NOWHERE.ctypes.data] + access.apart for access, row in rows.items()})
 
     def _find(self, x: Wave, frame: Frame, code: Code, places: dict[int, np.ndarray]) -> bool:
         """Look for the array that each access of global memory is in, by where threads do it. False where it is not one."""
+        addresses = {}
         for access in code.of_global:
+            begin, _, host, _ = frame.row(access.row.lead).tolist()
+            addresses[access] = (places[access.number] + (begin - host)).view(np.uint64)
+        for access, address in addresses.items():
             row = frame.row(access.number)
-            begin, _, host, _ = row.tolist()
-            address = (places[access.number] + (begin - host)).view(np.uint64)
             if not len(address):
                 continue
             region = x.launch.memory.holding(int(address.min()), int(address.max()) + access.size)
@@ -394,12 +396,12 @@ class Segment:
             if is_global and (watch.globals is None or (access.is_load and watch.globals.history.is_unwritten(memory))):
                 continue
             if shadow is not None and not is_global:
-                places_at, shapes_at = frame.rows(access.number)
+                places_at, shapes_at = frame.rows(access)
                 if shadow.passes(access, places_at, shapes_at, mask, first, last):
                     continue
             if is_global and not access.is_load and region is not None and x.stride % WARP == 0:
                 stores = x.state.get(Stores) or x.state.setdefault(Stores, Stores(x, NOWHERE.ctypes.data))
-                if stores.passes(x, access, memory, frame.rows(access.number)[0], given):
+                if stores.passes(x, access, memory, frame.rows(access)[0], given):
                     continue
             threads, places = _places(x, frame, access, first)
             if not len(places):
@@ -421,7 +423,9 @@ class Segment:
 
 def _places(x: Wave, frame: Frame, access: Access, first: int) -> tuple[Any, np.ndarray]:
     """The threads from one on that execute an access (as `Wave.sel` has them), and where in the host's memory."""
-    places = _own(frame.places[access.number], x, first)
+    places = _own(frame.places[access.row.number], x, first)
+    if access.apart:
+        places = places + access.apart
     whole = x.sel if not first else x.threads[x.threads >= first]
     if access.instruction.guard is None:
         return whole, places

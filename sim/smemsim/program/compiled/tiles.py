@@ -16,11 +16,12 @@ import numpy as np
 from smemsim.program.compiled import objects
 from smemsim.program.compiled.vectors import LANES
 
-__all__ = ["LOOK", "RUN", "Tiles"]
+__all__ = ["LOOK", "LOOK_NUMBERS", "RUN", "Tiles"]
 
 
 LOOK, RUN = 1, 2  # what a call does: looks at addresses and asks the watch, moves bytes; both are one pass
 _BYTES = 1 << 15  # of places in a tile
+LOOK_NUMBERS = 5  # of each access that the watch is asked of: a function's address, the row, the line, the token, how far from the row's places it is
 _ENTRIES = ("prepare", "run", "regs", "mask", "places", "shapes", "memory", "tile", "looks", "count", "context")
 _POINTERS = {"prepare", "run", "regs", "mask", "places", "shapes", "memory", "looks", "context"}
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 3)
@@ -57,7 +58,7 @@ good:
 br i1 %asks, label %look, label %looked
 look:
 %k = phi i64 [ 0, %good ], [ %k.next, %look.next ]
-%row = mul i64 %k, 4
+%row = mul i64 %k, {LOOK_NUMBERS}
 %f.at = getelementptr i64, ptr %looks, i64 %row
 %f = load ptr, ptr %f.at, align 8
 %n.at = getelementptr i64, ptr %f.at, i64 1
@@ -66,11 +67,13 @@ look:
 %line = load i64, ptr %line.at, align 8
 %token.at = getelementptr i64, ptr %f.at, i64 3
 %token = load i64, ptr %token.at, align 8
+%apart.at = getelementptr i64, ptr %f.at, i64 4
+%apart = load i64, ptr %apart.at, align 8
 %skipped = mul i64 %n, %tile
 %skipped.groups = lshr i64 %skipped, {LANES.bit_length() - 1}
 %own.pl = getelementptr i64, ptr %pl, i64 %skipped
 %own.sh = getelementptr i8, ptr %sh, i64 %skipped.groups
-%clear = call i64 %f(ptr %own.pl, ptr %own.sh, ptr %mask, i64 %begin, i64 %end, i64 %line, i64 %token, ptr %context)
+%clear = call i64 %f(ptr %own.pl, ptr %own.sh, ptr %mask, i64 %begin, i64 %end, i64 %line, i64 %token, i64 %apart, ptr %context)
 %is.clear = icmp ne i64 %clear, 0
 br i1 %is.clear, label %look.next, label %stop
 look.next:
@@ -104,13 +107,13 @@ def _address(function: Any) -> int:
 
 
 class Tiles:
-    """What the loop over the tiles of a segment needs: `count` accesses, of `total` threads; `unit` are those that stay together."""
+    """What the loop over the tiles of a segment needs: `count` rows of places, of `total` threads; `unit` are those that stay together."""
 
     def __init__(self, functions: Sequence[Any], registers: int, memory: int, count: int, total: int, unit: int) -> None:
         self.tile = min(total, unit * max(1, _BYTES // (8 * count * unit)))
         self.places = np.empty((count, self.tile), np.int64)
         self._shapes = np.empty((count, self.tile // LANES), np.uint8)
-        self.looks = np.zeros((0, 4), np.int64)
+        self.looks = np.zeros((0, LOOK_NUMBERS), np.int64)
         self.plan = np.zeros(len(_ENTRIES), np.int64)
         given = (_address(functions[0]), _address(functions[-1]), registers, 0, self.places.ctypes.data, self._shapes.ctypes.data, memory)
         self.plan[:7] = given
@@ -120,7 +123,7 @@ class Tiles:
         self._call = _function()
 
     def asks(self, looks: np.ndarray, context: int) -> None:
-        """Ask these functions of the watch: of each its address, the number of its access, its line and its token."""
+        """Ask these functions of the watch: of each its LOOK_NUMBERS."""
         self.plan[8:11] = looks.ctypes.data, len(looks), context
         self.looks = looks
 
