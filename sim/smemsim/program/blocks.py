@@ -72,7 +72,7 @@ def _end(wave: Wave, block: Block, marks: Unwritten | None) -> None:
     """Execute a block's last instruction, which says where its threads go; they go on with the next block where it has none."""
     after, end = block.index + 1, block.end
     if end is None:
-        wave.key[wave.sel] = after
+        wave.goes(after)
         return
     marks = _near(wave, block, marks)
     if marks is None:

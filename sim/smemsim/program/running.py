@@ -65,9 +65,9 @@ class _Run:
 
     def go(self) -> bool:
         """See `run_wave`."""
-        key = self.wave.key
+        wave = self.wave
         while True:
-            at, is_apart = int(key.min()), self.apart is not None and self.apart.left > 0
+            at, is_apart = wave.lowest(), self.apart is not None and self.apart.left > 0
             if at >= YIELDED and not (at < GATHERING and is_apart):
                 over = self._nobody_runs(at)
                 if over is not None:
@@ -75,9 +75,9 @@ class _Run:
                 continue
             at, here = self._chosen(at, is_apart=is_apart)
             if at >= len(self.blocks):
-                threads = np.flatnonzero(here)
-                key[threads] = EXITED
-                self.wave.launch.exited(self.wave, threads)
+                wave.sel = ALL if here is None else np.flatnonzero(here)
+                wave.goes(EXITED)
+                wave.launch.exited(wave, wave.threads)
                 continue
             self._execute(at, here)
             if is_apart:
@@ -128,19 +128,19 @@ class _Run:
 
     # ---- a block
 
-    def _chosen(self, at: int, *, is_apart: bool) -> tuple[int, np.ndarray]:
-        """The block that runs next, and the threads there: the lowest one, unless turns are drawn."""
+    def _chosen(self, at: int, *, is_apart: bool) -> tuple[int, np.ndarray | None]:
+        """The block that runs next, and the threads there (None: all): the lowest one, unless turns are drawn."""
         if self.apart is not None and is_apart:
             return self.apart.pick(self.wave)
         if self.wave.turns is not None:
             found: tuple[int, np.ndarray] = self.wave.turns.pick(self.wave)
             return found
-        return at, self.wave.key == at
+        return at, None if self.wave.together is not None else self.wave.key == at
 
-    def _execute(self, at: int, here: np.ndarray) -> None:
+    def _execute(self, at: int, here: np.ndarray | None) -> None:
         """Execute a block. Raises Stuck and OutOfTime."""
         wave, block = self.wave, self.blocks[at]
-        wave.sel = ALL if here.all() else np.flatnonzero(here)
+        wave.sel = ALL if here is None or here.all() else np.flatnonzero(here)
         wave.at = at
         if wave.late is not None:
             wave.late.begins(wave, block)
@@ -159,11 +159,11 @@ class _Run:
 
     # ---- loops
 
-    def _gives_way_behind(self, at: int, here: np.ndarray) -> bool:
+    def _gives_way_behind(self, at: int, here: np.ndarray | None) -> bool:
         """Threads have executed a block: does the wave stop for others, or because it is in a loop that nobody ends?"""
         wave = self.wave
         if wave.turns is None:
-            after = int(wave.key.min())
+            after = wave.lowest()
         else:
             after = int(wave.key[here].min())
             if _lets_others(wave):

@@ -249,9 +249,10 @@ class Wave:
         self._reserve(count)
         self._words = self._make_memories(count)
         self._make_ctas(clusters)
-        self.key = np.zeros(self.total, np.int32)
-        self.key[self.tid >= launch.threads] = EXITED
-        self.padded = bool((self.key == EXITED).any())
+        self._key = np.zeros(self.total, np.int32)
+        self._key[self.tid >= launch.threads] = EXITED
+        self.padded = bool((self._key == EXITED).any())
+        self._together: int | None = None if self.padded else 0  # the key of all threads, where `_key` does not say it
         self.sel: Any = ALL
         self.at, self.step = 0, 0  # the block that runs, and the instruction within it
         self.members = np.zeros(self.total, np.uint32)  # the member masks of threads that gather
@@ -393,6 +394,30 @@ class Wave:
         return shared
 
     # ---- who runs
+
+    @property
+    def key(self) -> np.ndarray:
+        """Where each thread is."""
+        if self._together is not None:
+            self._key.fill(self._together)
+            self._together = None
+        return self._key
+
+    @property
+    def together(self) -> int | None:
+        """Where all threads are, if they are known to be at one place."""
+        return self._together
+
+    def lowest(self) -> int:
+        """The lowest place where a thread is."""
+        return int(self._key.min()) if self._together is None else self._together
+
+    def goes(self, key: int) -> None:
+        """The threads that execute now go to one place."""
+        if self.sel is ALL:
+            self._together = key
+        else:
+            self.key[self.sel] = key
 
     @property
     def threads(self) -> np.ndarray:

@@ -431,7 +431,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
             check_skipped(x, i, x.at, x.threads)
         ids = np.asarray(number(x))
         counts = None if count is None else np.asarray(count(x))
-        x.key[x.sel] = following
+        x.goes(following)
         if ids.ndim == 0:
             check_parted(x, i, lambda key: key[0] == "barrier" and key[2] == int(ids))
         if form.waits and not form.red and ids.ndim == 0 and (counts is None or counts.ndim == 0):

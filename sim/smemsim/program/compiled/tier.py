@@ -466,9 +466,11 @@ class Loop:
         if mask is None:
             mask = np.ones(x.total, np.uint8)
         trips = self.function(frame.pointers[0], mask.ctypes.data, first, last, MOST_TRIPS)
-        at = self.block.index
-        threads = x.threads
-        x.key[threads] = np.where(mask[threads], at, at + 1)
+        at, threads = self.block.index, x.threads
+        if mask.any():
+            x.key[threads] = np.where(mask[threads], at, at + 1)
+        else:
+            x.goes(at + 1)
         x.steps += trips - 1
 
 

@@ -441,8 +441,13 @@ def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
     if target is not None:
 
         def parts(x: Wave, following: int) -> None:
-            to = target()
-            x.key[x.sel] = np.multiply(holds(x), np.int32(to - following)) + np.int32(following)  # quicker than a choice
+            to, p = target(), holds(x)
+            if p.all():
+                x.goes(to)
+            elif not p.any():
+                x.goes(following)
+            else:
+                x.key[x.sel] = np.multiply(p, np.int32(to - following)) + np.int32(following)  # quicker than a choice
 
         return End(parts)
 

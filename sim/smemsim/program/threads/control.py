@@ -47,7 +47,7 @@ def build_bra(i: Instruction, c: Linker) -> Step:
     target = c.target(label.name)
 
     def end(x: Wave, following: int) -> None:
-        x.key[x.sel] = target()
+        x.goes(target())
 
     return End(end, target=target)
 
@@ -75,7 +75,7 @@ def build_exit(i: Instruction, c: Linker) -> Step:
     """`exit`, and `ret` of the entry: the threads are done."""
 
     def end(x: Wave, following: int) -> None:
-        x.key[x.sel] = EXITED
+        x.goes(EXITED)
         x.launch.exited(x, x.threads)
 
     return End(end)
