@@ -18,6 +18,7 @@ __all__ = ["Room", "forget_rooms", "leave_rooms", "new_room", "room_left"]
 
 
 MOST_BYTES = 1 << 26  # of all that is kept
+APART = 192  # bytes between the registers of a room: else the same thread's values of all registers would share one set of the processor's caches
 _lock = threading.Lock()
 
 
@@ -38,7 +39,7 @@ def new_room(program: Program, threads: int) -> Room:
     """Registers that are all zero."""
     wide = program.wide
     sizes = [threads * kind.itemsize * (1 + (n in wide)) for n, kind in enumerate(program.registers)]
-    ends = np.cumsum([0, *sizes])
+    ends = np.cumsum([0, *(size + APART for size in sizes)])
     raw = np.zeros(int(ends[-1]), np.uint8)
     registers = [
         raw[begin : begin + size].view(kind).reshape((-1, 2) if n in wide else -1)

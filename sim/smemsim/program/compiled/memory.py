@@ -392,7 +392,7 @@ def emit_access(v: Vectors, access: Access, guard: Value | None) -> None:
     (_load if access.is_load else _store)(v, access, guard)
 
 
-# Where a group's places are anything, single words go by gathers and scatters (scalar code where the processor has none), all else lane by lane over a buffer:
+# Where a group's places are anything, single elements go by gathers and scatters (scalar code where the processor has none), all else lane by lane over a buffer:
 # written out for every lane, such accesses would be most of the text that LLVM has to compile.
 
 
@@ -425,14 +425,13 @@ def _load(v: Vectors, access: Access, guard: Value | None) -> None:
     arms = [("one", _load_one(v, n, kind, count))]
     v.lines += [f"  br label %after{n}", f"general{n}:"]
     whole = f"<{LANES * count} x {kind}>"
-    if count == 1 and kind in _GATHERED:
-        v.declared.add(f"declare {whole} @llvm.masked.gather.{_mangled(kind)}.v{LANES}p0(<{LANES} x ptr>, i32, <{LANES} x i1>, {whole})")
-        call = f"call {whole} @llvm.masked.gather.{_mangled(kind)}.v{LANES}p0(<{LANES} x ptr> {_pointer_vector(v, access)}, i32 1, {_ALL}, {whole} poison)"
-        arms.append(("general", [v.emit(kind, call)]))
+    if count == 1:
+        pointers = _pointer_vector(v, access)
+        arms.append(("general", [_gathered(v, kind, pointers) if kind in _GATHERED else _gathered_part(v, kind, pointers)]))
         v.lines += [f"  br label %after{n}", f"next{n}:"]
         arms.append(("next", [v.emit(kind, f"load {whole}, ptr %first{n}, align 1")]))
     else:
-        _lane_by_lane(v, access, kind if count == 1 else f"<{count} x {kind}>", is_load=True)
+        _lane_by_lane(v, access, f"<{count} x {kind}>", is_load=True)
         v.lines += [f"  br i1 %km{n}, label %lane{n}, label %next{n}", f"next{n}:"]
         v.lines.append(f"  %from{n} = phi ptr [ %first{n}, %access{n} ], [ %buffer, %lane{n} ]")
         found = v.line(f"load {whole}, ptr %from{n}, align 1")
@@ -444,6 +443,20 @@ def _load(v: Vectors, access: Access, guard: Value | None) -> None:
         merged.append(v.emit(kind, f"phi <{LANES} x {kind}> {incoming}"))
     for item, value in zip(access.data, merged, strict=True):
         v.write(item, access.kind, value, guard)
+
+
+def _gathered(v: Vectors, kind: str, pointers: str) -> Value:
+    whole, name = f"<{LANES} x {kind}>", f"@llvm.masked.gather.{_mangled(kind)}.v{LANES}p0"
+    v.declared.add(f"declare {whole} {name}(<{LANES} x ptr>, i32, <{LANES} x i1>, {whole})")
+    return v.emit(kind, f"call {whole} {name}(<{LANES} x ptr> {pointers}, i32 1, {_ALL}, {whole} poison)")
+
+
+def _gathered_part(v: Vectors, kind: str, pointers: str) -> Value:
+    """Elements of less than a word: no page ends within an aligned word, so that it may be read where one of its elements may."""
+    at = v.emit("i64", f"ptrtoint <{LANES} x ptr> {pointers} to {_V64}")
+    begins = v.line(f"inttoptr {_V64} {v.binary('and', at, v.number('i64', -4)).name} to <{LANES} x ptr>")
+    bits = v.cast(v.binary("shl", v.binary("and", at, v.number("i64", 3)), v.number("i64", 3)), "i32", "trunc")
+    return v.cast(v.binary("lshr", _gathered(v, "i32", begins), bits), kind, "trunc")
 
 
 def _mangled(kind: str) -> str:

@@ -13,8 +13,8 @@ import numpy as np
 
 from smemsim.program.compiled import objects
 from smemsim.program.compiled.memory import Access
-from smemsim.program.compiled.vectors import LANES
 from smemsim.program.watch.global_loops import CLOCK, WHEN, WHO
+from smemsim.program.wave import WARP
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
@@ -26,6 +26,122 @@ __all__ = ["Stores"]
 _POINTERS = ("writers", "earlier", "readers", "others", "split", "line_writers", "line_readers", "line_others", "clock")
 _NUMBERS = ("host", "first_warp", "shift", "line", "nowhere")
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 4, ctypes.c_void_p)
+
+
+_WIDE, _BITS = f"<{WARP} x i64>", f"<{WARP} x i1>"
+
+
+def _wide_text() -> str:
+    """A warp's threads that store neighbouring cells, as many as a line has: all of a line, or the end of one and the begin of the next."""
+    lines = f"""wide:
+br i1 %is.masked, label %wide.look, label %wide.places
+wide.look:
+%wm.at = getelementptr i8, ptr %mask, i64 %n
+%wm = load <{WARP} x i8>, ptr %wm.at, align 1
+%wm.on = icmp ne <{WARP} x i8> %wm, zeroinitializer
+%wm.bits = bitcast {_BITS} %wm.on to i{WARP}
+%wm.all = icmp eq i{WARP} %wm.bits, -1
+br i1 %wm.all, label %wide.places, label %single
+wide.places:
+%wp.at = getelementptr i64, ptr %places, i64 %n
+%wp = load {_WIDE}, ptr %wp.at, align 8
+%wp.first = shufflevector {_WIDE} %wp, {_WIDE} poison, <{WARP} x i32> zeroinitializer
+%wp.steps = sub {_WIDE} %wp, %wp.first
+%wp.next = icmp eq {_WIDE} %wp.steps, %ramp
+%wp.bits = bitcast {_BITS} %wp.next to i{WARP}
+%wp.all = icmp eq i{WARP} %wp.bits, -1
+br i1 %wp.all, label %wide.at, label %single
+wide.at:
+%wp0 = extractelement {_WIDE} %wp, i64 0
+%wat = sub i64 %wp0, %host
+%wln = lshr i64 %wat, %line
+%wsplit.at = getelementptr i8, ptr %split, i64 %wln
+%wsplit = load i8, ptr %wsplit.at, align 1
+%w.split = icmp ne i8 %wsplit, 0
+%wlow = and i64 %wat, %inside
+%w.begins = icmp eq i64 %wlow, 0
+br i1 %w.begins, label %wide.begin, label %wide.first
+wide.begin:
+br i1 %w.split, label %wide.cells, label %wide.whole
+wide.whole:
+%wlw.at = getelementptr i64, ptr %line_writers, i64 %wln
+%wlw = load i64, ptr %wlw.at, align 8
+%wlw.none = icmp eq i64 %wlw, 0
+%wlw.own = icmp eq i64 %wlw, %own
+%wlw.good = or i1 %wlw.none, %wlw.own
+br i1 %wlw.good, label %wide.reads, label %fail
+wide.reads:
+br i1 %has.readers, label %wide.readers, label %wide.take
+wide.readers:
+%wlr.at = getelementptr i64, ptr %line_readers, i64 %wln
+%wlr = load i64, ptr %wlr.at, align 8
+%wlr.none = icmp eq i64 %wlr, 0
+br i1 %wlr.none, label %wide.take, label %fail
+wide.take:
+store i64 %own, ptr %wlw.at, align 8
+br label %next
+""".splitlines()
+    for part, line, after in (("first", "%wln", "%wide.second"), ("second", "%wln.behind", "%wide.cells")):
+        if part == "second":
+            lines += ["wide.second:", "%wln.behind = add i64 %wln, 1"]
+        else:
+            lines += ["wide.first:"]
+        lines += f"""%{part}.at = getelementptr i8, ptr %split, i64 {line}
+%{part}.split = load i8, ptr %{part}.at, align 1
+%{part}.is.split = icmp ne i8 %{part}.split, 0
+br i1 %{part}.is.split, label {after}, label %{part}.whole
+{part}.whole:
+%{part}.w.at = getelementptr i64, ptr %line_writers, i64 {line}
+%{part}.w = load i64, ptr %{part}.w.at, align 8
+%{part}.w.none = icmp eq i64 %{part}.w, 0
+br i1 %{part}.w.none, label %{part}.reads, label %fail
+{part}.reads:
+br i1 %has.readers, label %{part}.look, label %{part}.splits
+{part}.look:
+%{part}.r.at = getelementptr i64, ptr %line_readers, i64 {line}
+%{part}.r = load i64, ptr %{part}.r.at, align 8
+%{part}.r.none = icmp eq i64 %{part}.r, 0
+br i1 %{part}.r.none, label %{part}.splits, label %fail
+{part}.splits:
+store i8 1, ptr %{part}.at, align 1
+br label {after}""".splitlines()
+    lines += f"""wide.cells:
+%wcell = lshr i64 %wat, %shift
+%ww.at = getelementptr i64, ptr %writers, i64 %wcell
+%ww = load {_WIDE}, ptr %ww.at, align 8
+%own.one = insertelement {_WIDE} poison, i64 %own, i32 0
+%owns = shufflevector {_WIDE} %own.one, {_WIDE} poison, <{WARP} x i32> zeroinitializer
+%ww.none = icmp eq {_WIDE} %ww, zeroinitializer
+%ww.own = icmp eq {_WIDE} %ww, %owns
+%ww.good = or {_BITS} %ww.none, %ww.own
+%ww.bits = bitcast {_BITS} %ww.good to i{WARP}
+%ww.all = icmp eq i{WARP} %ww.bits, -1
+br i1 %ww.all, label %wide.cell.reads, label %fail
+wide.cell.reads:
+br i1 %has.readers, label %wide.cell.readers, label %wide.before
+wide.cell.readers:
+%wr.at = getelementptr i64, ptr %readers, i64 %wcell
+%wr = load {_WIDE}, ptr %wr.at, align 8
+%wo.at = getelementptr i64, ptr %others, i64 %wcell
+%wo = load {_WIDE}, ptr %wo.at, align 8
+%wro = or {_WIDE} %wr, %wo
+%wro.some = icmp ne {_WIDE} %wro, zeroinitializer
+%wro.bits = bitcast {_BITS} %wro.some to i{WARP}
+%wro.none = icmp eq i{WARP} %wro.bits, 0
+br i1 %wro.none, label %wide.before, label %fail
+wide.before:
+br i1 %has.earlier, label %wide.earlier, label %wide.note
+wide.earlier:
+%we.at = getelementptr i64, ptr %earlier, i64 %wcell
+%we = load {_WIDE}, ptr %we.at, align 8
+%we.some = icmp ne {_WIDE} %we, zeroinitializer
+%we.bits = bitcast {_BITS} %we.some to i{WARP}
+%we.none = icmp eq i{WARP} %we.bits, 0
+br i1 %we.none, label %wide.note, label %fail
+wide.note:
+store {_WIDE} %owns, ptr %ww.at, align 8
+br label %next""".splitlines()
+    return "\n".join(lines)
 
 
 def _text() -> str:
@@ -40,22 +156,16 @@ def _text() -> str:
 %line.bytes = shl i64 1, %line
 %inside = sub i64 %line.bytes, 1
 %per.line = udiv i64 %line.bytes, %size
-%is.odd = icmp ne i64 %per.line, {2 * LANES}
+%is.odd = icmp ne i64 %per.line, {WARP}
+%is.cell = icmp eq i64 %count, 1
+%is.even = xor i1 %is.odd, true
+%is.wide = and i1 %is.cell, %is.even
+%size.one = insertelement {_WIDE} poison, i64 %size, i32 0
+%sizes = shufflevector {_WIDE} %size.one, {_WIDE} poison, <{WARP} x i32> zeroinitializer
+%ramp = mul {_WIDE} %sizes, <{", ".join(f"i64 {k}" for k in range(WARP))}>
 br label %loop
 loop:
 %n = phi i64 [ %first, %entry ], [ %n.next, %next ]
-br i1 %is.masked, label %look, label %may.run
-look:
-%m.at = getelementptr i8, ptr %mask, i64 %n
-%m = load i8, ptr %m.at, align 1
-%is.off = icmp eq i8 %m, 0
-br i1 %is.off, label %one, label %may.run
-may.run:
-%pn = getelementptr i64, ptr %places, i64 %n
-%place = load i64, ptr %pn, align 8
-%is.idle = icmp eq i64 %place, %nowhere
-br i1 %is.idle, label %one, label %runs
-runs:
 %warp = lshr i64 %n, 5
 %clock.at = getelementptr i32, ptr %clock, i64 %warp
 %clock32 = load i32, ptr %clock.at, align 4
@@ -68,6 +178,27 @@ runs:
 %who.bits = shl i64 %number1, {WHO}
 %own.low = or i64 %when.bits, %index
 %own = or i64 %who.bits, %own.low
+%lane = and i64 %n, {WARP - 1}
+%is.warp = icmp eq i64 %lane, 0
+%n.warp = add i64 %n, {WARP}
+%has.warp = icmp sle i64 %n.warp, %last
+%is.whole = and i1 %is.warp, %has.warp
+%may.wide = and i1 %is.whole, %is.wide
+br i1 %may.wide, label %wide, label %single
+{_wide_text()}
+single:
+br i1 %is.masked, label %look, label %may.run
+look:
+%m.at = getelementptr i8, ptr %mask, i64 %n
+%m = load i8, ptr %m.at, align 1
+%is.off = icmp eq i8 %m, 0
+br i1 %is.off, label %one, label %may.run
+may.run:
+%pn = getelementptr i64, ptr %places, i64 %n
+%place = load i64, ptr %pn, align 8
+%is.idle = icmp eq i64 %place, %nowhere
+br i1 %is.idle, label %one, label %runs
+runs:
 %at = sub i64 %place, %host
 %ln = lshr i64 %at, %line
 %split.at = getelementptr i8, ptr %split, i64 %ln
@@ -77,9 +208,8 @@ br i1 %is.split, label %cells, label %whole
 whole:
 %low = and i64 %at, %inside
 %is.begin = icmp eq i64 %low, 0
-%lane = and i64 %n, {2 * LANES - 1}
 %lane.last = add i64 %lane, %per.line
-%fits = icmp ule i64 %lane.last, {2 * LANES}
+%fits = icmp ule i64 %lane.last, {WARP}
 %n.last = add i64 %n, %per.line
 %is.there = icmp sle i64 %n.last, %last
 %may.fit = and i1 %fits, %is.there
@@ -182,7 +312,7 @@ br i1 %more.cells, label %cell.loop, label %one
 one:
 br label %next
 next:
-%by = phi i64 [ %per.line, %take ], [ 1, %one ]
+%by = phi i64 [ %per.line, %take ], [ 1, %one ], [ {WARP}, %wide.take ], [ {WARP}, %wide.note ]
 %n.next = add i64 %n, %by
 %more = icmp slt i64 %n.next, %last
 br i1 %more, label %loop, label %done

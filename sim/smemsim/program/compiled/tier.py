@@ -240,6 +240,8 @@ class Segment:
     def _whole(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], given: tuple[int, int, int | None]) -> bool:
         """Look at all addresses, ask the watch, move all bytes. False, and nothing has happened, where closures have to look."""
         arguments = frame.given(*given)
+        for access in code.stores:
+            frame.row(access.number)[3] = 0
         if functions[0](*arguments):
             places = {access.number: _places(x, frame, access, given[0])[1] for access in code.of_global}
             if not self._find(x, frame, code, places) or functions[0](*arguments):
@@ -326,8 +328,7 @@ class Segment:
     def _note(x: Wave, frame: Frame, access: Access, first: int) -> None:
         """What a store changes beside bytes, as its closure notes it; the watch over memory has noted it."""
         if access.space == "global" or not x.has_owners:  # that something was stored is all
-            row = frame.places[access.row.number]
-            if access.instruction.guard is None or (_own(row, x, first) != NOWHERE.ctypes.data).any():
+            if access.instruction.guard is None or frame.row(access.number)[3]:
                 own(x, _NOWHERE, access.size)
             return
         threads, places = _places(x, frame, access, first)
