@@ -178,7 +178,9 @@ def gather_rows(words, rows, out):  # type: ignore[no-untyped-def]
     """Of 8 x 8 matrices of 16 bits what each lane of a warp holds: `rows` are the places (in bytes) of their rows, those of a warp behind each other, `out` has
     a row of words of 32 bits for each matrix."""
     count = len(out)
-    for n in range(out.shape[1]):
-        warp, lane = n >> 5, n & 31
+    for warp in range(out.shape[1] >> 5):
         for matrix in range(count):
-            out[matrix, n] = words[(rows[8 * (count * warp + matrix) + (lane >> 2)] >> 2) + (lane & 3)]
+            for row in range(8):
+                begin, lane = rows[8 * (count * warp + matrix) + row] >> 2, 32 * warp + 4 * row
+                for k in range(4):
+                    out[matrix, lane + k] = words[begin + k]
