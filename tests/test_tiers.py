@@ -482,3 +482,44 @@ def test_stores_to_global_memory(change, code, threads, monkeypatch):
         told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
     assert told[0] == told[1]
     assert {found[0] for found in told[0][0]} == (set() if code is None else {code})
+
+
+BASES = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 in) {
+.reg .b16 %h<3>; .reg .b32 %r<12>; .reg .b64 %d<7>; .shared .align 16 .b8 tile[1024];
+ld.param.u64 %d0, [out]; ld.param.u64 %d1, [in]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 128, %r0;
+mul.wide.u32 %d2, %r2, 4; add.u64 %d3, %d1, %d2; mul.wide.u32 %d2, %r2, 12; add.u64 %d4, %d1, %d2; mul.wide.u32 %d2, %r2, 2; add.u64 %d5, %d0, %d2;
+ld.global.u32 %r3, [%d3+8]; ld.global.u32 %r4, [%d3]; ld.global.u16 %h0, [%d4+10]; ld.global.u8 %r5, [%d4+3]; ld.global.u32 %r6, [%d3+20];
+add.u64 %d3, %d3, 4; ld.global.u32 %r7, [%d3+8];
+mov.u32 %r8, tile; mad.lo.u32 %r8, %r0, 4, %r8; st.shared.u32 [%r8+512], %r3; st.shared.u32 [%r8], %r4; bar.sync 0;
+xor.b32 %r8, %r8, 64; ld.shared.u32 %r9, [%r8+512]; ld.shared.u32 %r10, [%r8]; ld.shared.u32 %r11, [%r8+256];
+add.u32 %r3, %r3, %r5; add.u32 %r3, %r3, %r6; xor.b32 %r3, %r3, %r7; add.u32 %r3, %r3, %r9; xor.b32 %r3, %r3, %r10; add.u32 %r3, %r3, %r11;
+cvt.u16.u32 %h1, %r3; xor.b16 %h1, %h1, %h0; st.global.b16 [%d5+34], %h1; st.global.b16 [%d5+2048], %h1;
+ret; }
+"""
+
+
+@pytest.mark.parametrize("sanitize", [True, False], ids=["watched", "unwatched"])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        pytest.param(("", ""), None, id="right"),
+        pytest.param(("[%d3+20]", "[%d3+4096]"), "X001", id="one outside"),
+        pytest.param(("[%r8+256]", "[%r8+1024]"), "X001", id="one outside of shared memory"),
+        pytest.param(("xor.b32 %r8, %r8, 64; ", "st.shared.u32 [%r8+256], %r3; xor.b32 %r8, %r8, 64; "), "X008", id="a race at one of them"),
+    ],
+)
+def test_accesses_with_one_base(change, code, sanitize, monkeypatch):
+    """Loads and stores whose addresses differ by numbers, of words, halves and bytes, and halves that a warp stores across two lines."""
+    told = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        gpu = smemsim.Gpu("sm_90a")
+        out, given = gpu.array(np.zeros(2048, np.uint16)), gpu.array(np.arange(777, 777 + 1024, dtype=np.uint32) * 2654435761)
+        text = BASES.replace(*change).replace(".address_size 64", f".address_size 64 // {mode} {sanitize}")
+        run = gpu.launch(text, "k", grid=2, block=128, args=[out, given], progress=False, workers=1, sanitize=sanitize)
+        told.append(([(f.code, f.line, f.message) for f in run.findings], [] if code else out.numpy().tolist()))
+    assert told[0] == told[1]
+    assert {found[0] for found in told[0][0]} == (set() if code is None or (code == "X008" and not sanitize) else {code})

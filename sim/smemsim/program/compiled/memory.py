@@ -31,11 +31,11 @@ __all__ = [
     "ROW",
     "Access",
     "access_of",
-    "in_rows",
     "emit_access",
     "emit_address",
     "emit_parameter",
     "emit_variable",
+    "in_rows",
     "parameter_of",
     "variable_of",
 ]

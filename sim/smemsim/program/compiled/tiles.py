@@ -21,7 +21,9 @@ __all__ = ["LOOK", "LOOK_NUMBERS", "RUN", "Tiles"]
 
 LOOK, RUN = 1, 2  # what a call does: looks at addresses and asks the watch, moves bytes; both are one pass
 _BYTES = 1 << 15  # of places in a tile
-LOOK_NUMBERS = 5  # of each access that the watch is asked of: a function's address, the row, the line, the token, how far from the row's places it is
+LOOK_NUMBERS = (
+    5  # of each access that the watch is asked of: a function's address, the row, the line, the token, how far from the row's places it is
+)
 _ENTRIES = ("prepare", "run", "regs", "mask", "places", "shapes", "memory", "tile", "looks", "count", "context")
 _POINTERS = {"prepare", "run", "regs", "mask", "places", "shapes", "memory", "looks", "context"}
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 3)
