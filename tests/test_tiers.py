@@ -508,7 +508,9 @@ ret; }
         pytest.param(("", ""), None, id="right"),
         pytest.param(("[%d3+20]", "[%d3+4096]"), "X001", id="one outside"),
         pytest.param(("[%r8+256]", "[%r8+1024]"), "X001", id="one outside of shared memory"),
-        pytest.param(("xor.b32 %r8, %r8, 64; ", "st.shared.u32 [%r8+256], %r3; xor.b32 %r8, %r8, 64; "), "X008", id="a race at one of them"),
+        pytest.param(
+            ("xor.b32 %r8, %r8, 64; ", "st.shared.u32 [%r8+256], %r3; xor.b32 %r8, %r8, 64; "), "X008", id="a race at one of them"
+        ),
     ],
 )
 def test_accesses_with_one_base(change, code, sanitize, monkeypatch):
