@@ -607,6 +607,9 @@ def test_it(room):
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(at))
     assert driver.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, None, arguments, None) == 0
 
+def test_nvml():
+    assert ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2() == 0
+
 def test_numba():
     from numba import cuda
     assert cuda.is_available()
@@ -650,9 +653,13 @@ def test_tests_on_the_driver_api_find_a_device_that_works_whatever_trapped_befor
     )  # fmt: skip
     ended = {name: how for how, name in re.findall(r"^(PASSED|FAILED|ERROR) test_itself\.py::(\S+)", done.stdout, re.MULTILINE)}
     assert ended.pop("test_nvrtc", "PASSED") == "PASSED", done.stdout  # or skipped
-    assert ended == {"test_it[32]": "PASSED", "test_it[16]": "FAILED", "test_it[48]": "PASSED", "test_numba": "PASSED"}, (
-        done.stdout + done.stderr
-    )
+    assert ended == {
+        "test_it[32]": "PASSED",
+        "test_it[16]": "FAILED",
+        "test_it[48]": "PASSED",
+        "test_nvml": "PASSED",
+        "test_numba": "PASSED",
+    }, done.stdout + done.stderr
     assert "X001" in done.stdout
 
 

@@ -34,7 +34,8 @@ def load() -> None:
     with contextlib.suppress(OSError, InputError):
         folder = libraries()
         _loaded.extend(
-            ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL) for name in ("libcuda.so.1", "libcudart.so.13", "libcudart.so.12")
+            ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL)
+            for name in ("libcuda.so.1", "libcudart.so.13", "libcudart.so.12", "libnvidia-ml.so.1")
         )
 
 

@@ -1,4 +1,4 @@
-"""JAX: its CUDA plugin (XLA) in a process that finds smemsim's `libcuda.so.1`. Nothing to do outside `smemsim exec`.
+"""JAX: its CUDA plugin (XLA) in a process that finds smemsim's `libcuda.so.1`, as under `smemsim exec` and the pytest plugin.
 
 XLA makes PTX of its own for what it fuses, and by Triton for products; Pallas makes PTX by Triton and by Mosaic GPU. All of that is launched by the driver.
 What stands in the way, and is mended here before the plugin begins:
