@@ -502,10 +502,19 @@ def test_bytes_that_are_given_a_value_are_known_beside_others_that_are_not(body,
             "cvt.rn.satfinite.e5m2x2.f32 %two, %never, %given; cvt.rn.f16x2.e5m2x2 %r41, %two; mov.b32 {%r8, %two}, %r41; st.global.b16 [%d20], %two;",
             True,
         ),
+        *(
+            (f"cvt.rn.satfinite.e4m3x2.f32 %two, {numbers}; {chosen}; st.global.b{bits} [%d20], %two;", is_doubtful)
+            for chosen in (
+                "setp.eq.u32 %p1, %given, 7; selp.b16 %two, 127, %two, %p1",
+                "or.b16 %two, %two, 128",
+                "not.b16 %two, %two; xor.b16 %two, %two, %two",
+            )
+            for numbers, bits, is_doubtful in (("%never, %given", 8, False), ("%never, %given", 16, True), ("%given, %never", 8, True))
+        ),
     ],
 )
 def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doubtful):
-    """As Triton makes one e4m3 number: the other one of the pair is a register that no instruction gives a value."""
+    """As Triton and XLA make one e4m3 number: the other one of the pair is a register that no instruction gives a value."""
     body = body.replace("%r8", "%other")
     text = ptx_kernel(
         1, f"{{ .reg .b16 %two, %other; .reg .b32 %never, %given; cvt.rn.f32.u32 %given, %r1; mov.u32 %r41, 0; {body} }}", arch="sm_100a"

@@ -133,6 +133,7 @@ PACKED = frozenset(("bf16x2", "f16x2", "f32x2", "s16x2", "u16x2"))
 PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}  # types of two values, each in one half of the register
 _NARROW, _WIDE = ("u32", "s32"), ("u64", "s64")
 BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))  # of packed types
+BITWISE = frozenset(("and", "not", "or", "selp", "xor"))  # whose halves of a result come of the same halves of what they read
 CHOOSING = frozenset((("and", "b16"), ("and", "b32"), ("prmt", "b32")))  # that take bytes of a register by a number
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
@@ -536,7 +537,23 @@ class Unwritten:
             return [(result.slot, self._joined([self._parts_of(source, threads, 2) for source in sources]))]
         elif isinstance(result, Register) and (i.op, *i.modifiers) in CHOOSING and isinstance(sources[-1], Immediate):
             return [(result.slot, self._chosen(i, sources, threads))]
+        elif isinstance(result, Register) and i.op in BITWISE:
+            return self._bitwise(i, result, sources, threads)
         return None
+
+    def _bitwise(
+        self, i: Instruction, result: Register, sources: Sequence[Operand], threads: np.ndarray
+    ) -> list[tuple[int, np.ndarray]] | None:
+        """The same of what computes bit by bit, where a half of what it reads has marks of its own; `selp` takes one of two."""
+        taken, predicate = (sources[:2], sources[2]) if i.op == "selp" else (sources, None)
+        if all(len(self.parts.get(slot, ())) != 2 for source in taken for slot in slots_in(source)):
+            return None
+        halves = [self._parts_of(source, threads, 2) for source in taken]
+        if predicate is None:
+            return [(result.slot, self._joined(halves))]
+        if self._of(predicate, threads) is not None:
+            return None
+        return [(result.slot, np.where(_value(self.x, predicate, threads), *halves))]
 
     def _converted_pair(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
         """The marks (2, n) of the halves that `cvt` makes: of two numbers, of which the first one makes the upper half, or of another pair."""
