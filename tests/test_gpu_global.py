@@ -648,3 +648,62 @@ def test_an_update_that_is_lost_is_found_although_both_leave_the_same_value(bloc
         gpu = Gpu("sm_90a")
         run = gpu.launch(text, grid=8, block=block, args=[gpu.zeros(1, np.uint32)])
         assert {f.code for f in run.findings if "one update is lost" in f.message} == codes
+
+
+# CTA 1 adds to a word behind a fence; CTA 0 does something with it.
+TOLD = """mov.u32 %r8, %ctaid.x; setp.ne.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; @%p1 bra ADD; {} bra END; ADD: fence.acq_rel.gpu;
+{} END:"""
+ADDS = "red.relaxed.gpu.global.add.u32 [%d20], 1;"
+WAITS = "AGAIN: {} setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN;"
+STORES, READS = "st.global.u32 [%d20], 9;", "ld.global.u32 %r2, [%d20]; st.global.u32 [%d21], %r2;"
+
+
+@pytest.mark.parametrize("then", [STORES, READS], ids=["stores", "reads"])
+@pytest.mark.parametrize(
+    ("before", "adds", "severities"),
+    [
+        (WAITS.format("ld.acquire.gpu.global.u32 %r3, [%d20];"), ADDS, set()),
+        (WAITS.format("ld.relaxed.gpu.global.u32 %r3, [%d20];"), ADDS, set()),
+        (WAITS.format("atom.relaxed.gpu.global.add.u32 %r3, [%d20], 0;"), ADDS, set()),
+        (WAITS.format("atom.relaxed.gpu.global.cas.b32 %r3, [%d20], 0, 0;"), ADDS, set()),
+        ("", ADDS, {"wrong"}),
+        ("ld.relaxed.gpu.global.u32 %r3, [%d20+4];", ADDS, {"wrong"}),
+        (WAITS.format("ld.relaxed.cta.global.u32 %r3, [%d20];"), ADDS, {"wrong"}),
+        (WAITS.format("ld.relaxed.gpu.global.u32 %r3, [%d20];"), "st.global.u32 [%d20], 1;", {"wrong"}),
+    ],
+    ids=["acquire", "relaxed", "atomic", "exchange that fails", "does not look", "looks elsewhere", "looks in its CTA", "a plain store"],
+)
+def test_who_has_seen_a_strong_write_follows_it(then, before, adds, severities):
+    """order.observation: a flag or a counter may be read and set back plainly by who has seen it by a strong read."""
+    assert races(TOLD.format(before + then, adds), np.zeros(2, np.uint32), np.zeros(1, np.uint32), grid=2) == severities
+
+
+def test_who_has_seen_an_atomic_follows_those_before_it():
+    """order.observation: through the atomics of three CTAs; the third of them sets the counter back and reads it, without a fence behind its own."""
+    last = "atom.relaxed.gpu.global.add.u32 %r3, [%d20], 1; setp.ne.u32 %p3, %r3, 2; @%p3 bra END;"
+    reset = f"setp.ne.u32 %p2, %r1, 0; @%p2 bra END; fence.acq_rel.gpu; {last} {READS} {STORES} END:"
+    assert not races(reset, np.zeros(1, np.uint32), np.zeros(1, np.uint32), grid=3)
+    waits = WAITS.format("ld.relaxed.gpu.global.u32 %r3, [%d20];").replace("setp.eq.u32 %p3, %r3, 0;", "setp.lt.u32 %p3, %r3, 2;")
+    assert not races(TOLD.format(waits + READS, ADDS), np.zeros(1, np.uint32), np.zeros(1, np.uint32), grid=3)
+
+
+# The same of two warps and a word of shared memory.
+TOLD_IN_SHARED = """.shared .align 4 .b32 word; mov.u32 %r9, word; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r9], 0; bar.sync 0; and.b32 %r4, %r1, 31;
+setp.ne.u32 %p2, %r4, 0; @%p2 bra END; setp.ge.u32 %p3, %r1, 32; @%p3 bra ADD; {} bra END; ADD: fence.acq_rel.cta; red.relaxed.cta.shared.add.u32 [%r9], 1; END:"""
+STORES_SHARED, READS_SHARED = "st.shared.u32 [%r9], 9;", "ld.shared.u32 %r2, [%r9]; st.global.u32 [%d20], %r2;"
+
+
+@pytest.mark.parametrize("then", [STORES_SHARED, READS_SHARED], ids=["stores", "reads"])
+@pytest.mark.parametrize(
+    ("before", "severities"),
+    [
+        (WAITS.format("ld.acquire.cta.shared.u32 %r3, [%r9];"), set()),
+        (WAITS.format("ld.volatile.shared.u32 %r3, [%r9];"), set()),
+        (WAITS.format("atom.relaxed.cta.shared.add.u32 %r3, [%r9], 0;"), set()),
+        (WAITS.format("atom.relaxed.cta.shared.cas.b32 %r3, [%r9], 0, 0;"), set()),
+        ("", {"wrong"}),
+    ],
+    ids=["acquire", "volatile", "atomic", "exchange that fails", "does not look"],
+)
+def test_who_has_seen_a_strong_write_follows_it_in_shared_memory(then, before, severities):
+    assert races(TOLD_IN_SHARED.format(before + then), np.zeros(1, np.uint32), block=64) == severities

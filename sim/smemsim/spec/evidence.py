@@ -266,6 +266,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("documented", "documented"), "PTX ISA 9.1 §8.10: nothing but atomic operations keeps another write from coming between a read and a write; no data race, as both are morally strong"),
     Rule("order.carrier", "a store of another thread ends what was released at an address, an atomic hands it on, a plain store carries nothing, an atomic that leaves all as it was writes nothing",
          _grades("documented", "documented"), "PTX ISA 9.1 §8.8 (release patterns), 8.9.2 (observation order)"),
+    Rule("order.observation", "a strong write precedes in causality order what follows, in the same thread or ordered behind it, a morally strong read that has found it, directly or through atomics",
+         _grades("documented", "documented"), "PTX ISA 9.1 §8.9.2 (observation order), 8.9.5 (causality order: X precedes Z in observation order, and Z precedes Y in base causality order)"),
     Rule("order.named_phases", "a warp that comes to a barrier of some warps, and is not ordered behind all arrivals of the phase before, may be counted in that one",
          _grades("inferred", "inferred"), "PTX ISA 9.1 §9.7.13.1: a barrier counts arrivals, and begins anew when the count is complete; nothing there says who arrives"),
     Rule("order.mbarrier_phases", "who arrives at an mbarrier, and does not know that its phase before is over, may be counted in that one",

@@ -13,7 +13,7 @@ import numpy as np
 
 from smemsim.compiling.loop import compiled
 
-__all__ = ["CLOCK", "INDEX", "READER", "WHEN", "WHO", "WRITER", "Cells", "Known", "read", "unfenced", "write"]
+__all__ = ["CLOCK", "INDEX", "READER", "WHEN", "WHO", "WRITER", "Cells", "Known", "observed", "read", "unfenced", "write"]
 
 
 WHO, WHEN = 37, 15  # where the fields of an epoch begin
@@ -279,4 +279,23 @@ def unfenced(at, size, warp, fenced, known, cells, suspects):  # type: ignore[no
             if found < len(suspects):
                 suspects[found, 0], suspects[found, 1], suspects[found, 2], suspects[found, 3] = n, cell, writer, WRITER
                 found += 1
+    return found
+
+
+@compiled
+def observed(at, size, threads, index, known, cells, suspects):  # type: ignore[no-untyped-def]
+    """Threads read by a strong operation: lists the strong writes of others that they find there and that nothing orders in front of them, the last one of a
+    cell as WRITER, the one that it does not follow as READER."""
+    found, scope = 0, known.scope[index]
+    for n in range(len(at)):
+        warp, first, line = threads[n] >> 5, at[n] >> cells.shift, at[n] >> cells.line
+        for cell in range(first, first + (size >> cells.shift)):
+            last = cells.writers[cell] if cells.split[line] else cells.line_writers[line]
+            if last == 0 or known.asynchronous[last & INDEX] or not _is_strong(last, warp, scope, known):
+                continue
+            if not _is_ordered(last, warp, WRITER, known):
+                found = _note(suspects, found, n, cell, last, WRITER)
+            before = cells.earlier[cell]
+            if before != 0 and before != last and not _is_ordered(before, warp, WRITER, known) and _is_strong(before, warp, scope, known):
+                found = _note(suspects, found, n, cell, before, READER)
     return found

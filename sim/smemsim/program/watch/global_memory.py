@@ -39,6 +39,7 @@ BLANK_WORD = 4  # bytes of a register
 MONOTONE = frozenset(("and", "cas", "max", "min", "or"))  # atomics behind a look at the value: it can only have gone further since
 FOLLOWS, UNFENCED = "follows", "unfenced"  # in place of a code: of CTAs of one multiprocessor; rule order.reader_fence
 BECAUSE = "PTX ISA 9.1 §8 (memory consistency model)"
+ATOMICS = ("atom", "red")
 PAST_L1 = frozenset(("cg", "cv", "wt"))  # cache operators
 
 
@@ -137,8 +138,26 @@ class GlobalShadow:
         array.for_reads()
         index = self.history.index(i)
         self.history.follows(i)
+        if self.history.scope[index] and len(array.cells.earlier):
+            self._observe(i, index, array, at, size)
         found: int = loops.read(at, size, self.x.threads, index, stops, self._known, array.cells, self.history.suspects)
         return found
+
+    def _observe(self, i: Instruction, index: int, array: ArrayShadow, at: np.ndarray, size: int) -> None:
+        """The running threads read by a strong operation: the strong writes that they find there, that of an atomic with the one before it, lie in front of what they
+        do behind (rule order.observation)."""
+        threads, instructions = self.x.threads, self.history.instructions
+        found = loops.observed(at, size, threads, index, self._known, array.cells, self.history.suspects)
+        writes: dict[tuple[int, int], tuple[int, ...]] = {}
+        for n, cell, epoch, role in self.history.suspects[:found].tolist():
+            key = cell, int(threads[n]) >> 5
+            if role == loops.WRITER:
+                writes[key] = (epoch,)
+            elif instructions[int(array.cells.writers[cell]) & loops.INDEX].op in ATOMICS:
+                writes[key] = (*writes.get(key, ()), epoch)
+        for (cell, warp), epochs in writes.items():
+            own = self.first + warp + 1 << loops.WHO | int(self.order.clock[warp]) << loops.WHEN | index
+            array.observes(cell, self.first + warp, own, epochs)
 
     def _is_constant(self, i: Instruction, array: ArrayShadow, at: np.ndarray) -> None:
         """The running threads load by .nc: has nobody written there in this launch (rule order.non_coherent)?"""
@@ -406,6 +425,7 @@ class GlobalShadow:
         suspects = self.history.suspects[:found].copy()
         warps = threads[suspects[:, 0]] >> 5
         late = ~self._heard_of(warps, suspects)
+        late &= ~self._have_observed(array, warps, suspects, late, does)
         lost = late & self._are_lost(i, suspects)
         if lost.any():  # two that leave the same value have both read before either wrote: one of them is lost
             self._tell(i, array, suspects[lost], warps[lost], "updates")
@@ -463,6 +483,30 @@ class GlobalShadow:
             own = outside & (warps == warp)
             heard[own] = self._has_heard(warp, who[own], when[own])
         return heard
+
+    def _have_observed(self, array: ArrayShadow, warps: np.ndarray, suspects: np.ndarray, late: np.ndarray, does: str) -> np.ndarray:
+        """Which suspicious accesses are strong writes that a strong read has found, which these warps have done themselves or seen (rule order.observation)?"""
+        known = np.zeros(len(suspects), bool)
+        strong = (suspects[:, 3] == loops.WRITER) & (self.history.scope[suspects[:, 2] & loops.INDEX] != 0)
+        for n in np.flatnonzero(late & strong).tolist():
+            cell, warp, epoch = int(suspects[n, 1]), int(warps[n]), int(suspects[n, 2])
+            last = int(array.cells.writers[cell])
+            if does == "reads" and last >> loops.WHO == self.first + warp + 1:
+                known[n] = self.history.instructions[last & loops.INDEX].op == "atom"  # what a reduction has found, nobody is told
+                continue
+            known[n] = any(
+                epoch in read.writes and (reader == self.first + warp or self._has_seen(warp, read.read))
+                for reader, read in array.observed.get(cell, {}).items()
+            )
+        return known
+
+    def _has_seen(self, warp: int, epoch: int) -> bool:
+        """Has a warp seen an access of a thread?"""
+        who, when = (epoch >> loops.WHO) - 1, epoch >> loops.WHEN & loops.CLOCK
+        other, columns = who - self.first, self.order.seen.shape[1]
+        if 0 <= other < len(self.order.clock):
+            return other // columns == warp // columns and bool(self.order.has_seen(warp, other) >= when)
+        return bool(self._has_heard(warp, np.array([who]), np.array([when]))[0])
 
     def _changes(
         self, index: int, array: ArrayShadow, at: np.ndarray, threads: np.ndarray, suspects: np.ndarray, values: Values

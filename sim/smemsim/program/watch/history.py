@@ -6,7 +6,7 @@ import bisect
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -75,6 +75,13 @@ def releases_dependents(launch: Launch) -> bool:
     return any(i.op == "griddepcontrol" and "launch_dependents" in i.modifiers for i in launch.program.inlined.body)
 
 
+class Observed(NamedTuple):
+    """A strong read, and the strong writes of others that it has found: epochs (`global_loops`)."""
+
+    read: int
+    writes: tuple[int, ...]
+
+
 class ArrayShadow:
     """What is kept of one array: its cells, as small as the smallest access, and lines of them."""
 
@@ -87,6 +94,7 @@ class ArrayShadow:
         self.unfenced: dict[
             int, int
         ] = {}  # by line of the L1: the CTA that alone has loaded there, behind a relaxed read with no fence (rule order.reader_fence)
+        self.observed: dict[int, dict[int, Observed]] = {}  # by cell and warp of the launch (rule order.observation)
 
     @functools.cached_property
     def blank(self) -> Blank | None:
@@ -116,6 +124,11 @@ class ArrayShadow:
                 np.repeat(table, times) for table in (cells.writers, cells.earlier, cells.readers, cells.others)
             )
             self.cells = cells._replace(shift=shift, writers=writers, earlier=earlier, readers=readers, others=others)
+            self.observed = {cell * times + n: dict(of) for cell, of in self.observed.items() for n in range(times)}
+
+    def observes(self, cell: int, warp: int, own: int, writes: tuple[int, ...]) -> None:
+        """A strong read of a warp has found these strong writes in a cell; `own` is its epoch."""
+        self.observed.setdefault(cell, {})[warp] = Observed(own, writes)
 
     def for_reads(self) -> None:
         """Make room for readers."""

@@ -73,6 +73,7 @@ class SharedShadow:
                 self.who[begin : begin + RESERVED_BARRIERS // WORD] = ATOMIC
         self.epochs = Epochs(self._tables, len(x.ctas), x.pitch // WORD)
         self.by_epochs: Callable[[int, int, np.ndarray], bool] | None = None  # passes reads of all threads, see `compiled/shadow.py`
+        self._observed: dict[int, dict[int, tuple[int, np.ndarray]]] = {}  # by word and warp: the clock of a strong read, those of the strong writes it has found
         self._narrow: tuple[np.ndarray, np.ndarray] | None = (
             None  # clocks of strong reads and writes of scope .cta, where a cluster has several CTAs
         )
@@ -228,6 +229,7 @@ class SharedShadow:
             return
         self._lanes_changed(i, at, warps, self._lanes_of(size), "read")
         self._is_strong(i, at, warps, changed=False)
+        self._observe(at, warps)
         self._in_scope(i, at, warps, scope, writes=False)
 
     def is_written(self, i: Instruction, flat: np.ndarray, size: int, values: Values | None) -> bool:
@@ -302,6 +304,8 @@ class SharedShadow:
         self._threads_have_read(i, at, warps, self.read_when, self.read_line)
         self._operations_have_read(i, at, warps)
         self._is_strong(i, at, warps, changed=changed)
+        if not changed:
+            self._observe(at, warps)
         self._in_scope(i, at, warps, scope, writes=True)
         if i.op == "st" and id(i) in self._updates:
             self._is_update(i, at, warps)
@@ -354,6 +358,35 @@ class SharedShadow:
         when, line = (tables.changed_when, tables.changed_line) if changed else (tables.polled_when, tables.polled_line)
         when[at, warps % self.per_cluster] = self.order.clock[warps]
         line[at] = i.line
+
+    def _observe(self, at: np.ndarray, warps: np.ndarray) -> None:
+        """Warps read words by strong operations: the strong writes that they find there, that of an atomic with those before it, lie in front of what they do
+        behind (rule order.observation)."""
+        who, when = self.who[at], self.when[at]
+        found = self.strong[at] & (who >= 0) & (who < OPERATIONS) & (who != warps)
+        found[found] = self.order.has_seen(warps[found], who[found]) < when[found]
+        for place, warp, other in zip(at[found].tolist(), warps[found].tolist(), who[found].tolist(), strict=True):
+            clocks = self.tables.changed_when[place] * any(self.line[place] in lines for lines in self._lines.values())
+            clocks[other % self.per_cluster] = self.when[place]
+            self._observed.setdefault(place, {})[warp] = int(self.order.clock[warp]), clocks
+
+    @functools.cached_property
+    def _lines(self) -> dict[str, set[int]]:
+        """The lines of atomic operations."""
+        return {op: {i.line for i in self.x.launch.program.inlined.body if i.op == op} for op in ("atom", "red")}
+
+    def _have_observed(self, at: np.ndarray, warps: np.ndarray, others: np.ndarray, when: np.ndarray) -> np.ndarray:
+        """Which clocks of others' strong writes to words lie in front of what warps do now, as a strong read has found them, or an atomic of their own?"""
+        known = np.zeros(len(at), bool)
+        for n, (place, warp, other, clock) in enumerate(zip(at.tolist(), warps.tolist(), others.tolist(), when.tolist(), strict=True)):
+            if self.who[place] == warp:
+                known[n] = self.strong[place] and self.line[place] in self._lines["atom"]  # what a reduction has found, nobody is told
+                continue
+            known[n] = any(
+                clocks[other % self.per_cluster] >= clock and (reader == warp or self.order.has_seen(warp, reader) >= since)
+                for reader, (since, clocks) in self._observed.get(place, {}).items()
+            )
+        return known
 
     def _in_scope(self, i: Instruction, at: np.ndarray, warps: np.ndarray, scope: int, *, writes: bool) -> None:
         """X008 where strong operations of two CTAs of a cluster meet, and the scope of one is .cta: these race like plain ones (PTX ISA 9.1 §8.4)."""
@@ -743,6 +776,9 @@ class SharedShadow:
             mine, other, when = warps[by_warp], who[by_warp], self.when[at[by_warp]]
             unseen, formal = self._missing(lambda order: order.has_seen(mine, other) < when, values, by_warp, HANDED_ON)
             if unseen.any():
+                strong = unseen & self.strong[at[by_warp]]
+                unseen[strong] = ~self._have_observed(at[by_warp][strong], mine[strong], other[strong], when[strong])
+            if unseen.any():
                 places = at[by_warp][unseen]
                 self.telling.find(
                     "X008", i, places, f"{{i}} of warp {self.telling.warp(mine[unseen][0])} touches {{where}}, which {self.writer(places[0])}: "
@@ -814,8 +850,9 @@ class SharedShadow:
     def _threads_have_read(
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, table: np.ndarray, lines: np.ndarray, values: Values | None = None,
         sentence: str = "{i} overwrites {where}, which line {line} may still read: nothing orders the two", read_by: np.ndarray | None = None,
+        wrote: bool = False,
     ) -> None:  # fmt: skip
-        """`_readers_done` for readers that are threads, whose clocks are in `table`."""
+        """`_readers_done` for readers that are threads, whose clocks are in `table`; they `wrote` by strong operations."""
         read = np.flatnonzero(lines[at])
         if not read.size:
             return
@@ -823,6 +860,9 @@ class SharedShadow:
         readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
         others = readers != mine if read_by is None else (readers != mine) & read_by[:, read]
         late, formal = self._missing(lambda order: (when > order.has_seen(mine, readers)) & others, values, read)
+        if wrote and late.any():
+            who, word = np.nonzero(late)
+            late[who, word] = ~self._have_observed(at[read[word]], mine[word], readers[who, word], when[who, word])
         if late.any():
             reader, first = (int(which[0]) for which in np.nonzero(late))
             places, cta = at[read[np.nonzero(late)[1]]], int(readers[reader, first]) // self.per_cta
@@ -838,7 +878,7 @@ class SharedShadow:
         """X008 where words are touched that any warp has changed by a strong operation, and not only the last one, and nothing orders the two."""
         self._threads_have_read(
             i, at, warps, self.tables.changed_when, self.tables.changed_line, values,
-            f"{{i}} touches {{where}}, which line {{line}} changes by {_STRONG}: nothing orders the two",
+            f"{{i}} touches {{where}}, which line {{line}} changes by {_STRONG}: nothing orders the two", wrote=True,
         )  # fmt: skip
 
     def _operations_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
