@@ -296,6 +296,6 @@ def observed(at, size, threads, index, known, cells, suspects):  # type: ignore[
             if not _is_ordered(last, warp, WRITER, known):
                 found = _note(suspects, found, n, cell, last, WRITER)
             before = cells.earlier[cell]
-            if before != 0 and before != last and not _is_ordered(before, warp, WRITER, known) and _is_strong(before, warp, scope, known):
+            if before not in (0, last) and not _is_ordered(before, warp, WRITER, known) and _is_strong(before, warp, scope, known):
                 found = _note(suspects, found, n, cell, before, READER)
     return found

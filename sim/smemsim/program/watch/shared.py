@@ -73,7 +73,9 @@ class SharedShadow:
                 self.who[begin : begin + RESERVED_BARRIERS // WORD] = ATOMIC
         self.epochs = Epochs(self._tables, len(x.ctas), x.pitch // WORD)
         self.by_epochs: Callable[[int, int, np.ndarray], bool] | None = None  # passes reads of all threads, see `compiled/shadow.py`
-        self._observed: dict[int, dict[int, tuple[int, np.ndarray]]] = {}  # by word and warp: the clock of a strong read, those of the strong writes it has found
+        self._observed: dict[
+            int, dict[int, tuple[int, np.ndarray]]
+        ] = {}  # by word and warp: the clock of a strong read, those of the strong writes it has found
         self._narrow: tuple[np.ndarray, np.ndarray] | None = (
             None  # clocks of strong reads and writes of scope .cta, where a cluster has several CTAs
         )
