@@ -78,6 +78,46 @@ def test_a_folder_without_a_known_project_is_told(tmp_path, capsys):
     assert "no program" in capsys.readouterr().err
 
 
+def test_programs_of_a_checkout_are_listed_with_how_to_get_its_project(tmp_path, capsys):
+    p = next(p for p in corpus() if p.needs_host and not p.project.unless)
+    (tmp_path / "theirs" / p.project.mark).mkdir(parents=True)
+    assert command.main(["list", str(tmp_path), "--only", p.name]) == 0
+    told = capsys.readouterr().out
+    assert told.splitlines()[0] == f"{p.name}  {p.arch}  {p.project.name}  (--build)"
+    assert p.project.get in told
+    assert command.main(["list", str(tmp_path / "theirs" / "nothing"), "--only", p.name]) == 2
+    assert command.main(["list", "--only", "no such name"]) == 2
+
+
+@pytest.mark.parametrize("build", [False, True])
+def test_what_is_to_be_built_is_told_with_its_command_and_where(build, tmp_path, capsys):
+    p = next(p for p in corpus() if p.name == "cicuvc.readback")
+    assert Runner(tmp_path / "out", tmp_path if build else None).run([(p, tmp_path)], 1, float("inf")) == 0
+    told = capsys.readouterr().err
+    assert f"in {tmp_path}: nvcc" in told
+    assert f"-o {tmp_path if build else 'DIR'}/cicuvc_readback" in told
+    assert "$SMEMSIM" not in told
+
+
+def test_a_program_that_lacked_a_package_is_run_again_and_one_that_failed_is_not(tmp_path, monkeypatch, capsys):
+    programs = [p for p in corpus() if p.command and not p.needs_host][:2]
+    why = {programs[0].name: "ModuleNotFoundError: No module named 'cutlass'", programs[1].name: "Failed: 1 of 1 differs"}
+    said = {"outcome": "failed", "launches": 0, "kernels": {}, "seconds": 1.0}
+    tried = []
+
+    def script(self, program, checkout, place):
+        tried.append(program.name)
+        return {**said, "why": why[program.name]}
+
+    monkeypatch.setattr(Runner, "_script", script)
+    for _ in range(2):
+        Runner(tmp_path, None).run([(p, tmp_path) for p in programs], 1, float("inf"))
+    assert sorted(tried) == sorted([programs[0].name, programs[0].name, programs[1].name])
+    told = capsys.readouterr().err
+    assert programs[0].project.get in told
+    assert "1 of 2 were run before" in told
+
+
 def test_what_is_not_touched_changes_nothing():
     """Of a computation: an alternative that was not noted leaves it as it is."""
     passed = [("scales.id", (2, 1, (0, 2))), ("commit.arrivals", (1, 1)), ("ld_st.window", (np.array([32]), np.array([1]), np.array([0])))]

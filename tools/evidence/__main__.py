@@ -1,6 +1,6 @@
 """Programs of others on the virtual GPU, and the alternatives of rules that they refute.
 
-    python -m tools.evidence list
+    python -m tools.evidence list [CHECKOUT ...] [--only GLOB]
     python -m tools.evidence run CHECKOUT ... [--only GLOB] [--jobs N] [--out DIR] [--again]
     python -m tools.evidence kill CHECKOUT ... [--only GLOB] [--tests REGEX] [--seconds N] [--wanted 2] [--out DIR]
     python -m tools.evidence matrix [--out DIR]
@@ -24,7 +24,7 @@ import time
 
 from smemsim.spec.calibration import CALIBRATION, calibration
 from smemsim.spec.evidence import kill_matrix
-from tools.evidence.corpus import checkout_of, corpus
+from tools.evidence.corpus import Program, checkout_of, corpus
 from tools.evidence.kept import keep
 from tools.evidence.matrix import put, stale
 from tools.evidence.page import page
@@ -56,8 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     chosen = [p for p in corpus() if fnmatch.fnmatch(p.name, given.only) and given.arch in (None, p.arch)]
     if given.what == "list":
-        print("\n".join(f"{p.name}  {p.arch}  {p.project.name}" for p in chosen))
-        return 0
+        return _list(chosen, given.checkouts)
     if given.what == "page":
         print(page(given.out))
         return 0
@@ -79,12 +78,26 @@ def main(argv: list[str] | None = None) -> int:
     there = [(p, where) for p in chosen if (where := checkout_of(p.project, given.checkouts)) is not None]
     if not there:
         print("none of these folders is a checkout of a project of the corpus, or no program has such a name", file=sys.stderr)
+        print(f"what a checkout is known by, and how to get it, says: python -m tools.evidence list --only '{given.only}'", file=sys.stderr)
         return 2
     runner = Runner(
         given.out.resolve(), given.build, again=given.again, kill=given.what == "kill", wanted=given.wanted, tests=given.tests,
         alternatives=given.alternatives, tries=given.tries,
     )  # fmt: skip
     return runner.run(there, given.jobs, time.monotonic() + given.seconds)
+
+
+def _list(chosen: list[Program], checkouts: list[pathlib.Path]) -> int:
+    """Print programs, those of the checkouts where there are some, and how to get their projects."""
+    folders = [folder for folder in checkouts if folder.is_dir()]
+    some = [p for p in chosen if not checkouts or checkout_of(p.project, folders)]
+    for p in some:
+        print(f"{p.name}  {p.arch}  {p.project.name}{'  (--build)' * p.needs_host}")
+    for project in dict.fromkeys(p.project for p in some):
+        print(f"{project.name}, known by its {project.mark}: {project.get}")
+    if not some:
+        print("no program of the corpus", file=sys.stderr)
+    return 0 if some else 2
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ PACKAGES = ("fbtriton", "nvidia-cutlass-dsl", "torch", "triton")
 TRIES = {"arithmetic.": 1}  # by the point: most comparisons allow for rounding, and one that does not see it once will not see it twice
 MOST_TRIES = 5
 SIGNALS = range(129, 193)  # exit codes of a shell: 128 and the signal that ended the program; 255 is what a program makes of -1
+LACKS = re.compile("ModuleNotFoundError|not installed|pip install")  # a package is not there: with it the program is run again
+COLOURS = re.compile("\x1b\\[[0-9;]*m")
 PLUGIN, HOOKS = "tools.evidence.inside", ROOT / "tools" / "evidence" / "hooks.py"
 
 
@@ -146,6 +148,11 @@ def rows_of(path: pathlib.Path) -> list[dict[str, Any]]:
     return list({(row["program"], row.get("test", "")): row for row in map(json.loads, lines)}.values())
 
 
+def built_of(program: Program, build: pathlib.Path) -> bool:
+    """Is all there that the program's command takes from the folder of what was built?"""
+    return all((build / name).exists() for name in re.findall(r"\{build\}/?([^\s;:'\"]*)", program.command))
+
+
 def run_name(row: Mapping[str, Any]) -> str:
     """The name of a run in the matrix: the program's, of a suite with the test's."""
     return f"{row['program']}::{row['test'].rpartition('::')[2]}" if row.get("test") else str(row["program"])
@@ -179,7 +186,11 @@ class Runner:
         seconds = {row["program"]: row["seconds"] for row in rows_of(self.out / "results.jsonl") if not row.get("test")}
         rows = [] if self.again else rows_of(self.path)
         done = {row["program"] for row in rows if not row.get("test")} - {row["program"] for row in rows if self._is_stale(row)}
-        todo = sorted((x for x in programs if x[0].name not in done), key=lambda x: seconds.get(x[0].name, 1e9))
+        done -= {row["program"] for row in rows if not row.get("test") and LACKS.search(row.get("why", ""))}
+        chosen = list(programs)
+        todo = sorted((x for x in chosen if x[0].name not in done), key=lambda x: seconds.get(x[0].name, 1e9))
+        if left := len(chosen) - len(todo):
+            print(f"{left} of {len(chosen)} were run before, of which `page` tells (--again runs them too)", file=sys.stderr)
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             failed = list(pool.map(lambda x: self._one(*x) if time.monotonic() < end else False, todo))
         return int(any(failed))
@@ -189,8 +200,12 @@ class Runner:
 
     def _one(self, program: Program, checkout: pathlib.Path) -> bool:
         """Run a program; did it fail?"""
-        if program.needs_host and self.build is None:
-            self._say(program, "needs what is built beforehand (--build DIR)", program.build or program.note)
+        if program.needs_host and not (self.build and built_of(program, self.build)):
+            how = (
+                program.build.replace("{build}", str(self.build.resolve() if self.build else "DIR")).replace("$SMEMSIM", str(ROOT))
+                or program.note
+            )
+            self._say(program, "needs what is built beforehand (--build DIR)", f"in {checkout / program.folder}: {how}")
             return False
         before = point_digests(program.arch)
         with tempfile.TemporaryDirectory() as name:
@@ -206,7 +221,7 @@ class Runner:
         self._keep(program, checkout, rows, before, is_whole)
         failed = [row for row in rows if row["outcome"] not in ("passed", "skipped")]
         counts = ", ".join(f"{n} {x}" for x, n in collections.Counter(row["outcome"] for row in rows).items())
-        missing = f"it needs: {program.project.get}" * any("ModuleNotFoundError" in row.get("why", "") for row in failed)
+        missing = f"it needs: {program.project.get}" * any(LACKS.search(row.get("why", "")) for row in failed)
         self._say(program, counts or "no tests", *(f"{row.get('test', '')} {row.get('why', '')}" for row in failed[:3]), missing)
         return bool(failed)
 
@@ -310,7 +325,7 @@ class Runner:
         if plan is None or about.pop("served", False):
             about |= of_launches(found)
         outcome = "over limit" if code is None else "failed" if code else "passed" if about.get("launches") else "nothing launched"
-        why = " ".join(told.split())[-400:] if outcome != "passed" else ""
+        why = " ".join(COLOURS.sub("", told).split())[-400:] if outcome != "passed" else ""
         if plan is not None and outcome == "passed" and "kills" not in about:
             about["kills"] = self._served(program, checkout, place, plan, sorted(about.get("touched", ())), seconds)
         return {**about, "outcome": outcome, "exit": code, "seconds": round(seconds, 1), "why": why}
