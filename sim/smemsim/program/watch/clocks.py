@@ -109,7 +109,8 @@ class Holder(Protocol):
 
 class Operations:
     """Asynchronous operations of a wave by number. `generic` says of each whether it is one of the generic proxy, `copies` whether it is a cp.async,
-    `stream` with which it makes no race. A number is used again when none of the `holders` has it any more."""
+    `stream` with which it makes no race, `noted` whether its line is among those whose bytes others than matrix instructions read (`elsewhere` of the launch).
+    A number is used again when none of the `holders` has it any more."""
 
     def __init__(self, x: Wave, clock: np.ndarray, room: int) -> None:
         self.x, self.clock = x, clock
@@ -118,7 +119,7 @@ class Operations:
         self._make_room(room)
 
     def _make_room(self, room: int) -> None:
-        self.generic, self.copies, self.stream = np.zeros(room, bool), np.zeros(room, bool), np.zeros(room, np.int32)
+        self.generic, self.copies, self.noted, self.stream = *(np.zeros(room, bool) for _ in range(3)), np.zeros(room, np.int32)
 
     def __getitem__(self, number: int) -> Operation:
         return self.operations[number]
@@ -154,9 +155,18 @@ class Operations:
         ]
         self.operations += made
         numbers = slice(count, count + len(made))
-        self.generic[numbers], self.copies[numbers] = kind in GENERIC, kind == "cp.async"
+        self.generic[numbers], self.copies[numbers], self.noted[numbers] = kind in GENERIC, kind == "cp.async", self._is_noted(made[0])
         self.stream[numbers] = self._stream(kind, firsts)
         return made
+
+    def _is_noted(self, operation: Operation) -> bool:
+        """The address that tcgen05.alloc writes is there for threads: of that nothing is to be noted."""
+        return operation.kind == "tcgen05.alloc" or operation.instruction.line in self.x.launch.elsewhere
+
+    def read_elsewhere(self, numbers: Iterable[int]) -> None:
+        """Others than matrix instructions read what these write."""
+        self.x.launch.elsewhere.update(self[number].instruction.line for number in numbers)
+        self.noted[: len(self.operations)] = [self._is_noted(operation) for operation in self.operations]
 
     @staticmethod
     def _stream(kind: str, warps: Any) -> Any:
@@ -195,6 +205,7 @@ class Operations:
     def _note(self, operation: Operation) -> None:
         kind = operation.kind
         self.generic[operation.number], self.copies[operation.number] = kind in GENERIC, kind == "cp.async"
+        self.noted[operation.number] = self._is_noted(operation)
         self.stream[operation.number] = self._stream(kind, operation.warps[0])
 
 
@@ -355,6 +366,7 @@ def _both(method: Callable[Concatenate[Order, P], None]) -> Callable[Concatenate
 
     @functools.wraps(method)
     def act(self: Order, *args: P.args, **given: P.kwargs) -> None:
+        self.changes += 1
         method(self, *args, **given)
         for order in self.might_be:
             method(order, *args, **given)
@@ -392,6 +404,7 @@ class Order:
         self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know behind their next one of that scope
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
         self._has_fenced = False  # has anybody executed fence.proxy.async?
+        self.changes = 0  # of what is known, so far
         self._known_operations = 0  # behind the last one of which anybody knows that it is complete
         self._phases: dict[Any, _Phase] = {}
         self.too_early: dict[int, int] = {}  # by warp: the offset of the mbarrier whose phase it waited for may be two ago
@@ -608,6 +621,7 @@ class Order:
         """tcgen05.fence: a fence between tcgen05 instructions, and for nothing else (PTX ISA 9.1 §9.7.16.6.3)."""
         if self.tensor is None:
             return
+        self.changes += 1
         self.tensor.fence(warps, acquires=acquires, releases=releases, scope=CLUSTER)
         for order in (self, *self.might_be) if releases else ():
             order._tick(warps)  # clocks are the same in all orders
@@ -688,6 +702,7 @@ class Order:
 
     def release_if(self, warps: np.ndarray, what: Any) -> None:
         """A relaxed arrival at a barrier of the cluster: a release in the order that might be."""
+        self.changes += 1
         for order in (self, *self.might_be):
             order._release(warps, order._at(what).open, what, CLUSTER, relaxed="relaxed" not in order.widens)
             order._tick(warps)
@@ -793,18 +808,18 @@ class Order:
         """
         count, size = warps.shape
         of_warps = self.clock.reshape(count, size)
-        self._own_blocks(self.seen, size)[...] = of_warps[:, None, :]
+        self.own_blocks(self.seen, size)[...] = of_warps[:, None, :]
         if self._has_fenced:
-            blocks = self._own_blocks(self.fenced, size)
+            blocks = self.own_blocks(self.fenced, size)
             np.maximum(blocks, blocks.max(axis=1)[:, None, :], out=blocks)
         flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:] if self._known_operations]
         joined = [np.asarray(m.any(axis=1)) for m in flags]
         of_warps += 1
-        np.einsum("cww->cw", self._own_blocks(self.seen, size))[...] = of_warps
+        np.einsum("cww->cw", self.own_blocks(self.seen, size))[...] = of_warps
         for flag, known in zip(flags, joined, strict=True):
             np.logical_or(flag, known[:, None, :], out=flag)
 
-    def _own_blocks(self, matrix: np.ndarray, size: int) -> np.ndarray:
+    def own_blocks(self, matrix: np.ndarray, size: int) -> np.ndarray:
         """Of `seen` or `fenced` what the warps of each CTA, `size` of them, know of each other: (CTAs, warps, warps)."""
         row, column = matrix.strides
         apart = size * row + (size * column if self.columns > size else 0)

@@ -47,7 +47,7 @@ class Epochs:
         if self.times >= MOST_TIMES or int(self.epoch.max()) >> THREAD_BITS >= _LAST:
             return False
         self.times += 1
-        now = np.repeat(self.epoch | np.uint32(MANY_THREADS), self.pitch)
+        now = np.repeat(self.epoch | np.uint32(MANY_THREADS), self.pitch)[: len(self.written)]  # of one CTA, where that stands for all
         unknown, nothing = np.uint32(UNKNOWN), np.uint32(0)
         by_thread = (tables.who >= 0) & (tables.who < OPERATIONS)
         self.written[:] = np.where(by_thread, now, np.where(tables.who == -1, nothing, unknown))

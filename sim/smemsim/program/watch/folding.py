@@ -1,25 +1,28 @@
 """One CTA that stands for all: what the watch keeps of shared memory, while the CTAs of a wave do the same, each in its own window.
 
-CTAs of one kernel that keep to themselves mostly access the same words of their windows by the same threads between the same barriers. Then of each word
-of one window the same is known as of that word in every other: the tables of `shared.py` have the words of the first CTA alone, and an access is looked
-at there. That all do the same is looked at first, for every access: the threads that run, their places, the clocks and the meetings of their warps. Where
-one of these differs, or an access is not in order, the tables become those of all CTAs (`unfolded`), as if they had always been, and it is looked at again.
+CTAs of one kernel mostly access the same words of their windows by the same threads between the same barriers, and issue the same asynchronous operations.
+Then of each word of one window the same is known as of that word in every other: the tables of `shared.py` have the words of the first CTA alone, and an
+access is looked at there. That all do the same is looked at first, for every access: the threads that run, their places or their operations, what their warps
+know of each other and of these, the clocks and the meetings. Where one of these differs, or an access is not in order, the tables become those of all CTAs
+(`unfolded`), as if they had always been, and it is looked at again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.program.watch.clocks import OPERATIONS, Order
+from smemsim.program.watch import loops
+from smemsim.program.watch.clocks import OPERATIONS, Operation, Order
 from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.lanes import LANE_BITS, PART_BITS, Lanes
 from smemsim.program.watch.loops import Tables
 from smemsim.program.wave import ALL
 
 if TYPE_CHECKING:
-    from smemsim.program.wave import Wave
+    from smemsim.program.wave import Cta, Wave
 
 __all__ = ["Folding"]
 
@@ -30,46 +33,100 @@ class Folding:
     def __init__(self, x: Wave, order: Order, lanes: Lanes) -> None:
         self.x, self.order, self.lanes = x, order, lanes
         self.count, self.warps = len(x.ctas), len(order.clock) // len(x.ctas)
-        numbers = np.arange(self.count, dtype=np.int64)[:, None]
-        self._threads, self._bytes = numbers * x.stride, numbers * x.pitch
-        self._times = numbers * self.warps << PART_BITS
+        self._numbers = np.arange(self.count, dtype=np.int64)[:, None]
+        self._threads, self._bytes = self._numbers * x.stride, self._numbers * x.pitch
+        self._times = self._numbers * self.warps << PART_BITS
+        self._twins: dict[int, np.ndarray] = {}  # by the number of an operation of the first CTA: those of the same one of all CTAs
+        self._known_alike = -1, 0  # when what warps know was found to be the same: the changes of the order, and the operations
 
     @staticmethod
     def is_possible(x: Wave) -> bool:
-        """Do the CTAs of a wave keep to themselves, and nothing is asynchronous?"""
-        return x.launch.is_apart and len(x.ctas) > 1 and not x.scratch
+        """Do the CTAs of a wave leave each other's windows alone?"""
+        return x.launch.cluster_size == 1 and len(x.ctas) > 1 and not x.scratch
 
     def are_in_step(self, epochs: Epochs) -> bool:
         """Do the warps of all CTAs have the same clocks, meetings and epochs?"""
         clock, now = self.order.clock.reshape(self.count, -1), self.lanes.now.reshape(self.count, -1)
         return bool((clock == clock[0]).all() and (epochs.epoch == epochs.epoch[0]).all() and (now - self._times == now[0]).all())
 
+    def _know_the_same(self) -> bool:
+        """Do the warps of all CTAs know the same of each other, and of the operations that these issued alike?"""
+        order, now = self.order, (self.order.changes, len(self._twins))
+        if now == self._known_alike:
+            return True
+        blocks = [order.own_blocks(known, self.warps) for known in (order.seen, order.fenced)]
+        if not all((block == block[0]).all() for block in blocks):
+            return False
+        if self._twins:
+            numbers = np.array(list(self._twins.values()))
+            if not all(loops.know_alike(flags, self.warps, numbers) for flags in (order.done, order.read_done)):
+                return False
+        self._known_alike = now
+        return True
+
     def of_one(self, places: np.ndarray, epochs: Epochs) -> tuple[np.ndarray, np.ndarray] | None:
         """The places (bytes) of an access of the running threads in the first CTA's window, and its threads; None where other CTAs do something else, or know
         something else of each other."""
-        if len(places) % self.count or not self.are_in_step(epochs):
+        if len(places) % self.count or not self.are_in_step(epochs) or not self._know_the_same():
             return None
-        seen = self.order.seen.reshape(self.count, -1)
         threads, at = (of.reshape(self.count, -1) for of in (self.x.threads, places))
-        if not (seen == seen[0]).all() or not (at - self._bytes == at[0]).all():
+        if not (at - self._bytes == at[0]).all():
             return None
         if self.x.sel is not ALL and not (threads - self._threads == threads[0]).all():
             return None
         return at[0], threads[0]
+
+    def of_first(self, ops: Sequence[Operation], ctas: Sequence[Cta], epochs: Epochs) -> int:
+        """How many of operations that CTAs issue, to do the same in their windows, are those of the first CTA; 0 where other CTAs issue something else, or know
+        something else."""
+        count, own = self.count, len(ops) // self.count
+        if not own or own * count != len(ops) or not self.are_in_step(epochs) or not self._know_the_same():
+            return 0
+        index = np.array([cta.index for cta in ctas]).reshape(count, own)
+        warps = np.array([op.warps[0] for op in ops]).reshape(count, own) - self._numbers * self.warps
+        lanes = np.array([op.lane for op in ops]).reshape(count, own)
+        if (index != self._numbers).any() or (warps != warps[0]).any() or (lanes != lanes[0]).any():
+            return 0
+        numbers = np.array([op.number for op in ops]).reshape(count, own)
+        self._twins.update(zip(numbers[0].tolist(), numbers.T, strict=True))
+        return own
+
+    def remembered(self, of_one: np.ndarray) -> np.ndarray:
+        """The operations of all CTAs, from those of the first."""
+        return np.array([number for first in of_one.tolist() for number in self._twins[first].tolist()], np.int64)
+
+    def renumber(self, new: np.ndarray) -> None:
+        """Operations have new numbers."""
+        moved = ((first, new[twins]) for first, twins in self._twins.items())
+        self._twins = {int(new[first]): twins for first, twins in moved if (twins >= 0).all()}
 
     def unfolded(self, tables: Tables, epochs: Epochs) -> Tables:
         """The tables of all CTAs, from those of one; the summary of `epochs` becomes one of all, too."""
         epochs.written, epochs.read = (np.tile(stamps, self.count) for stamps in (epochs.written, epochs.read))
         who = np.tile(tables.who, (self.count, 1))
         who += ((who >= 0) & (who < OPERATIONS)) * (np.arange(self.count, dtype=np.int32) * self.warps)[:, None].astype(np.int32)
+        read_by = np.tile(tables.read_by[:, None], (1, self.count, 1))
+        if self._twins:
+            twins = np.zeros((self.count, max(self._twins) + 1), np.int32)
+            twins[:, list(self._twins)] = np.array(list(self._twins.values())).T
+            self._set_operations(who, twins, OPERATIONS)
+            for row in read_by:
+                self._set_operations(row, twins, 1)
         read_when = np.tile(tables.read_when, (self.count, 1))
         read_line = np.tile(tables.read_line, self.count)
         return tables._replace(
             who=who.reshape(-1), when=np.tile(tables.when, self.count), line=np.tile(tables.line, self.count),
             strong=np.tile(tables.strong, self.count), read_when=read_when, read_line=read_line, polled_when=read_when, polled_line=read_line,
-            changed_when=read_when, changed_line=read_line, read_by=np.tile(tables.read_by, self.count),
+            changed_when=read_when, changed_line=read_line, read_by=read_by.reshape(len(read_by), -1),
             mark=self._marks(tables.mark), read_mark=self._marks(tables.read_mark),
         )  # fmt: skip
+
+    @staticmethod
+    def _set_operations(words: np.ndarray, twins: np.ndarray, base: int) -> None:
+        """Operations of the first CTA, from `base` on in a table of all, become those of each CTA."""
+        for row, own in zip(words, twins, strict=True):
+            by = row >= base
+            row[by] = own[row[by] - base] + base
 
     def all_reads(self, of_one: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         """Of all CTAs what one of them has: stamps of reads, their lines, clocks and marks."""

@@ -16,7 +16,7 @@ _LONG = 64  # words
 _LANES, _TIME = (1 << LANE_BITS) - 1, LANE_BITS + PART_BITS
 
 __all__ = [
-    "Known", "Tables", "is_shared_by_threads", "note_epoch", "operation_reads", "operation_writes", "operations_of", "operations_read", "operations_write",
+    "Known", "Tables", "is_shared_by_threads", "know_alike", "note_epoch", "operation_reads", "operation_writes", "operations_of", "operations_read", "operations_write",
     "read", "renumber", "write",
 ]  # fmt: skip
 
@@ -43,8 +43,8 @@ class Tables(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What warps know, as in `clocks.Order`, of which these are the tables; of operations whether they are of the generic proxy, and their stream; and when
-    the lanes of each warp last met."""
+    """What warps know, as in `clocks.Order`, of which these are the tables; of operations whether they are of the generic proxy, their stream, and whether it is
+    noted that others than matrix instructions read what they write; and when the lanes of each warp last met."""
 
     clock: np.ndarray
     seen: np.ndarray
@@ -53,6 +53,7 @@ class Known(NamedTuple):
     read_done: np.ndarray
     generic: np.ndarray
     stream: np.ndarray
+    noted: np.ndarray
     now: np.ndarray
 
 
@@ -95,7 +96,7 @@ def _no_strong(word, warp, seen, tables):  # type: ignore[no-untyped-def]
 @compiled
 def read(flat, count, threads, line, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
     """Threads read `count` words each, from the places `flat` (in bytes) on. False where a word is unwritten or not seen, and where an operation wrote it
-    if that is to be told (`stops_at_operations`)."""
+    of which that is to be told (`stops_at_operations`, and not noted yet)."""
     columns = known.seen.shape[1]
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
@@ -109,7 +110,7 @@ def read(flat, count, threads, line, stops_at_operations, tables, known):  # typ
                     return False
                 continue
             if by >= _OPERATIONS:
-                if stops_at_operations or not known.done[warp, by - _OPERATIONS]:
+                if (stops_at_operations and not known.noted[by - _OPERATIONS]) or not known.done[warp, by - _OPERATIONS]:
                     return False
             elif by == _NOBODY or (by >= 0 and known.seen[warp, by - warp // columns * columns] < tables.when[word]):
                 return False
@@ -202,7 +203,7 @@ def operation_reads(begins, count, first, warps, mine, own, row, is_generic, sto
                 number = by - _OPERATIONS
                 if by == before or number == own:
                     continue
-                if stops_at_operations or (known.generic[number] and not is_generic):
+                if (stops_at_operations and not known.noted[number]) or (known.generic[number] and not is_generic):
                     return False
                 if stream == 0 or known.stream[number] != stream:
                     for warp in range(first, first + warps):
@@ -303,6 +304,17 @@ def operations_write(begins, count, windows, warps, marks, owns, is_generic, lin
     for n in range(len(windows)):
         if not operation_writes(begins + windows[n], count, warps[n], marks[n], owns[n], is_generic, line, tables, known):
             return False
+    return True
+
+
+@compiled
+def know_alike(flags, warps, numbers):  # type: ignore[no-untyped-def]
+    """Do the warps of all CTAs, so many of each, know the same of operations that these issue alike: `numbers` has a column for each CTA?"""
+    for n in range(numbers.shape[0]):
+        for cta in range(1, numbers.shape[1]):
+            for warp in range(warps):
+                if flags[cta * warps + warp, numbers[n, cta]] != flags[warp, numbers[n, 0]]:
+                    return False
     return True
 
 

@@ -120,18 +120,20 @@ class SharedShadow:
     def remembered(self) -> np.ndarray:
         """The operations that words have, by their numbers."""
         found = np.zeros(self.operations.room, bool)
-        loops.operations_of(self.who, self.read_by, found)
-        return np.flatnonzero(found)
+        loops.operations_of(self._tables.who, self._tables.read_by, found)
+        return np.flatnonzero(found) if self.folding is None else self.folding.remembered(np.flatnonzero(found))
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Operations have new numbers."""
-        loops.renumber(self.who, self.read_by, new)
+        loops.renumber(self._tables.who, self._tables.read_by, new)
+        if self.folding is not None:
+            self.folding.renumber(new)
 
     @property
     def _known(self) -> loops.Known:
         order, operations = self.order, self.operations
         return loops.Known(
-            order.clock, order.seen, order.fenced, order.done, order.read_done, operations.generic, operations.stream, self.lanes.now
+            order.clock, order.seen, order.fenced, order.done, order.read_done, operations.generic, operations.stream, operations.noted, self.lanes.now
         )
 
     def has_epochs(self) -> bool:
@@ -140,7 +142,7 @@ class SharedShadow:
             self.epochs.forget()
             return False
         self.parts.read_whole(_NONE, _NONE)
-        return self.epochs.is_made or self.epochs.make(self.tables)
+        return self.epochs.is_made or self.epochs.make(self._tables)
 
     # ---- words
 
@@ -489,9 +491,14 @@ class SharedShadow:
                 "bar.warp.sync (__syncwarp) between them", other=int(self.read_line[at[first]]), within_warp=True,
             )  # fmt: skip
 
-    def initialised(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
-        """Warps have made mbarrier objects; what is done with these is no access of threads."""
+    def initialised(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray) -> None:
+        """Warps have made mbarrier objects, at places `flat`; what is done with these is no access of threads."""
         self.epochs.forget()
+        if self.folding is not None and (of_one := self.folding.of_one(flat, self.epochs)) is not None:
+            own = (of_one[0][:, None] // WORD + np.arange(len(at) // len(flat))).reshape(-1)
+            if (self._tables.who[own] < OPERATIONS).all():
+                self._tables.who[own], self._tables.line[own] = ATOMIC, i.line
+                return
         self._seen(i, at, warps, np.where(self.who[at] >= OPERATIONS, self.who[at], NOBODY), "overwritten")
         self.parts.written_whole(at)
         self.who[at], self.line[at] = ATOMIC, i.line
@@ -536,6 +543,7 @@ class SharedShadow:
     def are_read_by(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs, *, stops_at_operations: bool) -> bool:
         """Operations of one instruction read the same words of CTAs' windows. False, where one has to be looked at by itself: each has to be told then."""
         self.epochs.forget()
+        ops, ctas = self._ops_to_look_at(ops, ctas)
         pitch, first = self.x.pitch // WORD, ops[0]
         windows = np.array([cta.index * pitch for cta in ctas], np.int64)
         firsts = np.array([op.warps[0] for op in ops], np.int64)
@@ -552,10 +560,19 @@ class SharedShadow:
                 rows,
                 first.kind in GENERIC,
                 stops_at_operations,
-                self.tables,
+                self._tables,
                 self._known,
             )
         )
+
+    def _ops_to_look_at(self, ops: Sequence[Operation], ctas: Sequence[Cta]) -> tuple[Sequence[Operation], Sequence[Cta]]:
+        """`_to_look_at` of operations in the windows of CTAs."""
+        if self.folding is not None:
+            count = self.folding.of_first(ops, ctas, self.epochs)
+            if count:
+                return ops[:count], ctas[:count]
+            self.unfold()
+        return ops, ctas
 
     def read_by_operation(self, op: Operation, at: np.ndarray) -> np.ndarray:
         """An operation reads words; returns who had written them, NOBODY also where what was meant to lie there has not come."""
@@ -684,6 +701,7 @@ class SharedShadow:
         self.epochs.forget()
         if self.parts.kept:
             return False
+        ops, ctas = self._ops_to_look_at(ops, ctas)
         first, pitch = ops[0], self.x.pitch // WORD
         windows = np.array([cta.index * pitch for cta in ctas], np.int64)
         warps = np.array([op.warps[0] for op in ops], np.int64)
@@ -691,7 +709,7 @@ class SharedShadow:
         owns = np.array([op.number for op in ops], np.int64)
         line, is_generic = first.instruction.line, first.kind in GENERIC
         return bool(
-            loops.operations_write(runs.begins, runs.count, windows, warps, marks, owns, is_generic, line, self.tables, self._known)
+            loops.operations_write(runs.begins, runs.count, windows, warps, marks, owns, is_generic, line, self._tables, self._known)
         )
 
     def written_by_operation(self, op: Operation, at: np.ndarray, lay_there: np.ndarray | None) -> None:

@@ -242,7 +242,7 @@ class Watch:
 
     def initialised(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
         """The running threads have made mbarrier objects at places `flat` of `x.shared`; what is done with these is no access of threads."""
-        self.shared.initialised(i, *self.shared.places(flat, 2 * WORD))
+        self.shared.initialised(i, *self.shared.places(flat, 2 * WORD), flat)
 
     def last_writer(self, word: int) -> Instruction | None:
         """What wrote a word of `x.shared` last."""
@@ -267,7 +267,7 @@ class Watch:
     def _elsewhere(self, who: np.ndarray) -> None:
         """Note for the judge the operations `who` whose bytes are read by others than matrix instructions."""
         if self._is_elsewhere and (by := who[who >= OPERATIONS]).size:
-            self.x.launch.elsewhere.update(self.operations[n].instruction.line for n in distinct(by - OPERATIONS).tolist())
+            self.operations.read_elsewhere(distinct(by - OPERATIONS).tolist())
 
     def _doubtful(self, x: Wave, i: Instruction, at: np.ndarray, flat: np.ndarray, size: int) -> None:
         """The running threads read words of which some have a value that is in doubt, or none."""
@@ -335,7 +335,7 @@ class Watch:
             return False
         if not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=False):
             return False
-        for op, cta in zip(ops, ctas, strict=True):
+        for op, cta in zip(ops, ctas, strict=True) if self.lifetimes.is_needed else ():
             self.lifetimes.touch(op.instruction, cta.index, op.warps)
         return True
 
@@ -412,11 +412,16 @@ class Watch:
         Triton lets TMA overwrite the word without fence.proxy.async.
         """
         starts = np.flatnonzero(np.diff(x.threads // WARP, prepend=-1))
-        for thread, at in zip(x.threads[starts].tolist(), flat[starts].tolist(), strict=True):
-            op = self.begin(x, i, thread, "tcgen05.alloc")
-            cta = x.ctas[int(x.cta_of[thread])]
-            self.op_writes(op, cta, np.array([at - cta.index * x.pitch]))
-            self.order.knows(op.warps, [op])
+        threads = x.threads[starts]
+        ctas = [x.ctas[cta] for cta in x.cta_of[threads].tolist()]
+        offsets = (flat[starts] - x.cta_of[threads] * x.pitch).tolist()
+        ops = self.begin_together(i, threads.tolist(), "tcgen05.alloc")
+        if len(set(offsets)) == 1 and len({cta.index for cta in ctas}) == len(ctas):
+            self.ops_write(ops, ctas, Runs.of(np.array(offsets[:1]) // WORD))
+        else:
+            for op, cta, offset in zip(ops, ctas, offsets, strict=True):
+                self.op_writes(op, cta, np.array([offset]))
+        self.order.know([(int(op.warps[0]), [op]) for op in ops])
 
     # ---- registers
 
