@@ -252,6 +252,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         if operation in _COUNTED:
             _check_alone(x, i, [one[:2] for one in issued], f".{operation} is done")
         before: _Stored | None = None
+        together: dict[tuple[int, int], dict[int, Operation]] = {}  # by map and source, and by thread: operations that the watch was told of at once
         for (cta, thread), (address, src, *values), is_again in issued:
             tm, where, shared = map_at(x, i, address, thread), tuple(values), cta.shared
             does = thread // WARP, cta.index, address, src, where
@@ -269,8 +270,14 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
                     transfer = leaves(x, make, functools.partial(_span, shared, tm, where, place), thread)
                 before = _Stored(does, place["smem_address"])
                 if x.watch is not None:
-                    before.op, before.read = x.watch.begin(x, i, thread, kind), touched_runs(transfer, shared.begin)
-                    x.watch.op_reads(before.op, cta, before.read)
+                    before.read = touched_runs(transfer, shared.begin)
+                    if (address, src) not in together:
+                        alike = [(issuer, given[2:]) for issuer, given, _ in issued if given[:2] == [address, src]]
+                        together[address, src] = _told_together(x, i, kind, address, alike, transfer, before.read)
+                    before.op = together[address, src].get(thread)
+                    if before.op is None:
+                        before.op = x.watch.begin(x, i, thread, kind)
+                        x.watch.op_reads(before.op, cta, before.read)
                     if operation or not is_again:
                         x.watch.op_writes_global(before.op, *_in_global(transfer))
                     x.watch.joins(before.op, thread, "bulk")
@@ -278,6 +285,22 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         x.changes += 1
 
     return run
+
+
+def _told_together(
+    x: Wave, i: Instruction, kind: str, map_address: int, issued: list[tuple[Issuer, list[int]]], first: Transfer, read: Runs
+) -> dict[int, Operation]:
+    """Tell the watch of stores that threads of different CTAs issue alike, but for their boxes, which lie inside the tensor: by thread the operations that it knows them
+    by, where nothing is to be said of any; nothing where each is to be told."""
+    ctas, bank, tm = [cta for (cta, _), _ in issued], x.launch.parameter_address, first.tensor_map
+    if len(issued) < 2 or x.late is not None or x.launch.cluster_size > 1 or len({cta.index for cta in ctas}) < len(ctas):
+        return {}
+    if first.geometry.mode != "tile" or not first.whole or not bank <= map_address < bank + len(x.launch.parameters):
+        return {}
+    if not all(0 <= at <= dim - box for _, where in issued for at, box, dim in zip(where, tm.box_dim, tm.global_dim, strict=True)):
+        return {}
+    ops: list[Operation] = x.watch.begin_together(i, [thread for (_, thread), _ in issued], kind)
+    return {thread: op for ((_, thread), _), op in zip(issued, ops, strict=True)} if x.watch.ops_read(ops, ctas, read) else {}
 
 
 @dataclasses.dataclass(eq=False)

@@ -245,7 +245,7 @@ class _Mma:
         for op, cta, first, own in zip(operations, ctas, firsts, words, strict=True):
             op.products.append(_Product(watch.unwritten, self, cta, first, behind[own], x.pitch))
         are_read = all(
-            watch.products_read(
+            watch.ops_read(
                 [op for op, its in zip(operations, words, strict=True) if its == own],
                 [cta for cta, its in zip(ctas, words, strict=True) if its == own],
                 self._runs(own, ctas[0].shared),

@@ -225,7 +225,7 @@ class _Mma:
             return [(op, False) for op in begun]
         are_told = True
         for members in zip(*(operation.members for operation in operations), strict=True):
-            are_told = are_told and x.watch.products_read(begun, members, read_runs(mma.shared_operands, members[0].shared))
+            are_told = are_told and x.watch.ops_read(begun, members, read_runs(mma.shared_operands, members[0].shared))
         return [(op, are_told) for op in begun]
 
     def _tell(self, x: Wave, operation: _Issued, op: Operation, is_told: bool) -> None:

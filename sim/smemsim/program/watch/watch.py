@@ -299,7 +299,7 @@ class Watch:
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
         if self.unreleased.is_exposed(self.x.shared):
             self.unreleased.op_reads(op, self.x.shared, runs.words)
-        is_elsewhere = self._is_elsewhere and op.kind not in ("wgmma", "tcgen05.mma")
+        is_elsewhere = self._notes_reads_of(op)
         is_ordered = self.shared.is_read_by(op, runs, stops_at_operations=is_elsewhere)
         if is_ordered and not self._follows(op):
             return
@@ -319,25 +319,27 @@ class Watch:
 
     def reads_for_all_lanes(self, op: Operation, cta: Cta, offsets: np.ndarray | Runs) -> bool:
         """An operation that a lane has issued, and `op_reads` was told of, reads the same for each lane of its warp. False, where each has to be told."""
-        stops = self._is_elsewhere and op.kind not in ("wgmma", "tcgen05.mma")
-        return not self._follows(op) and self.shared.is_read_by(
-            op, self.shared.of_cta(cta, offsets), stops_at_operations=stops, by_any=True
-        )
+        runs = self.shared.of_cta(cta, offsets)
+        return not self._follows(op) and self.shared.is_read_by(op, runs, stops_at_operations=self._notes_reads_of(op), by_any=True)
 
     def _follows(self, op: Operation) -> bool:
         """Is there a doubt that what an operation reads could have?"""
         return self.unwritten.shared is not None or bool(op.products and self.unwritten.overwrites.probes_of(op.instruction))
 
-    def products_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
-        """Matrix products of one instruction read the same words of CTAs' windows, and nothing has to be said about any. False where each has to be told
+    def ops_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
+        """Operations of one instruction read the same words of CTAs' windows, and nothing has to be said about any. False where each has to be told
         by `op_reads`."""
         if self._follows(ops[0]) or self.unreleased.is_exposed(self.x.shared):
             return False
-        if not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=False):
+        if not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=self._notes_reads_of(ops[0])):
             return False
         for op, cta in zip(ops, ctas, strict=True) if self.lifetimes.is_needed else ():
             self.lifetimes.touch(op.instruction, cta.index, op.warps)
         return True
+
+    def _notes_reads_of(self, op: Operation) -> bool:
+        """Is it to be noted what others than matrix instructions read, and this operation is one?"""
+        return self._is_elsewhere and op.kind not in ("wgmma", "tcgen05.mma")
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray | Runs, lay_there: np.ndarray | None = None) -> None:
         """An operation writes these bytes of a CTA's window; `lay_there` marks the words that the write leaves unchanged."""
