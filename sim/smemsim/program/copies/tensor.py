@@ -252,7 +252,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         if operation in _COUNTED:
             _check_alone(x, i, [one[:2] for one in issued], f".{operation} is done")
         before: _Stored | None = None
-        together: dict[tuple[int, int], dict[int, Operation]] = {}  # by map and source, and by thread: operations that the watch was told of at once
+        together: dict[tuple[int, int], tuple[dict[int, Operation], bool]] = {}  # by map and source: see `_told_together`
         for (cta, thread), (address, src, *values), is_again in issued:
             tm, where, shared = map_at(x, i, address, thread), tuple(values), cta.shared
             does = thread // WARP, cta.index, address, src, where
@@ -272,12 +272,8 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
                 if x.watch is not None:
                     before.read = touched_runs(transfer, shared.begin)
                     if (address, src) not in together:
-                        alike = [(issuer, given[2:]) for issuer, given, _ in issued if given[:2] == [address, src]]
-                        together[address, src] = _told_together(x, i, kind, address, alike, transfer, before.read)
-                    before.op = together[address, src].get(thread)
-                    if before.op is None:
-                        before.op = x.watch.begin(x, i, thread, kind)
-                        x.watch.op_reads(before.op, cta, before.read)
+                        together[address, src] = _told_together(x, i, kind, issued, [address, src], transfer, before.read)
+                    before.op = _told(x, i, kind, (cta, thread), before.read, *together[address, src])
                     if operation or not is_again:
                         x.watch.op_writes_global(before.op, *_in_global(transfer))
                     x.watch.joins(before.op, thread, "bulk")
@@ -287,20 +283,31 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
     return run
 
 
+def _told(x: Wave, i: Instruction, kind: str, issuer: Issuer, read: Runs, known: dict[int, Operation], are_told: bool) -> Operation:
+    """The operation that the watch knows a store by, one of the `known`, if any; it is told what that reads, unless it was."""
+    cta, thread = issuer
+    op: Operation = known.get(thread) or x.watch.begin(x, i, thread, kind)
+    if not are_told:
+        x.watch.op_reads(op, cta, read)
+    return op
+
+
 def _told_together(
-    x: Wave, i: Instruction, kind: str, map_address: int, issued: list[tuple[Issuer, list[int]]], first: Transfer, read: Runs
-) -> dict[int, Operation]:
-    """Tell the watch of stores that threads of different CTAs issue alike, but for their boxes, which lie inside the tensor: by thread the operations that it knows them
-    by, where nothing is to be said of any; nothing where each is to be told."""
-    ctas, bank, tm = [cta for (cta, _), _ in issued], x.launch.parameter_address, first.tensor_map
-    if len(issued) < 2 or x.late is not None or x.launch.cluster_size > 1 or len({cta.index for cta in ctas}) < len(ctas):
-        return {}
-    if first.geometry.mode != "tile" or not first.whole or not bank <= map_address < bank + len(x.launch.parameters):
-        return {}
-    if not all(0 <= at <= dim - box for _, where in issued for at, box, dim in zip(where, tm.box_dim, tm.global_dim, strict=True)):
-        return {}
-    ops: list[Operation] = x.watch.begin_together(i, [thread for (_, thread), _ in issued], kind)
-    return {thread: op for ((_, thread), _), op in zip(issued, ops, strict=True)} if x.watch.ops_read(ops, ctas, read) else {}
+    x: Wave, i: Instruction, kind: str, issued: list[tuple[Issuer, list[int], bool]], by: list[int], first: Transfer, read: Runs
+) -> tuple[dict[int, Operation], bool]:
+    """Tell the watch of stores `by` one map from one place of threads' windows, each of a CTA of its own, whose boxes lie inside the tensor: by thread the operations
+    that it knows them by, and whether nothing is to be said of any; else each is to be told."""
+    alike = [one for one in issued if one[1][:2] == by]
+    ctas, bank, tm = [cta for (cta, _), *_ in alike], x.launch.parameter_address, first.tensor_map
+    if len(alike) < 2 or x.late is not None or x.launch.cluster_size > 1 or len({cta.index for cta in ctas}) < len(ctas):
+        return {}, False
+    if first.geometry.mode != "tile" or not first.whole or not bank <= by[0] < bank + len(x.launch.parameters):
+        return {}, False
+    sizes = list(zip(tm.box_dim, tm.global_dim, strict=True))
+    if not all(0 <= at <= dim - box for _, (_, _, *where), _ in alike for at, (box, dim) in zip(where, sizes, strict=True)):
+        return {}, False
+    ops: list[Operation] = x.watch.begin_together(i, [thread for (_, thread), *_ in alike], kind)
+    return {thread: op for ((_, thread), *_), op in zip(alike, ops, strict=True)}, x.watch.ops_read(ops, ctas, read)
 
 
 @dataclasses.dataclass(eq=False)

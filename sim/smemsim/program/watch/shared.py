@@ -133,7 +133,15 @@ class SharedShadow:
     def _known(self) -> loops.Known:
         order, operations = self.order, self.operations
         return loops.Known(
-            order.clock, order.seen, order.fenced, order.done, order.read_done, operations.generic, operations.stream, operations.noted, self.lanes.now
+            order.clock,
+            order.seen,
+            order.fenced,
+            order.done,
+            order.read_done,
+            operations.generic,
+            operations.stream,
+            operations.noted,
+            self.lanes.now,
         )
 
     def has_epochs(self) -> bool:
