@@ -97,29 +97,34 @@ class Folding:
 
     def renumber(self, new: np.ndarray) -> None:
         """Operations have new numbers."""
-        moved = ((first, new[twins]) for first, twins in self._twins.items())
+        moved = ((first, new[twins].astype(np.int64)) for first, twins in self._twins.items())
         self._twins = {int(new[first]): twins for first, twins in moved if (twins >= 0).all()}
 
     def unfolded(self, tables: Tables, epochs: Epochs) -> Tables:
         """The tables of all CTAs, from those of one; the summary of `epochs` becomes one of all, too."""
-        epochs.written, epochs.read = (np.tile(stamps, self.count) for stamps in (epochs.written, epochs.read))
-        who = np.tile(tables.who, (self.count, 1))
-        who += ((who >= 0) & (who < OPERATIONS)) * (np.arange(self.count, dtype=np.int32) * self.warps)[:, None].astype(np.int32)
-        read_by = np.tile(tables.read_by[:, None], (1, self.count, 1))
+        epochs.written, epochs.read = self._of_all(epochs.written), self._of_all(epochs.read)
+        who, read_by = np.tile(tables.who, self.count), np.zeros((len(tables.read_by), self.count * len(tables.who)), np.int32)
+        of_each = who.reshape(self.count, -1)
+        of_each += ((of_each >= 0) & (of_each < OPERATIONS)) * (self._numbers * self.warps).astype(np.int32)
         if self._twins:
             twins = np.zeros((self.count, max(self._twins) + 1), np.int32)
             twins[:, list(self._twins)] = np.array(list(self._twins.values())).T
-            self._set_operations(who, twins, OPERATIONS)
-            for row in read_by:
-                self._set_operations(row, twins, 1)
-        read_when = np.tile(tables.read_when, (self.count, 1))
-        read_line = np.tile(tables.read_line, self.count)
+            self._set_operations(of_each, twins, OPERATIONS)
+            for row, of_one in zip(read_by, tables.read_by, strict=True):
+                row[:] = np.tile(of_one, self.count)
+                self._set_operations(row.reshape(self.count, -1), twins, 1)
+        read_when, read_line = self._of_all(tables.read_when), self._of_all(tables.read_line)
         return tables._replace(
-            who=who.reshape(-1), when=np.tile(tables.when, self.count), line=np.tile(tables.line, self.count),
-            strong=np.tile(tables.strong, self.count), read_when=read_when, read_line=read_line, polled_when=read_when, polled_line=read_line,
-            changed_when=read_when, changed_line=read_line, read_by=read_by.reshape(len(read_by), -1),
-            mark=self._marks(tables.mark), read_mark=self._marks(tables.read_mark),
+            who=who, when=self._of_all(tables.when), line=self._of_all(tables.line), strong=self._of_all(tables.strong),
+            read_when=read_when, read_line=read_line, polled_when=read_when, polled_line=read_line, changed_when=read_when,
+            changed_line=read_line, read_by=read_by, mark=self._marks(tables.mark), read_mark=self._marks(tables.read_mark),
         )  # fmt: skip
+
+    def _of_all(self, of_one: np.ndarray) -> np.ndarray:
+        """A table of all CTAs, each of which has what one has; memory that holds nothing is not touched."""
+        if not of_one.any():
+            return np.zeros((self.count * len(of_one), *of_one.shape[1:]), of_one.dtype)
+        return np.tile(of_one, (self.count, *(1,) * (of_one.ndim - 1)))
 
     @staticmethod
     def _set_operations(words: np.ndarray, twins: np.ndarray, base: int) -> None:
@@ -130,11 +135,13 @@ class Folding:
 
     def all_reads(self, of_one: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         """Of all CTAs what one of them has: stamps of reads, their lines, clocks and marks."""
-        stamps, lines, clocks, marks = of_one
-        return np.tile(stamps, self.count), np.tile(lines, self.count), np.tile(clocks, (self.count, 1)), self._marks(marks)
+        *tables, marks = of_one
+        return *map(self._of_all, tables), self._marks(marks)
 
     def _marks(self, of_one: np.ndarray) -> np.ndarray:
         """Marks of all CTAs: the time of a warp is that of the first CTA's, and its number."""
-        marks = np.tile(of_one, (self.count, 1))
-        marks += (marks != 0) * (self._times << LANE_BITS)
-        return marks.reshape(-1)
+        marks = self._of_all(of_one)
+        if of_one.any():
+            of_each = marks.reshape(self.count, -1)
+            of_each += (of_each != 0) * (self._times << LANE_BITS)
+        return marks
