@@ -134,3 +134,56 @@ def test_what_warps_do_that_come_later_to_a_barrier_of_all_is_in_front_of_it(bet
     done = gpu.launch(ptx, "k", grid=CTAS, block=96, args=[out], progress=False)
     assert [f.code for f in done.findings] == codes
     assert (out.numpy() == np.arange(96) % 32).all()
+
+
+# What a CTA does otherwise, and what is found: it reads what a load brings and does not wait, so that the next load comes too early too; it stores behind its
+# proxy fence; it does not wait for its store, and overwrites what that may still read, and the next one what it wrote.
+OTHERWISE = {
+    "nothing": ({}, []),
+    "no wait": ({"wait": "bra R;"}, ["X004", "X005"]),
+    "late store": ({"fenced": "st.shared.u32 [%r3+128], %r4;"}, ["X003"]),
+    "no wait for the store": ({"free": "bra G;"}, ["X008", "X005"]),
+}
+
+
+def through(does: dict[str, str], who: str) -> str:
+    """A tile is loaded, made one more in each element, and stored, twice; but for what CTA `ODD` ("one") or all do otherwise."""
+    wait, fenced, free = (f"@%p4 {does[name]}" if name in does else "" for name in ("wait", "fenced", "free"))
+    return f""".version 8.8
+    .target sm_90a
+    .address_size 64
+    .shared .align 1024 .b8 sm[256]; .shared .align 8 .b64 bar[1];
+    .visible .entry k(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128]) {{
+      .reg .pred %p<8>; .reg .b32 %r<12>; .reg .b64 %rd<5>;
+      mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p4, %r2, {ODD if who == "one" else "%r2"};
+      mov.b64 %rd1, from; cvta.param.u64 %rd1, %rd1; mov.b64 %rd2, to; cvta.param.u64 %rd2, %rd2; mov.u32 %r3, sm; shl.b32 %r5, %r1, 2; add.u32 %r3, %r3, %r5;
+      mov.u32 %r6, 0; mov.u32 %r7, 0; @%p1 mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;
+      L: @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+      @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [sm], [%rd1, {{%r6, %r2}}], [bar];
+      {wait}
+      W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], %r7; @!%p2 bra W;
+      R: ld.shared.u32 %r4, [%r3]; add.u32 %r4, %r4, 1; st.shared.u32 [%r3+128], %r4;
+      fence.proxy.async.shared::cta; {fenced}
+      bar.sync 0;
+      @%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd2, {{%r6, %r2}}], [sm+128];
+      cp.async.bulk.commit_group;
+      {free}
+      cp.async.bulk.wait_group 0;
+      G: bar.sync 0; add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, 2; @%p3 bra L;
+      cp.async.bulk.wait_group 0;
+      ret; }}"""
+
+
+@pytest.mark.parametrize("who", ["one", "all"])
+@pytest.mark.parametrize(("does", "codes"), OTHERWISE.values(), ids=OTHERWISE)
+def test_what_one_cta_does_otherwise_with_its_copies_is_found_as_where_all_do(does: dict[str, str], codes: list[str], who: str):
+    gpu, given = Gpu("sm_90a"), np.arange(32 * CTAS, dtype=np.uint32).reshape(CTAS, 32)
+    arrays = gpu.array(given), gpu.array(np.zeros_like(given))
+    maps = [
+        TensorMap.tiled(data_type="u32", global_address=one.address, global_dim=(32, CTAS), global_strides=(128,), box_dim=(32, 1))
+        for one in arrays
+    ]
+    done = gpu.launch(through(does, who), "k", grid=CTAS, block=32, args=maps, progress=False)
+    assert [f.code for f in done.findings] == codes
+    assert all(f"of CTA {ODD if who == 'one' else 0}" in f.message for f in done.findings)
+    assert (arrays[1].numpy() == given + 1).all()
