@@ -405,6 +405,7 @@ class Order:
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
         self._has_fenced = False  # has anybody executed fence.proxy.async?
         self.changes = 0  # of what is known, so far
+        self._have_learned = False  # has any warp learned that an operation is complete since all warps of each CTA last met?
         self._known_operations = 0  # behind the last one of which anybody knows that it is complete
         self._phases: dict[Any, _Phase] = {}
         self.too_early: dict[int, int] = {}  # by warp: the offset of the mbarrier whose phase it waited for may be two ago
@@ -578,6 +579,7 @@ class Order:
         self.fenced[warps] = np.maximum(self.fenced[warps], self.seen[warps])
         self._has_fenced = True
         self.done_fenced[warps] |= self.done[warps]
+        self._have_learned = True
         self._tick(warps)
 
     @_both
@@ -629,6 +631,7 @@ class Order:
     def _learn(self, warps: np.ndarray, known: Rows) -> None:
         if not len(warps):
             return
+        self._have_learned = True
         if warps.ndim > 1:  # of barriers that are alike
             for matrix, more in zip(self.rows, known, strict=True):
                 if warps.size == len(matrix):
@@ -785,7 +788,7 @@ class Order:
             self._all_meet(warps)
             return
         everybody = here | gone
-        known = self._met(warps, here, everybody, self.rows)
+        known, self._have_learned = self._met(warps, here, everybody, self.rows), True
         self._tick(warps[here])
         for matrix, rows in zip(self.rows, known, strict=True):
             matrix[warps] = np.maximum(matrix[warps], rows)
@@ -812,8 +815,8 @@ class Order:
         if self._has_fenced:
             blocks = self.own_blocks(self.fenced, size)
             np.maximum(blocks, blocks.max(axis=1)[:, None, :], out=blocks)
-        flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:] if self._known_operations]
-        joined = [np.asarray(m.any(axis=1)) for m in flags]
+        flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:] if self._have_learned]
+        joined, self._have_learned = [np.asarray(m.any(axis=1)) for m in flags], False
         of_warps += 1
         np.einsum("cww->cw", self.own_blocks(self.seen, size))[...] = of_warps
         for flag, known in zip(flags, joined, strict=True):
@@ -1011,7 +1014,7 @@ class Order:
         """Warps have each waited for operations."""
         warps = np.repeat([warp for warp, _ in waited], [len(over) for _, over in waited])
         columns = np.array([operation.number for _, over in waited for operation in over])
-        self._known_operations = max(self._known_operations, int(columns.max()) + 1)
+        self._known_operations, self._have_learned = max(self._known_operations, int(columns.max()) + 1), True
         self.read_done[warps, columns] = True
         if not only_read:
             self.done[warps, columns] = True
@@ -1020,7 +1023,7 @@ class Order:
     def knows(self, warps: np.ndarray, operations: list[Operation], *, only_read: bool = False) -> None:
         """Warps have waited for operations."""
         columns = np.array([operation.number for operation in operations])
-        self._known_operations = max(self._known_operations, int(columns.max(initial=-1)) + 1)
+        self._known_operations, self._have_learned = max(self._known_operations, int(columns.max(initial=-1)) + 1), True
         self.read_done[np.ix_(warps, columns)] = True
         if not only_read:
             self.done[np.ix_(warps, columns)] = True

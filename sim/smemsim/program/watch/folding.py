@@ -37,7 +37,8 @@ class Folding:
         self._threads, self._bytes = self._numbers * x.stride, self._numbers * x.pitch
         self._times = self._numbers * self.warps << PART_BITS
         self._twins: dict[int, np.ndarray] = {}  # by the number of an operation of the first CTA: those of the same one of all CTAs
-        self._known_alike = -1, 0  # when what warps know was found to be the same: the changes of the order, and the operations
+        self._open: dict[int, np.ndarray] = {}  # those of which not all warps know that they are over
+        self._alike_at = -1  # of the order's changes: behind which what warps know was found to be the same
 
     @staticmethod
     def is_possible(x: Wave) -> bool:
@@ -51,18 +52,20 @@ class Folding:
 
     def _know_the_same(self) -> bool:
         """Do the warps of all CTAs know the same of each other, and of the operations that these issued alike?"""
-        order, now = self.order, (self.order.changes, len(self._twins))
-        if now == self._known_alike:
+        order = self.order
+        if self._alike_at == order.changes:
             return True
         blocks = [order.own_blocks(known, self.warps) for known in (order.seen, order.fenced)]
-        if not all((block == block[0]).all() for block in blocks):
+        if not all((block == block[0]).all() for block in blocks) or not self._know_alike(list(self._open.values())):
             return False
-        if self._twins:
-            numbers = np.array(list(self._twins.values()))
-            if not all(loops.know_alike(flags, self.warps, numbers) for flags in (order.done, order.read_done)):
-                return False
-        self._known_alike = now
+        known = (order.done[: self.warps, list(self._open)] & order.read_done[: self.warps, list(self._open)]).all(axis=0)
+        self._open = {first: twins for (first, twins), is_over in zip(self._open.items(), known.tolist(), strict=True) if not is_over}
+        self._alike_at = order.changes
         return True
+
+    def _know_alike(self, twins: list[np.ndarray]) -> bool:
+        """Do the warps of all CTAs know the same of operations?"""
+        return not twins or bool(loops.know_alike(self.order.done, self.order.read_done, self.warps, np.array(twins, np.int64)))
 
     def of_one(self, places: np.ndarray, epochs: Epochs) -> tuple[np.ndarray, np.ndarray] | None:
         """The places (bytes) of an access of the running threads in the first CTA's window, and its threads; None where other CTAs do something else, or know
@@ -88,7 +91,11 @@ class Folding:
         if (index != self._numbers).any() or (warps != warps[0]).any() or (lanes != lanes[0]).any():
             return 0
         numbers = np.array([op.number for op in ops]).reshape(count, own)
-        self._twins.update(zip(numbers[0].tolist(), numbers.T, strict=True))
+        new = {int(twins[0]): twins for twins in numbers.T if int(twins[0]) not in self._twins}
+        if not self._know_alike(list(new.values())):
+            return 0
+        self._twins |= new
+        self._open |= new
         return own
 
     def remembered(self, of_one: np.ndarray) -> np.ndarray:
@@ -99,6 +106,7 @@ class Folding:
         """Operations have new numbers."""
         moved = ((first, new[twins].astype(np.int64)) for first, twins in self._twins.items())
         self._twins = {int(new[first]): twins for first, twins in moved if (twins >= 0).all()}
+        self._open = dict(self._twins)
 
     def unfolded(self, tables: Tables, epochs: Epochs) -> Tables:
         """The tables of all CTAs, from those of one; the summary of `epochs` becomes one of all, too."""

@@ -308,12 +308,14 @@ def operations_write(begins, count, windows, warps, marks, owns, is_generic, lin
 
 
 @compiled
-def know_alike(flags, warps, numbers):  # type: ignore[no-untyped-def]
+def know_alike(done, read_done, warps, numbers):  # type: ignore[no-untyped-def]
     """Do the warps of all CTAs, so many of each, know the same of operations that these issue alike: `numbers` has a column for each CTA?"""
     for n in range(numbers.shape[0]):
+        first = numbers[n, 0]
         for cta in range(1, numbers.shape[1]):
+            number, begin = numbers[n, cta], cta * warps
             for warp in range(warps):
-                if flags[cta * warps + warp, numbers[n, cta]] != flags[warp, numbers[n, 0]]:
+                if done[begin + warp, number] != done[warp, first] or read_done[begin + warp, number] != read_done[warp, first]:
                     return False
     return True
 
