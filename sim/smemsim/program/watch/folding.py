@@ -58,8 +58,9 @@ class Folding:
         blocks = [order.own_blocks(known, self.warps) for known in (order.seen, order.fenced)]
         if not all((block == block[0]).all() for block in blocks) or not self._know_alike(list(self._open.values())):
             return False
-        known = (order.done[: self.warps, list(self._open)] & order.read_done[: self.warps, list(self._open)]).all(axis=0)
-        self._open = {first: twins for (first, twins), is_over in zip(self._open.items(), known.tolist(), strict=True) if not is_over}
+        own, firsts = slice(self.warps), list(self._open)
+        are_over = np.asarray((order.done[own, firsts] & order.read_done[own, firsts]).all(axis=0))
+        self._open = {first: self._open[first] for first, is_over in zip(firsts, are_over.tolist(), strict=True) if not is_over}
         self._alike_at = order.changes
         return True
 
