@@ -405,6 +405,7 @@ class Order:
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
         self._has_fenced = False  # has anybody executed fence.proxy.async?
         self.changes = 0  # of what is known, so far
+        self._own_blocks: tuple[np.ndarray, ...] | None = None
         self._have_learned = False  # has any warp learned that an operation is complete since all warps of each CTA last met?
         self._known_operations = 0  # behind the last one of which anybody knows that it is complete
         self._phases: dict[Any, _Phase] = {}
@@ -811,22 +812,25 @@ class Order:
         """
         count, size = warps.shape
         of_warps = self.clock.reshape(count, size)
-        self.own_blocks(self.seen, size)[...] = of_warps[:, None, :]
+        own, blocks = self.own_blocks(size)
+        own[...] = of_warps[:, None, :]
         if self._has_fenced:
-            blocks = self.own_blocks(self.fenced, size)
             np.maximum(blocks, blocks.max(axis=1)[:, None, :], out=blocks)
         flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:] if self._have_learned]
         joined, self._have_learned = [np.asarray(m.any(axis=1)) for m in flags], False
         of_warps += 1
-        np.einsum("cww->cw", self.own_blocks(self.seen, size))[...] = of_warps
+        np.einsum("cww->cw", own)[...] = of_warps
         for flag, known in zip(flags, joined, strict=True):
             np.logical_or(flag, known[:, None, :], out=flag)
 
-    def own_blocks(self, matrix: np.ndarray, size: int) -> np.ndarray:
-        """Of `seen` or `fenced` what the warps of each CTA, `size` of them, know of each other: (CTAs, warps, warps)."""
-        row, column = matrix.strides
-        apart = size * row + (size * column if self.columns > size else 0)
-        return np.lib.stride_tricks.as_strided(matrix, (len(matrix) // size, size, size), (apart, row, column))
+    def own_blocks(self, size: int) -> tuple[np.ndarray, ...]:
+        """Of `seen` and of `fenced` what the warps of each CTA, `size` of them, know of each other: (CTAs, warps, warps)."""
+        if self._own_blocks is None:
+            row, column = self.seen.strides
+            apart = size * row + (size * column if self.columns > size else 0)
+            shape, strides = (len(self.seen) // size, size, size), (apart, row, column)
+            self._own_blocks = tuple(np.lib.stride_tricks.as_strided(matrix, shape, strides) for matrix in self.rows[:2])
+        return self._own_blocks
 
     @staticmethod
     def _met(warps: np.ndarray, here: np.ndarray, everybody: np.ndarray, rows: Rows) -> list[np.ndarray]:

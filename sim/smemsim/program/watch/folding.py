@@ -55,8 +55,7 @@ class Folding:
         order = self.order
         if self._alike_at == order.changes:
             return True
-        blocks = [order.own_blocks(known, self.warps) for known in (order.seen, order.fenced)]
-        if not all((block == block[0]).all() for block in blocks) or not self._know_alike(list(self._open.values())):
+        if not all((block == block[0]).all() for block in order.own_blocks(self.warps)) or not self._know_alike(list(self._open.values())):
             return False
         own, firsts = slice(self.warps), list(self._open)
         are_over = np.asarray((order.done[own, firsts] & order.read_done[own, firsts]).all(axis=0))
