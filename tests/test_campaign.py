@@ -27,9 +27,12 @@ from smemsim.campaign.spaces import keys as keys_loops
 from smemsim.cli import main
 from smemsim.layout import loops
 from smemsim.layout.swizzle import swizzle
+from smemsim.program import spread
+from smemsim.program.execute import execute
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.swizzles import MODES
 from strategies import examples
+from test_gpu_execute import killing, same_launch, scaled
 
 ALONE = {"workers": 1}
 
@@ -365,25 +368,55 @@ def test_a_worker_that_dies_is_replaced(monkeypatch):
     assert told(sweep(["keys"], workers=2)) == told(undisturbed())
 
 
-@pytest.mark.filterwarnings("default")
-def test_a_dask_cluster_loses_a_worker_and_nothing_else(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers on this machine; one that is killed is replaced."""
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed: pip install 'smemsim[campaign]'")
-    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(smemsim.__file__).parents[1]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(pathlib.Path(smemsim.__file__).parents[1]))
+        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+            yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    from distributed import Client
+
+    with Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(2)
+        yield client
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_dask_cluster_loses_a_worker_and_nothing_else(cluster, client, tmp_path):
     steps, killed = [], []
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
-        pids = [nanny.process.pid for nanny in cluster.workers.values()]
+    pids = list(client.run(os.getpid).values())
 
-        def progress(p):
-            steps.append(p.chunks)
-            if p.chunks >= 5 and not killed:
-                killed.append(pids[0])
-                os.kill(pids[0], signal.SIGKILL)
+    def progress(p):
+        steps.append(p.chunks)
+        if p.chunks >= 5 and not killed:
+            killed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
 
-        report = sweep(["keys"], dask=cluster.scheduler_address, ledger=tmp_path / "l.db", progress=progress)
+    report = sweep(["keys"], dask=cluster.scheduler_address, ledger=tmp_path / "l.db", progress=progress)
     assert killed
     assert len(set(pids)) == 2
     assert steps[-1] == 64
     assert told(report) == told(undisturbed())
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_launch_on_a_dask_cluster_gives_the_same_also_when_it_loses_a_worker(client):
+    ctas = 1024
+    one, (_, expected) = scaled(ctas=ctas)
+    execute(one)
+    two, (_, out) = scaled(ctas=ctas, client=client)
+    pids = list(client.run(os.getpid).values())
+    done, killed = killing(lambda: pids)
+    assert spread.execute_spread(two, done=done)
+    assert sum(killed) == ctas
+    assert (out.numpy() == expected.numpy()).all()
+    same_launch(one, two)
 
 
 def test_no_dask_scheduler_is_a_sentence():

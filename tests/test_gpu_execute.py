@@ -347,24 +347,6 @@ def test_two_processes_give_what_one_gives_also_when_one_dies():
     same_launch(one, two)
 
 
-def test_a_dask_cluster_gives_the_same_also_when_it_loses_a_worker():
-    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed: pip install 'smemsim[campaign]'")
-    ctas = 1024
-    one, (_, expected) = scaled(ctas=ctas)
-    execute(one)
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        two, (_, out) = scaled(ctas=ctas, client=client)
-        pids = list(client.run(os.getpid).values())
-        done, told = killing(lambda: pids)
-        assert spread.execute_spread(two, done=done)
-    assert sum(told) == ctas
-    assert (out.numpy() == expected.numpy()).all()
-    same_launch(one, two)
-
-
 def test_workers_that_die_again_and_again_are_a_sentence(monkeypatch):
     monkeypatch.setattr(spread, "DEATHS", 0)
     launch, _ = scaled(ctas=1024, workers=2)

@@ -40,33 +40,29 @@ def run(command, *options, arch="sm_90a", env=None):
     return done
 
 
-def built(tmp_path_factory, name, *flags, archs=("90a",)):
+def built(tmp_path_factory, name, source, *flags, archs=("90a",)):
     if NVCC is None:
         pytest.skip("needs nvcc")
     program = tmp_path_factory.mktemp("programs") / name
-    subprocess.run(
-        [
-            NVCC,
-            *(f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in archs),
-            *flags,
-            str(PROGRAMS / f"{name}.cu"),
-            "-o",
-            str(program),
-        ],
-        check=True,
-        timeout=300,
-    )
+    codes = [f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in archs]
+    subprocess.run([NVCC, *codes, *flags, str(source), "-o", str(program)], check=True, timeout=300)
     return program
 
 
 @pytest.fixture(scope="session")
-def runtime(tmp_path_factory):
-    return built(tmp_path_factory, "runtime", "-cudart", "shared", "-lineinfo")
+def compiled(tmp_path_factory):
+    """The object file of which both programs are linked: with the shared runtime, and with NVIDIA's own."""
+    return built(tmp_path_factory, "runtime.o", PROGRAMS / "runtime.cu", "-c", "-lineinfo")
+
+
+@pytest.fixture(scope="session")
+def runtime(compiled, tmp_path_factory):
+    return built(tmp_path_factory, "runtime", compiled, "-cudart", "shared")
 
 
 @pytest.fixture(scope="session")
 def gemm(tmp_path_factory):
-    return built(tmp_path_factory, "gemm", "-cudart", "shared", archs=("90a", "100a"))
+    return built(tmp_path_factory, "gemm", PROGRAMS / "gemm.cu", "-cudart", "shared", archs=("90a", "100a"))
 
 
 SCENARIOS = (
@@ -263,11 +259,10 @@ print(cu.cuLinkComplete(link, ctypes.byref(to), ctypes.byref(size)), log.value.d
 """
 
 
-def test_the_drivers_arrays_and_textures_and_what_it_does_not_load():
+def test_the_drivers_arrays_and_textures_and_what_it_does_not_load(asked):
     """A texture over an array of 2 x 2, and its border; a copy behind the array, none, and places on the bus; a move of 64 bits as 32, which ptxas refuses,
     is refused at the load, with a log."""
-    lines = run([sys.executable, "-c", TEXTURES]).stdout.splitlines()
-    assert lines == [
+    assert asked["textures"].splitlines() == [
         "0",
         "0",
         "0 (2, 2, 0, 32, 1, 0)",
@@ -291,14 +286,16 @@ print(runtime.cudaGraphicsGLRegisterBuffer(0, 0, 0), runtime.cudaGLGetDevices(0,
 """
 
 
-def test_what_is_for_graphics_is_there_and_not_supported():
+def test_what_is_for_graphics_is_there_and_not_supported(asked):
     """Dr.Jit, among others, takes a driver without these names for none."""
-    assert run([sys.executable, "-c", GRAPHICS]).stdout.split() == ["801"] * 7
+    assert asked["graphics"].split() == ["801"] * 7
 
 
-def test_memory_of_graphs_may_be_trimmed():
-    asked = "import ctypes; rt = ctypes.CDLL('libcudart.so.13'); print(rt.cudaDeviceGraphMemTrim(0))"
-    assert run([sys.executable, "-c", asked]).stdout.split() == ["0"]
+TRIMS = "import ctypes; rt = ctypes.CDLL('libcudart.so.13'); print(rt.cudaDeviceGraphMemTrim(0))"
+
+
+def test_memory_of_graphs_may_be_trimmed(asked):
+    assert asked["trims"].split() == ["0"]
 
 
 WITHOUT_CONTEXT = """
@@ -322,13 +319,13 @@ for name, version, symbol in (("cuStreamGetCtx", 9020, "cuStreamGetCtx"), ("cuSt
 """
 
 
-def test_an_event_is_recorded_on_a_stream_whatever_context_is_current():
-    assert run([sys.executable, "-c", WITHOUT_CONTEXT]).stdout.split() == ["0", "201", "201"]
+def test_an_event_is_recorded_on_a_stream_whatever_context_is_current(asked):
+    assert asked["without context"].split() == ["0", "201", "201"]
 
 
-def test_a_program_gets_the_function_of_the_cuda_that_it_was_built_with():
+def test_a_program_gets_the_function_of_the_cuda_that_it_was_built_with(asked):
     """cuGetProcAddress gives a function of the version that is asked for; later ones take other arguments."""
-    assert run([sys.executable, "-c", VERSIONS]).stdout.split() == ["True"] * 6
+    assert asked["versions"].split() == ["True"] * 6
 
 
 LATE = """
@@ -379,9 +376,9 @@ def test_a_launch_that_a_limit_ends_is_no_clean_bill_of_a_program_that_asks_for_
     assert "1 ended before it was over; the program: exit code 0; exit code 1 of smemsim exec" in done.stderr
 
 
-@pytest.mark.parametrize(("what", "code"), [("exit", 7), ("kill", 128 + signal.SIGKILL), ("abort", 128 + signal.SIGABRT)])
-def test_the_programs_own_end_is_that_of_exec(runtime, what, code):
-    assert run([runtime, what]).returncode == code
+def test_the_programs_own_end_is_that_of_exec(runtime):
+    """Of an exit with a number, and of SIGKILL, other programs here show the same."""
+    assert run([runtime, "abort"]).returncode == 128 + signal.SIGABRT
 
 
 def children(process):
@@ -447,8 +444,8 @@ def test_processes_of_one_program_have_pages_and_records_of_their_own(gemm, tmp_
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["0001-gemm", "2-0001-gemm"]
 
 
-def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(tmp_path_factory):
-    program = built(tmp_path_factory, "runtime")
+def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(compiled, tmp_path_factory):
+    program = built(tmp_path_factory, "runtime", compiled)
     done = run(["sh", "-c", f"{program} printf; true"])
     assert done.stdout == "no device\n"
     assert done.stderr.count("link it with nvcc -cudart shared") == 1
@@ -456,14 +453,19 @@ def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(tmp_path_factory
     assert done.returncode == 2  # nothing of it was simulated, whatever the program says
 
 
-def test_code_without_ptx_is_told_which_option_keeps_it(tmp_path_factory):
-    if NVCC is None:
-        pytest.skip("needs nvcc")
-    program = tmp_path_factory.mktemp("programs") / "machine"
-    flags = ["-gencode", "arch=compute_90a,code=sm_90a", "-cudart", "shared"]
-    subprocess.run([NVCC, *flags, str(PROGRAMS / "runtime.cu"), "-o", str(program)], check=True, timeout=300)
-    done = run([program, "assert"])
-    assert "cudaErrorNoKernelImageForDevice" in done.stdout
+LAUNCHES = """#include <cstdio>
+__global__ void k() {}
+int main() { k<<<1, 1>>>(); puts(cudaGetErrorName(cudaGetLastError())); }
+"""
+
+
+def test_code_without_ptx_is_told_which_option_keeps_it(tmp_path_factory, tmp_path):
+    (tmp_path / "machine.cu").write_text(LAUNCHES)
+    program = built(
+        tmp_path_factory, "machine", tmp_path / "machine.cu", "-gencode=arch=compute_90a,code=sm_90a", "-cudart", "shared", archs=()
+    )
+    done = run([program])
+    assert done.stdout == "cudaErrorNoKernelImageForDevice\n"
     assert "machine code for sm_90" in done.stderr
     assert "code=compute_90a" in done.stderr
     assert "not all of it was simulated" in done.stderr
@@ -757,12 +759,10 @@ def test_a_program_whose_libraries_keep_much_for_each_thread_starts(tmp_path, en
     assert (done.returncode, "static TLS" in done.stderr) == (0, False), done.stderr
 
 
-@pytest.mark.parametrize(
-    "given", [("libcuda.so.1",), ("libcuda.so",), ("/usr/lib/x86_64-linux-gnu/libcuda.so.1",), ("libcuda.so.1", "cleared")]
-)
-def test_the_driver_is_found_by_any_name_and_without_the_path(asking, given):
-    done = run([asking, *given])
-    assert (done.stdout, done.returncode) == ("1\n", 0)
+def test_the_driver_is_found_by_any_name_and_without_the_path(asking):
+    ways = "libcuda.so.1", "libcuda.so", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "libcuda.so.1 cleared"
+    done = run(["sh", "-e", "-c", "; ".join(f"{asking} {way}" for way in ways)])
+    assert (done.stdout, done.returncode) == ("1\n" * len(ways), 0)
 
 
 def test_a_program_without_its_card_is_told_by_which_variable(asking):
@@ -800,11 +800,14 @@ def test_a_program_that_is_told_to_end_has_its_launches_told(runtime, tmp_path):
     assert len(json.loads((tmp_path / "x.json").read_text())["launches"]) == 2
 
 
-def test_a_function_that_is_not_there_is_named_and_its_error_is_the_last_one():
-    asks = "import ctypes; r = ctypes.CDLL('libcudart.so.13'); print([r.cudaImportExternalMemory(0), r.cudaGetLastError(), r.cudaGetLastError()])"
-    done = run([sys.executable, "-c", asks])
-    assert done.stdout == "[801, 801, 0]\n"
-    assert "cudaImportExternalMemory is not there in the virtual GPU; it answers 801 (not supported)" in done.stderr
+ABSENT = (
+    "import ctypes; r = ctypes.CDLL('libcudart.so.13'); print([r.cudaImportExternalMemory(0), r.cudaGetLastError(), r.cudaGetLastError()])"
+)
+
+
+def test_a_function_that_is_not_there_is_named_and_its_error_is_the_last_one(asked):
+    assert asked["absent"] == "[801, 801, 0]\n"
+    assert "cudaImportExternalMemory is not there in the virtual GPU; it answers 801 (not supported)" in asked["told"]
 
 
 NVML_ASKING = """
@@ -819,9 +822,19 @@ print(list(numbers[:2]), ml.nvmlDeviceGetName(card, text, 4), ml.nvmlDeviceGetNa
 """
 
 
-def test_nvml_says_of_the_card_what_the_driver_says():
-    done = run([sys.executable, "-c", NVML_ASKING])
-    assert done.stdout == "True 0 2\n[9, 0] 7 2 0 NVIDIA H200\n", done.stderr
+def test_nvml_says_of_the_card_what_the_driver_says(asked):
+    assert asked["nvml"] == "True 0 2\n[9, 0] 7 2 0 NVIDIA H200\n"
+
+
+@pytest.fixture(scope="session")
+def asked():
+    """What each of these prints, one after the other in one program, and what smemsim told."""
+    asks = {"without context": WITHOUT_CONTEXT, "versions": VERSIONS, "graphics": GRAPHICS, "trims": TRIMS, "absent": ABSENT, "nvml": NVML_ASKING,
+            "textures": TEXTURES}  # fmt: skip
+    done = run([sys.executable, "-c", f"for name, text in {asks!r}.items(): print('=', name), exec(text, {{}})"])
+    parts = re.split(r"^= (.*)\n", done.stdout, flags=re.MULTILINE)[1:]
+    assert parts[::2] == [*asks], done.stderr
+    return dict(zip(parts[::2], parts[1::2], strict=True)) | {"told": done.stderr}
 
 
 PLUGIN = """

@@ -117,7 +117,11 @@ def builders() -> dict[str, Builder]:
 
 def builder_of(i: Instruction) -> Builder | None:
     """The builder of an instruction: that of the longest beginning of its name that has one."""
-    words = (i.op, *i.modifiers)
+    return _builder_named((i.op, *i.modifiers))
+
+
+@functools.lru_cache(4096)  # names of instructions; kernels have a few hundred
+def _builder_named(words: tuple[str, ...]) -> Builder | None:
     for count in range(len(words), 0, -1):
         builder = builders().get(".".join(words[:count]))
         if builder is not None:

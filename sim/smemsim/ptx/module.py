@@ -199,9 +199,12 @@ class Instruction:
         found = [] if self.guard is None else [(self.guard.slot, False)]
         gives = self.op not in _NO_RESULT or (self.op in ("bar", "barrier") and "red" in self.modifiers)
         for n, operand in enumerate(self.operands):
-            found += [
-                (leaf.slot, n == 0 and gives and not in_address) for leaf, in_address in _leaves(operand) if isinstance(leaf, Register)
-            ]
+            if isinstance(operand, Register):  # by far the most
+                found.append((operand.slot, n == 0 and gives))
+            elif not isinstance(operand, Immediate):
+                found += [
+                    (leaf.slot, n == 0 and gives and not in_address) for leaf, in_address in _leaves(operand) if isinstance(leaf, Register)
+                ]
         return tuple(found)
 
     @functools.cached_property
@@ -222,7 +225,10 @@ class Instruction:
     @functools.cached_property
     def slot_bits(self) -> int:
         """The same as a bit set."""
-        return sum(1 << slot for slot in self.slots)
+        found = 0
+        for slot, _ in self.mentions:
+            found |= 1 << slot
+        return found
 
     @functools.cached_property
     def symbols(self) -> tuple[str, ...]:

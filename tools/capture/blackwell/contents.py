@@ -109,12 +109,15 @@ def put_matrix(image: np.ndarray, dtype: str, at: int, codes: np.ndarray) -> Non
     image[first[..., None] + np.arange(16)] = chunks
 
 
+@functools.lru_cache(8)  # every case of a type asks for the same ones
 def tags(element: Element, first_chunk: int, chunks: int, step: int) -> np.ndarray:
     """Chunks whose elements hold `tag_bits` bits of their place, chunk * per_chunk + position: the `step`-th lowest ones."""
     place = (first_chunk + np.arange(chunks, dtype=np.uint32))[:, None] * np.uint32(element.per_chunk)
     place = place + np.arange(element.per_chunk, dtype=np.uint32)
     digit = place >> np.uint32(step * element.tag_bits) & np.uint32((1 << element.tag_bits) - 1)
-    return pack(element, small_codes(element)[digit])
+    packed = pack(element, small_codes(element)[digit])
+    packed.setflags(write=False)
+    return packed
 
 
 def shared_image(recipe: Recipe) -> np.ndarray:

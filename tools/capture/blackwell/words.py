@@ -130,8 +130,8 @@ def pack(element: Element, codes: np.ndarray) -> np.ndarray:
     if element.bits in (8, 16, 32):
         plain = codes.astype({8: "<u1", 16: "<u2", 32: "<u4"}[element.bits])
         return np.ascontiguousarray(plain).view(np.uint8).reshape(*codes.shape[:-1], 16)
-    one = (codes[..., None] >> np.arange(element.bits)) & 1
-    data = np.packbits(one.reshape(*codes.shape[:-1], -1).astype(np.uint8), axis=-1, bitorder="little")
+    one = codes.astype(np.uint8)[..., None] >> np.arange(element.bits, dtype=np.uint8) & np.uint8(1)
+    data = np.packbits(one.reshape(*codes.shape[:-1], -1), axis=-1, bitorder="little")
     return np.concatenate([data, np.full((*codes.shape[:-1], 16 - data.shape[-1]), 0xFF, np.uint8)], axis=-1)
 
 

@@ -7,7 +7,6 @@ order by meeting is the same before it and behind it. A chain may also begin wit
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -85,7 +84,7 @@ class _Growing:
         self.taken: list[Instruction] = []
         self.sources: list[tuple[int, tuple[int, ...]]] = []
         self.pending: dict[int, list[int]] = {}  # the branches that come to an instruction, by its identity
-        self.comers = _comers(program)
+        self.comers = program.comers
         self.whole = (0, 0, 0)  # where all lanes were together last: blocks, plain steps of the last one, instructions
 
     def begins_behind(self, block: Block) -> bool:
@@ -160,18 +159,6 @@ class _Growing:
             slots |= block.slots
         numbers = _numbers(self.program, instructions)
         return Chain(tuple(self.blocks[:blocks]), left, instructions, Joins(sources) if sources else NO_JOINS, numbers, int(slots))
-
-
-def _comers(program: Program) -> collections.Counter[int]:
-    """Of each instruction (by identity) that has a label how many branches, or entries of tables of branches, come to it."""
-    inlined = program.inlined
-    places = {name: id(inlined.body[n]) for name, n in inlined.labels.items() if n < len(inlined.body)}
-    found: collections.Counter[int] = collections.Counter()
-    for i in inlined.body:
-        for label in i.operands:
-            if isinstance(label, Label):
-                found.update(places[name] for name in inlined.targets.get(label.name, (label.name,)) if name in places)
-    return found
 
 
 def chain_of(program: Program, block: Block) -> Chain | None:

@@ -6,6 +6,7 @@ of labels and of operations before which they may have to wait.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -22,7 +23,20 @@ from smemsim.program.linking.operands import OperandTypes, check_shapes
 from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.program.special import special
-from smemsim.ptx.module import Address, Arguments, Function, Instruction, Module, Operand, Register, Special, Symbol, Variable, slots_in
+from smemsim.ptx.module import (
+    Address,
+    Arguments,
+    Function,
+    Instruction,
+    Label,
+    Module,
+    Operand,
+    Register,
+    Special,
+    Symbol,
+    Variable,
+    slots_in,
+)
 from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import architecture
 from smemsim.spec.assumptions import remembered
@@ -159,6 +173,18 @@ class Program:
     def starts(self) -> dict[int, int]:
         """The block of each instruction, by identity."""
         return {id(i): block.index for block in self.blocks for i in block.instructions}
+
+    @functools.cached_property
+    def comers(self) -> Mapping[int, int]:
+        """Of each instruction (by identity) that has a label how many branches, or entries of tables of branches, come to it."""
+        inlined = self.inlined
+        places = {name: id(inlined.body[n]) for name, n in inlined.labels.items() if n < len(inlined.body)}
+        found: collections.Counter[int] = collections.Counter()
+        for i in inlined.body:
+            for label in i.operands:
+                if isinstance(label, Label):
+                    found.update(places[name] for name in inlined.targets.get(label.name, (label.name,)) if name in places)
+        return found
 
     @functools.cached_property
     def excuses(self) -> frozenset[str]:
