@@ -9,7 +9,7 @@ nox.options.reuse_existing_virtualenvs = True
 @nox.session
 def lint(session: nox.Session) -> None:
     """ruff, mypy and the layers."""
-    session.install("-e", ".[test]")
+    session.install("-e", ".[test,lint]")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")

@@ -111,8 +111,14 @@ def folder(tmp_path_factory):
 
 
 @functools.cache
+def loaded(name, folder):
+    """What the kit wrote; nobody changes its arrays."""
+    return load_suite(captured(name, folder)[0])
+
+
+@functools.cache
 def replayed(name, folder):
-    return replay_suite(load_suite(captured(name, folder)[0]))
+    return replay_suite(loaded(name, folder))
 
 
 @pytest.mark.parametrize("name", suites.SUITES)
@@ -129,7 +135,7 @@ def test_what_the_kit_writes_replays_without_a_difference(name, folder):
 
 @pytest.mark.parametrize("name", suites.SUITES)
 def test_what_the_kit_writes_is_what_the_documents_say(name, folder):
-    suite = load_suite(captured(name, folder)[0])
+    suite = loaded(name, folder)
     arrays = {array.removesuffix("_start") for array in suite.arrays}
     text = (ROOT / "golden" / "README.md").read_text()
     assert f"**`{suite.kind}`**" in text
@@ -150,7 +156,7 @@ def test_nobody_can_take_the_stand_in_for_a_card(folder):
 
 
 def test_the_samples_reach_every_kind_form_and_outcome(folder):
-    a = {name: load_suite(captured(name, folder)[0]).arrays for name in DRAWN}
+    a = {name: loaded(name, folder).arrays for name in DRAWN}
     forms = {(kind, group, w, s) for kind in words.KINDS for group in (1, 2) for w in (0, 1) for s in (0, 1)}
     wanted = {(kind, group, w, s) for kind, group, w, s in forms if not (w and (group == 2 or kind in words.BLOCK_SCALED))}
     for name in ("tcgen05_operands", "tmem_layouts"):
@@ -387,7 +393,7 @@ def test_replay_of_what_nobody_knows_is_no_success_and_no_failure(folder):
 
 def test_every_element_of_a_dot_product_counts(folder, tmp_path):
     """Another last bit everywhere: every element is a difference, and the first one says whether it depends on rounding."""
-    suite = load_suite(captured("tcgen05_dots", folder)[0])
+    suite = loaded("tcgen05_dots", folder)
     unknown = {case for case, _ in replayed("tcgen05_dots", folder).unmodelled}
 
     def change(arrays):

@@ -6,11 +6,22 @@ __all__ = ["HardwareTrap", "InputError", "InternalError", "OutsideError", "Smems
 
 
 class SmemsimError(Exception):
-    """Base class of all errors that smemsim raises on purpose."""
+    """Base class of all errors that smemsim raises on purpose.
+
+    >>> import smemsim
+    >>> issubclass(smemsim.InputError, smemsim.SmemsimError), issubclass(smemsim.Unmodelled, smemsim.SmemsimError)
+    (True, True)
+    """
 
 
 class InputError(SmemsimError, ValueError):
-    """An argument that no kernel could have: a wrong type, a negative size, an unknown name."""
+    """An argument that no kernel could have: a wrong type, a negative size, an unknown name.
+
+    >>> import smemsim
+    >>> smemsim.SharedMemory(size=-1)
+    Traceback (most recent call last):
+    smemsim.errors.InputError: size = -1 B: sm_90a has 0 to 232448 B of shared memory a CTA
+    """
 
 
 class OutsideError(InputError):
@@ -32,6 +43,11 @@ class Unmodelled(SmemsimError, NotImplementedError):
     """Nobody knows what hardware does here, or smemsim does not model it yet.
 
     `see` names the place where the open question is written down.
+
+    >>> import smemsim
+    >>> smemsim.AccumulatorLayout(128, 256, column=500)
+    Traceback (most recent call last):
+    smemsim.errors.Unmodelled: layout D: 256 columns from column 500 on pass column 511; whether hardware wraps around or faults is not known
     """
 
     def __init__(self, message: str, *, see: str = "") -> None:
@@ -44,6 +60,12 @@ class HardwareTrap(SmemsimError):
 
     `reason` says why; `cuda_error` is the code the driver reports (700 illegal address, 715 illegal instruction, 716 misaligned
     address, 719 a write that another CTA cannot take).
+
+    >>> import smemsim
+    >>> tm = smemsim.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64,), global_strides=(), box_dim=(32,))
+    >>> smemsim.tma_load(tm, (0,), smem_address=1032)
+    Traceback (most recent call last):
+    smemsim.errors.HardwareTrap: smem_address = 0x408: needs a multiple of 128 B, with and without swizzle (CUDA error 716)
     """
 
     def __init__(self, reason: str, *, cuda_error: int) -> None:

@@ -267,6 +267,12 @@ class Finding:
 
     Of a run: `check` is what `smemsim.check` said of the transfers and instructions that were executed, where this one rests on it; `alike` are the other
     instructions of which the same is said.
+
+    >>> import smemsim
+    >>> word = smemsim.SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=128, swizzle="128B")
+    >>> finding = word.problems(dtype="bf16", major="K", rows=64, k=16)[0]
+    >>> str(finding.code), finding.where, finding.repair
+    ('D307', 'stride_byte_offset', 'stride_byte_offset = 128 B steps over an atom of 8 x 128 B = 1024 B')
     """
 
     code: str
@@ -529,7 +535,13 @@ def at_instruction(
 
 
 class TensorMapError(SmemsimError, ValueError):
-    """Arguments that the driver's encode call refuses; `violations` has one sentence for every rule that is broken, `findings` the same with its rule."""
+    """Arguments that the driver's encode call refuses; `violations` has one sentence for every rule that is broken, `findings` the same with its rule.
+
+    >>> import smemsim
+    >>> smemsim.TensorMap.tiled(data_type="bf16", global_address=0x10008, global_dim=(64,), global_strides=(), box_dim=(64,))
+    Traceback (most recent call last):
+    smemsim.finding.TensorMapError: global_address = 0x10008: needs a multiple of 16 B
+    """
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         super().__init__("; ".join(f.message for f in findings))

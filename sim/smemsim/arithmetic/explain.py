@@ -25,6 +25,11 @@ class DotTerm:
 
     `k` are the elements of K in it, none for c; `exponent` the one it is aligned by, None for a zero, an infinity or a NaN, which count with
     none; `kept` what is left of `value` once its low bits are cut off. All exact.
+
+    >>> import smemsim
+    >>> term = smemsim.dot_product([0x3F80] * 16, [0x4040] + [0x3080] * 15, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32").terms[1]
+    >>> term.k, float(term.value), term.exponent
+    ((0,), 3.0, 1)
     """
 
     k: tuple[int, ...]
@@ -54,6 +59,11 @@ class DotProduct:
     `terms` are c and the products; `exponent` is the one all are aligned to, set by `largest` (None: by the exponent that zeros count with);
     `lowest` the power of two below which they are cut. `total` is the sum of what is left, `exact` that of the whole terms; `d` are the bits
     of the result, `value` its value, `nearest` the bits that rounding `exact` once, to nearest, would have given. Integers have no exponents.
+
+    >>> import smemsim
+    >>> p = smemsim.dot_product([0x3F80] * 16, [0x4040] + [0x3080] * 15, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32")
+    >>> float(p.value), hex(p.d), p.exponent, p.largest.k
+    (3.0, '0x40400000', 1, (0,))
     """
 
     kind: str

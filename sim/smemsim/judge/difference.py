@@ -325,7 +325,7 @@ class Compared:
             same |= nan[0] & nan[1]
         return np.asarray(same)
 
-    @property
+    @functools.cached_property
     def loose(self) -> np.ndarray:
         """(M, N): what rounding can make of D once other terms, as large as the difference, are in it."""
         row, (steps, _, k) = self.product.row, self.product.a.bits.shape

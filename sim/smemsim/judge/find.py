@@ -400,6 +400,13 @@ class FoundDescriptor:
 
     `leading` and `stride` are bytes, None where the instruction never uses the field: any value will do. `base_offsets` are those that mean the
     same. `alternatives` has, for every word, all starts that will do: more than one where the contents of memory repeat.
+
+    >>> import smemsim
+    >>> import numpy as np
+    >>> places = 1024 + 32 * np.arange(64)[:, None] + 2 * np.arange(16)
+    >>> found = smemsim.find_descriptors(places ^ (places >> 7 & 1) << 4, arch="sm_90a", dtype="bf16", major="K").descriptors[0]
+    >>> str(found.swizzle), found.stride, hex(found.words[0, 0])
+    ('32B', 256, '0xc000001000000040')
     """
 
     arch: str
@@ -510,6 +517,13 @@ class Answer:
 
     `descriptors` are all that read the operand, unless `ambiguous` says why the search was given up. Without any, `why` is the proof: for every
     layout a `Witness`; and `nearest` comes closest. `unmodelled` are layouts of which nobody knows what they read: nothing is said of those.
+
+    >>> import smemsim
+    >>> import numpy as np
+    >>> places = 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(16)  # bytes, of rows of 128 that no swizzle has
+    >>> answer = smemsim.find_descriptors(places, arch="sm_90a", dtype="bf16", major="K")
+    >>> len(answer.descriptors), answer.nearest.right, answer.nearest.of
+    (0, 128, 1024)
     """
 
     arch: str

@@ -49,7 +49,19 @@ MOST_CTAS = 1 << 40  # of a grid that is run as a whole
 
 
 class Gpu(Device):
-    """A simulated GPU of an architecture ("sm_90a", "sm_100a", "sm_103a") with its global memory."""
+    """A simulated GPU of an architecture ("sm_90a", "sm_100a", "sm_103a") with its global memory.
+
+    >>> import smemsim
+    >>> import numpy as np
+    >>> gpu = smemsim.Gpu("sm_90a")
+    >>> out = gpu.array(np.zeros(4, np.uint32))
+    >>> ptx = '''.version 8.0
+    ... .target sm_90a
+    ... .address_size 64
+    ... .visible .entry k(.param .u64 to) { .reg .b64 %d; ld.param.u64 %d, [to]; st.global.u32 [%d], 7; ret; }'''
+    >>> gpu.launch(ptx, block=1, args=[out]).findings, out.numpy()[:1].tolist()
+    ([], [7])
+    """
 
     def __repr__(self) -> str:
         return f"Gpu({self.arch!r})"

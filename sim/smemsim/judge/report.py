@@ -37,7 +37,13 @@ class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
     `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw.
 
-    `is_empty`: the scenario has no steps, no maps and no layout, so that there was nothing to check, which is no clean bill."""
+    `is_empty`: the scenario has no steps, no maps and no layout, so that there was nothing to check, which is no clean bill.
+
+    >>> import smemsim
+    >>> report = smemsim.check({"arch": "sm_90a"})
+    >>> report.findings, report.is_empty
+    ((), True)
+    """
 
     findings: tuple[Finding, ...]
     expected: tuple[str, ...] | None = None

@@ -31,6 +31,11 @@ class BulkTransfer:
     `dst` and `src` are byte addresses in `dst_space` and `src_space` ("global", "shared::cta", "shared::cluster"; a prefetch has no
     destination: `dst` -1, `dst_space` "L2"), those in shared memory without the rank, which is `dst_cta` and `src_cta`. `mbar` is the
     barrier that is credited. All three are None where there is none. `op` and `dtype` are those of a reduction, or empty.
+
+    >>> import smemsim
+    >>> t = smemsim.bulk_copy(0x400, 0x7F0000000000, 256, dst_space="shared::cluster", src_space="global", mbar=0x800)
+    >>> t.size, t.dst_space, hex(t.dst), t.dst_cta
+    (256, 'shared::cluster', '0x400', 0)
     """
 
     dst: int

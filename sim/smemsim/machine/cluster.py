@@ -71,7 +71,13 @@ def mapa(smem_address: int, cta_rank: int) -> ClusterAddress:
 
 @dataclasses.dataclass(frozen=True)
 class Delivery:
-    """What one CTA gets of a transfer: the data at `smem_address` of `cta_rank`, the `transaction_bytes` at `mbar`."""
+    """What one CTA gets of a transfer: the data at `smem_address` of `cta_rank`, the `transaction_bytes` at `mbar`.
+
+    >>> import smemsim
+    >>> d = smemsim.multicast(0b10, cluster_size=2, cta_rank=0, smem_address=0x800, mbar=0x400, transaction_bytes=64)[0]
+    >>> d.cta_rank, hex(d.smem_address), d.transaction_bytes
+    (1, '0x800', 64)
+    """
 
     cta_rank: int
     smem_address: int

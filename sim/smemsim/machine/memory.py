@@ -135,6 +135,14 @@ class Operand:
 
     `bits` are raw element bits; `writer` indexes `writers` (-1: nobody wrote the byte); `position` is the byte's place in the
     writer's dense box. An element whose bytes do not come from one place has `torn` set, one of which nobody wrote some byte `unwritten`.
+
+    >>> import smemsim
+    >>> import numpy as np
+    >>> shared = smemsim.SharedMemory()
+    >>> shared.write(0x400, np.arange(512, dtype=np.uint16).reshape(64, 8), label="A")
+    >>> operand = shared.read_operand(0x0000000800080040, dtype="bf16", major="K", rows=64, k=16)
+    >>> operand.bits[1, :3].tolist(), int(operand.unwritten.sum())
+    ([8, 9, 10], 64)
     """
 
     address: np.ndarray
@@ -179,6 +187,15 @@ class SharedMemory:
     `size` is what the kernel asks for, in bytes; before it lies what the system keeps (the first KiB on sm_90a), so that the window is
     `begin` to `end` in `.shared` addresses. Without it the largest window of the architecture. Of memories side by side, `room` (uint64, zeros) is
     where the bytes of all lie, this one's from byte `at` on (16 bytes more than the window), and `owners` who wrote its own.
+
+    >>> import smemsim
+    >>> import numpy as np
+    >>> shared = smemsim.SharedMemory("sm_90a", size=1024)
+    >>> hex(shared.begin), hex(shared.end)
+    ('0x400', '0x800')
+    >>> shared.write(0x400, np.arange(16, dtype=np.uint8), label="A")
+    >>> int(shared.bytes[0x404 - shared.begin])
+    4
     """
 
     def __init__(

@@ -273,6 +273,14 @@ class MmaResult:
     `written` is False where D keeps what it held (disabled lanes). `doubtful` is where D depends on what nobody wrote (`unwritten` counts
     that) or on what an earlier instruction was not certain of. `grade` is what the operands' addresses and D's places rest on, `disputes`
     names the rows of smemsim.DISPUTES among them. What it was read from may change afterwards; terms and certainty are worked out when asked for.
+
+    >>> import smemsim
+    >>> import numpy as np
+    >>> shared = smemsim.SharedMemory()
+    >>> shared.write(0x400, np.full((16, 128), 0x3F80, np.uint16), label="A and B")
+    >>> result = smemsim.wgmma(shared, 0x0000000800080040, 0x00000008000800C0, n=64, a_type="bf16", b_type="bf16", a_major="K", b_major="K")
+    >>> result.d.shape, result.d_type, hex(result.d[0, 0]), str(result.grade)
+    ((64, 64), 'f32', '0x41800000', 'measured')
     """
 
     instruction: str

@@ -51,6 +51,12 @@ class Transfer:
     each chunk lies in shared memory, byte b of it at that address XOR b; `chunk_global` (int64) which global address it belongs to; of
     its `chunk_bytes` bytes the first `chunk_valid` are inside the tensor. A chunk is 16 bytes on both sides, but for the sub-byte types
     with gaps, of which it holds 8 or 12 bytes of global memory.
+
+    >>> import smemsim
+    >>> tm = smemsim.TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(64, 4), global_strides=(64,), box_dim=(32, 4))
+    >>> t = smemsim.tma_load(tm, (0, 2), smem_address=0x800)
+    >>> t.transaction_bytes, t.tile_shape, t.rows[2, :2].tolist()
+    (128, (32, 4), [0, 4])
     """
 
     tensor_map: TensorMap

@@ -309,6 +309,14 @@ def wgmma_registers(result: MmaResult) -> np.ndarray:
     """D of a wgmma as the threads hold it: uint32 (128, N / 2), for f16 (128, N / 4) with two elements a register.
 
     Raises InputError for what is no result of `wgmma`.
+
+    >>> import smemsim
+    >>> import numpy as np
+    >>> shared = smemsim.SharedMemory()
+    >>> shared.write(0x400, np.full((16, 128), 0x3F80, np.uint16), label="A and B")
+    >>> result = smemsim.wgmma(shared, 0x0000000800080040, 0x00000008000800C0, n=64, a_type="bf16", b_type="bf16", a_major="K", b_major="K")
+    >>> smemsim.wgmma_registers(result).shape
+    (128, 32)
     """
     if not isinstance(result, MmaResult) or not result.instruction.startswith("wgmma"):
         raise InputError(f"result = {shown(result)}: needs what wgmma returned; D of tcgen05.mma lies in tensor memory (TensorMemory.ld)")

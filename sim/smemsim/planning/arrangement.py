@@ -60,6 +60,11 @@ class IllegalPlan(InputError):
     """A tile that the hardware cannot have: `reason`, and in `nearest` the arguments of a legal plan that differs least, or None.
 
     A `smemsim.InputError`.
+
+    >>> import smemsim
+    >>> smemsim.plan(100, 64, dtype="bf16", major="K", swizzle="128B", arch="sm_90a")
+    Traceback (most recent call last):
+    smemsim.planning.arrangement.IllegalPlan: rows = 100: an atom has 8 lines; rows must be a multiple of 8; nearest that works: rows = 128
     """
 
     def __init__(self, reason: str, nearest: dict[str, Any] | None = None, changed: tuple[str, ...] = ()) -> None:

@@ -238,6 +238,11 @@ class Plan:
 
     `loop` fills it with two-dimensional boxes, `box` with a single one, None where there is none and `why_no_box` says why. `arrangement` has the
     atoms, `cute` the layouts, `lbo` and `sbo` the descriptor's strides.
+
+    >>> import smemsim
+    >>> p = smemsim.plan(64, 64, dtype="bf16", major="K", swizzle="128B", arch="sm_90a")
+    >>> p.stride_byte_offset, p.advances[0].tolist()
+    (1024, [0, 32, 64, 96])
     """
 
     arrangement: Arrangement
@@ -492,7 +497,13 @@ def simulated(wish: Wish) -> Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One swizzle and stacking: its plan, or None and the reason why there is none."""
+    """One swizzle and stacking: its plan, or None and the reason why there is none.
+
+    >>> import smemsim
+    >>> best = smemsim.plans(64, 64, dtype="bf16", major="K", arch="sm_90a")[0]
+    >>> best.swizzle, best.stack, best.plan.stride_byte_offset
+    ('none', 'strided', 128)
+    """
 
     swizzle: str
     stack: str

@@ -25,6 +25,11 @@ def tile_svg(
 
     `selected` is the (block, K step) whose reads are outlined in shared memory: that of the first wrong element, or the first one. Hovering a cell
     tells its address, banks, and what is read there, unless `hover` is false. Raises InputError for more chunks than a picture has. `style` "" leaves the style sheet out, for pages that have it.
+
+    >>> import smemsim
+    >>> tile = smemsim.TilePicture.of(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=8, k=16)
+    >>> smemsim.tile_svg(tile).startswith("<svg")
+    True
     """
     if not isinstance(tile, TilePicture):
         raise InputError(f"tile = {shown(tile)}: needs a TilePicture, as TilePicture.of makes one of a descriptor")

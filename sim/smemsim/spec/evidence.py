@@ -13,7 +13,12 @@ __all__ = ["RULES", "Dispute", "Grade", "Rule", "kill_matrix", "witnessed"]
 
 
 class Grade(enum.StrEnum):
-    """How sure a rule is; where grades disagree the first of these wins."""
+    """How sure a rule is; where grades disagree the first of these wins.
+
+    >>> import smemsim
+    >>> smemsim.RULES["operand.base_offset"].grades["sm_90a"]
+    'measured'
+    """
 
     MEASURED = "measured"  # a golden trace shows it
     WITNESSED = "witnessed"  # programs known right come out right with it, and wrong with each of its alternatives

@@ -10,7 +10,12 @@ __all__ = ["CODES", "CONSEQUENCES", "TOLD_APART", "UPSTREAM", "UPSTREAM_IF_MENDE
 
 
 class Severity(enum.StrEnum):
-    """trap: refused or faults. wrong: silently wrong data. luck: right today, not guaranteed. note: worth knowing."""
+    """trap: refused or faults. wrong: silently wrong data. luck: right today, not guaranteed. note: worth knowing.
+
+    >>> import smemsim
+    >>> [str(severity) for severity in smemsim.Severity]
+    ['trap', 'wrong', 'luck', 'note']
+    """
 
     TRAP = "trap"
     WRONG = "wrong"

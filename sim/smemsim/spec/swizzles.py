@@ -18,7 +18,12 @@ __all__ = ["MODES", "Swizzle", "SwizzleMode"]
 
 
 class Swizzle(enum.StrEnum):
-    """Swizzle modes by the short names that smemsim accepts and prints."""
+    """Swizzle modes by the short names that smemsim accepts and prints.
+
+    >>> import smemsim
+    >>> smemsim.Swizzle("128B"), [str(mode) for mode in smemsim.Swizzle][:4]
+    ('128B', ['none', '32B', '64B', '128B'])
+    """
 
     NONE = "none"
     B32 = "32B"

@@ -23,7 +23,12 @@ __all__ = ["LboMode", "SmemDescriptor"]
 
 
 class LboMode(enum.IntEnum):
-    """Descriptor bit 52: is the leading-dimension field a distance, or (sm_103a) the address of the next buffer?"""
+    """Descriptor bit 52: is the leading-dimension field a distance, or (sm_103a) the address of the next buffer?
+
+    >>> import smemsim
+    >>> smemsim.SmemDescriptor.decode(0x4010004000010040, arch="sm_103a").lbo_mode
+    <LboMode.ABSOLUTE: 1>
+    """
 
     RELATIVE = 0
     ABSOLUTE = 1

@@ -23,7 +23,12 @@ _COLUMN_MASK = (1 << LANE_SHIFT) - 1
 
 @dataclasses.dataclass(frozen=True)
 class TmemAddress:
-    """The 32-bit operand `taddr`: lane (0 to 127) in bits 31:16, column (0 to 511) in bits 15:0. Documented: PTX ISA 9.1 §9.7.16.1.1."""
+    """The 32-bit operand `taddr`: lane (0 to 127) in bits 31:16, column (0 to 511) in bits 15:0. Documented: PTX ISA 9.1 §9.7.16.1.1.
+
+    >>> import smemsim
+    >>> hex(smemsim.TmemAddress(lane=32, column=8).encode())
+    '0x200008'
+    """
 
     lane: int = 0
     column: int = 0

@@ -123,6 +123,16 @@ def tcgen05_cp(
 
     Raises InputError for forms that there are not and lanes that do not fit; HardwareTrap when the rows leave the shared window; Unmodelled
     past the last column and for descriptors nobody knows the meaning of.
+
+    >>> import smemsim
+    >>> import numpy as np
+    >>> shared, tmem = smemsim.SharedMemory("sm_100a"), smemsim.TensorMemory("sm_100a")
+    >>> shared.write(0x400, np.arange(2048, dtype=np.uint8), label="rows of 16 bytes")
+    >>> word = smemsim.SmemDescriptor(arch="sm_100a", start_address=0x400, stride_byte_offset=128).encode()
+    >>> at = tmem.alloc(32)
+    >>> (copied,) = smemsim.tcgen05_cp(tmem, at, word, shape="128x128b", shared=shared)
+    >>> hex(tmem.cells[1, 0])
+    '0x13121110'
     """
     form = _Form.of(tensor_memory, taddr, descriptor, shape, shared, multicast, src_fmt, cta_group)
     row, fmt, operand, (lane, column) = form.shape, form.fmt, form.operand, form.cells

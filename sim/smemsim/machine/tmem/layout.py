@@ -116,6 +116,11 @@ class AccumulatorLayout:
     `m` and `n` are those of the instruction (of the pair, with `cta_group` 2). `lane` and `column` are those of the address of D: lane 0,
     or 16 for the layouts that use half of the lanes. `name` is the layout's letter in the PTX ISA, `grade` and `source` what it rests on;
     none has been measured. Raises InputError for shapes that tcgen05.mma does not have, Unmodelled past the last column.
+
+    >>> import smemsim
+    >>> d = smemsim.AccumulatorLayout(128, 64)
+    >>> d.name, d.location(5, 7)
+    ('D', (0, 5, 7))
     """
 
     m: int
@@ -473,6 +478,11 @@ class ScaleLayout:
     16). Documented: PTX ISA 9.1 §9.7.16.10.7; the lanes of rows and the pairs: compiled, CUTLASS tmem_sf_frg. Scales of K = 96 that have no room in the first cell go on in a second one, behind the first cells of
     all rows (compiled for 128 and 256 rows: CuTe DSL sm103_dense_blockscaled_gemm_persistent.py; inferred for others). Raises Unmodelled where
     that is so in a pair with M = 128, which no program shows.
+
+    >>> import smemsim
+    >>> sfa = smemsim.ScaleLayout("A", m=128, n=64, kind="mxf8f6f4", scale_vec="1X")
+    >>> sfa.location(5, 0)
+    (0, 5, 0, 0)
     """
 
     operand: str

@@ -306,6 +306,11 @@ class TmemAccess:
     immHalfSplitoff of .16x32bx2, in columns. `taddr` is the address as a kernel has it before it adds the warp's lanes: lane 0, or 16 for
     the shapes of 16 lanes; `operand(warp)` is what warp `warp` gives. Raises InputError for forms that the instruction does not have and
     Unmodelled past the last column. Register counts are documented (PTX ISA 9.1 §9.7.16.8.3), the maps compiled (CUTLASS copy_traits_sm100.hpp).
+
+    >>> import smemsim
+    >>> access = smemsim.TmemAccess("32x32b", repeat=4)
+    >>> access.registers, access.columns
+    (4, 4)
     """
 
     shape: str
@@ -481,6 +486,14 @@ class TensorMemory(Columns):
     Cells that nobody wrote read as 0 here and have no owner; hardware has whatever was there. Nothing here has been measured; the rules of
     allocation are documented (PTX ISA 9.1 §9.7.16.7.1), which columns one gets is inferred: the first that fit. Memories side by side have their cells
     in one `room` (memories, 128, 512), this one `at` its number, and `allocated` (bool, 512); `owners` False keeps no account of who wrote what.
+
+    >>> import smemsim
+    >>> import numpy as np
+    >>> tmem = smemsim.TensorMemory("sm_100a")
+    >>> d = tmem.alloc(32)
+    >>> tmem.st(smemsim.TmemAccess("32x32b", taddr=d), np.arange(128, dtype=np.uint32).reshape(4, 32, 1), label="D")
+    >>> int(tmem.cells[40, 0]), tmem.owner(40, 0).where
+    (40, (1, 8, 0, 0))
     """
 
     def __init__(

@@ -34,6 +34,11 @@ class TensorMap(Encoded):
     Make one with `TensorMap.tiled`, `.im2col`, `.im2col_wide`, `.from_bytes` or `.parse`. `bytes(tm)` are the 128 bytes the driver would
     have produced (measured on an H200 with driver 580: traces encode_tiled, encode_im2col, encode_im2col_wide). A tiled map has no
     corners, an im2col map no `box_dim`.
+
+    >>> import smemsim
+    >>> tm = smemsim.TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8), swizzle="128B")
+    >>> len(bytes(tm)), tm.box_dim, tm.swizzle.name
+    (128, (64, 8), 'SWIZZLE_128B')
     """
 
     @classmethod
