@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from smemsim import InputError, SmemsimError, TensorMap, TensorMapError, tma_load
 from smemsim.cli import main
-from smemsim.words.tensor_map.text import parse_bytes, parse_dump
+from smemsim.words.tensor_map.dump import parse_bytes, parse_dump
 from strategies import examples, tiled_arguments
 
 TM = TensorMap.tiled(

@@ -33,7 +33,8 @@ def targets(folder: pathlib.Path) -> dict[str, tuple[Callable[[bytes], Any], lis
     from smemsim.errors import SmemsimError
     from smemsim.evidence.format import DATA, MANIFEST, load_suite
     from smemsim.judge.scenario import read_scenario
-    from smemsim.words.tensor_map.text import parse_dump, value
+    from smemsim.words.tensor_map.dump import parse_dump
+    from smemsim.words.tensor_map.text import value
     from tools.doors.damage import WORDS
     from tools.doors.texts import CALLS, CUTE, DUMPS
     from tools.doors.texts import WORDS as PRINTED

@@ -98,7 +98,8 @@ def _values(defined: tuple[str, ...]) -> dict[str, str]:
 
 
 def _read_text(data: bytes, name: str, arch: str | None, values: dict[str, str]) -> Read:
-    from smemsim.words.tensor_map.text import find_calls, parse_dump
+    from smemsim.words.tensor_map.dump import parse_dump
+    from smemsim.words.tensor_map.text import find_calls
 
     pasted = data.decode("utf-8", "replace")
     if calls := find_calls(pasted, values):

@@ -211,7 +211,8 @@ class TensorMap(Encoded):
         ...                 " CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);").box_dim
         (64, 64)
         """
-        from smemsim.words.tensor_map.text import parse_bytes, parse_call
+        from smemsim.words.tensor_map.dump import parse_bytes
+        from smemsim.words.tensor_map.text import parse_call
 
         if not isinstance(text, str):
             raise InputError(f"text = {shown(text)}: needs the text of an encode call or of 128 bytes; TensorMap.from_bytes takes bytes")
