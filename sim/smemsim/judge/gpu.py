@@ -113,7 +113,8 @@ class Gpu(Device):
         `assume` names an alternative of a rule about Blackwell that holds instead, as "tcgen05.pair=b_interleaved" (`smemsim evidence --alternatives`).
         `after` is the run in front of a launch with programmatic stream serialization: where that kernel executes griddepcontrol.launch_dependents, what this
         one reads of its results without griddepcontrol.wait is found (X008). `multiprocessors` are those of the card, where it has not as many as the real one.
-        Threads that touch no more than `overrun` bytes behind an array are found (X001), and the kernel goes on, with zeros there, instead of ending.
+        Threads that touch no more than `overrun` bytes behind an array are found (X001), and the kernel goes on, with zeros there, instead of ending;
+        an access that begins inside the array and ends behind it, as that of a vector may, still ends it.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np

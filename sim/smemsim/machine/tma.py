@@ -297,7 +297,7 @@ def tma_loads(
     }
     transfers = []
     for box, its_lines, (low, high) in zip(boxes, lines, ends.tolist(), strict=True):
-        transfer = object.__new__(Transfer)  # `__init__` of a frozen class takes as long as the rest of a box
+        transfer = object.__new__(Transfer)
         c0 = 0 if g.walks_inside else box[0]
         vars(transfer).update(
             same, coordinates=box, lines=its_lines, c0=c0, shared_end=reach, global_span=(low + base, high + base), whole=True

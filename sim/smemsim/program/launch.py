@@ -134,7 +134,8 @@ class RunOptions:
     alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved", that holds instead of it; such a launch runs in this process, and so does one with
     `after`: what the launch in front has done to memory (`program.execute.in_front`), beside which this one may run. `multiprocessors` are those of the card, where
     it has not as many as the real one: CTAs see them in %nsmid, and so many run at once. Threads that touch no more than `overrun` bytes behind an array are
-    found (X001), and go on with zeros, where an access else ends the kernel. Raises InputError.
+    found (X001), and go on with zeros, where an access else ends the kernel; one that begins inside the array and ends
+    behind it, as that of a vector may, still does. Raises InputError.
     """
 
     sanitize: bool = True

@@ -473,7 +473,7 @@ def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
             elif not p.any():
                 x.goes(following)
             else:
-                x.key[x.sel] = np.multiply(p, np.int32(to - following)) + np.int32(following)  # quicker than a choice
+                x.key[x.sel] = np.multiply(p, np.int32(to - following)) + np.int32(following)
 
         return End(parts)
 
