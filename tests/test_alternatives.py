@@ -425,13 +425,23 @@ def test_what_compilers_write_is_told_and_refutes_nothing():
     )
 
 
+def test_what_a_card_does_not_have_is_not_open_there():
+    elsewhere = {str(a): a.only for a in ALTERNATIVES.values() if a.only}
+    assert elsewhere
+    for arch in ("sm_100a", "sm_103a"):
+        told = json.loads(CliRunner().invoke(main, ["evidence", "--open", arch, "--json"]).output)
+        assert all(elsewhere.get(one["alternative"], arch) == arch for one in told)
+
+
 def test_evidence_prints_what_is_open_with_the_experiment():
     told = CliRunner().invoke(main, ["evidence", "--open", "sm_100a", "--json"])
     assert told.exit_code == 0
     rows = json.loads(told.output)
     known = {name for name, about in kill_matrix()["programs"].items() if about["witness"] and about["arch"] == "sm_100a"}
     want = {name for name, row in kill_matrix()["alternatives"].items() if not known & row["refuted_by"].keys()}
-    assert {row["alternative"] for row in rows} == {n for n in want if "sm_100a" in RULES[ALTERNATIVES[n].rule].grades}
+    assert {row["alternative"] for row in rows} == {
+        n for n in want if "sm_100a" in RULES[ALTERNATIVES[n].rule].grades and ALTERNATIVES[n].only in ("", "sm_100a")
+    }
     assert all(row["experiment"] for row in rows)
     assert "would settle it" in CliRunner().invoke(main, ["evidence", "tcgen05.alloc", "--open", "sm_100a"]).output
     assert CliRunner().invoke(main, ["evidence", "tcgen05.shft"]).exit_code == 2

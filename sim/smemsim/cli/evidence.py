@@ -53,6 +53,8 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     found = []
     for a in ALTERNATIVES.values():
         grades = RULES[a.rule].grades
+        if arch is not None and a.only not in ("", arch):
+            continue
         if a.rule not in [r.name for r in rules] or (arch is not None and grades.get(arch, Grade.MEASURED) is Grade.MEASURED):
             continue
         by, others = _refuters(str(a), arch)

@@ -34,6 +34,7 @@ class Alternative:
     source: str  # why one could think so
     point: str
     change: Callable[..., Any]
+    only: str = ""  # the one card that has what it is about
 
     def __str__(self) -> str:
         return f"{self.rule}={self.name}"
@@ -520,8 +521,8 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative(_OPS, "scales_columns_reversed", "rows 0 to 31 in the last column", "other order of columns", "scales.cell",
                 _scale(lambda layout, row, index, copy, lane, column, byte: (lane, column - column % 4 + 3 - column % 4 if layout.rows % 128 == 0 else column, byte))),
     Alternative(_OPS, "scales_id_ignored", "the first factor is byte 0, whatever the scale id", "honoured or ignored field", "scales.cell", _scale(lambda layout, row, index, copy, lane, column, byte: (lane, column, index % 4))),
-    Alternative(_OPS, "scales_next_column", "K = 96: what goes past a cell goes on in the next column", "figures of PTX ISA 9.1 §9.7.16.10.7.2.4", "scales.cell", _scale(_second_cell)),
-    Alternative(_OPS, "scales_four_columns", "K = 96: what goes past a cell goes on 4 columns further, also for more than 128 rows", "figures of PTX ISA 9.1 §9.7.16.10.7.2.4", "scales.cell", _scale(_second_cell_4)),
+    Alternative(_OPS, "scales_next_column", "K = 96: what goes past a cell goes on in the next column", "figures of PTX ISA 9.1 §9.7.16.10.7.2.4", "scales.cell", _scale(_second_cell), "sm_103a"),
+    Alternative(_OPS, "scales_four_columns", "K = 96: what goes past a cell goes on 4 columns further, also for more than 128 rows", "figures of PTX ISA 9.1 §9.7.16.10.7.2.4", "scales.cell", _scale(_second_cell_4), "sm_103a"),
     Alternative(_OPS, "metadata_plain", "metadata of f16 and tf32: every row has its own lane", "as the 8-bit kinds have it", "metadata.cell", _meta(_plain_rows)),
     Alternative(_OPS, "metadata_rows_exchanged", "metadata of f16 and tf32: rows m + 8 have the lower half of a cell", "other order of halves", "metadata.cell", _meta(lambda layout, m, k, lane, column, bit: (lane, column, bit ^ 16 if layout.kind in ("f16", "tf32") else bit))),
     Alternative(_OPS, "metadata_k_exchanged", "metadata of f16 and tf32: the first half of K lies 8 lanes further", "other order of halves", "metadata.cell", _meta(lambda layout, m, k, lane, column, bit: (lane ^ 8 if layout.kind in ("f16", "tf32") else lane, column, bit))),
