@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from smemsim.cli import main
+from smemsim.virtual import entry_points
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 NVCC = shutil.which("nvcc")
@@ -780,6 +781,27 @@ def test_a_program_that_takes_the_card_away_from_itself_has_none_for_torch():
 def test_a_program_may_have_memory_of_its_own_where_the_devices_is_else(asking):
     done = run([asking, "libcuda.so.1"], env={"TAKEN": "1"})
     assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
+
+
+NULLS = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
+own, nothing = ctypes.c_uint64(), [ctypes.c_uint64()] * 14
+cuda.cuInit(0)
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(own), 0)
+cuda.cuCtxSetCurrent(own)
+for name in sys.argv[2:]:
+    print(name, flush=True)
+    getattr(ctypes.CDLL(sys.argv[1]), name)(*nothing)
+    cuda.cuCtxSetCurrent(own)
+"""
+
+
+@pytest.mark.parametrize(("which", "library"), [("driver", "libcuda.so.1"), ("runtime", "libcudart.so.13")])
+def test_no_function_is_hurt_by_nothing_in_all_its_arguments(which, library):
+    names = sorted(name for name in entry_points(which)[0] if not name.startswith(("__", "cudaCreateChannelDesc")))  # which gives a structure
+    done = run([sys.executable, "-c", NULLS, library, *names], "--quiet")
+    assert "exit code 0" in done.stderr and done.stdout.split() == names, done.stdout[-80:]
 
 
 def test_what_cannot_be_had_is_told_by_its_limit(asking):

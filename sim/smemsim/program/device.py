@@ -28,7 +28,7 @@ from smemsim.program.schedule import seeds_of
 from smemsim.ptx.module import Module, Variable
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.assumptions import in_force
-from smemsim.spec.targets import target_number
+from smemsim.spec.targets import FIRST_VERSIONS, target_number
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["Card", "Device", "LoadedModule", "LoadedPtx", "entry_of", "target_of"]
@@ -295,6 +295,9 @@ def _check_target(module: Module, arch: str) -> None:
     own = module.own_target
     if not re.fullmatch(r"sm_\d+[af]?", own):
         raise InputError(f".target {', '.join(module.target)}: names no architecture; sm_90a, sm_100a ... are needed")
+    version = tuple(map(int, re.findall(r"\d+", module.version)[:2]))
+    if version < (first := FIRST_VERSIONS.get(own, (0, 0))):
+        raise InputError(f".version {module.version}: knows no .target {own}: it needs .version {first[0]}.{first[1]} or later; ptxas refuses it")
     if own[-1:] in ("a", "f") and own != arch:
         family = own.endswith("f") and own[:-2] == arch[:-2]
         if not family and not (own == "sm_100f" and arch == "sm_103a"):

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import re
 
-__all__ = ["TARGET_RULES", "TargetRule", "target_number", "unsupported"]
+__all__ = ["FIRST_VERSIONS", "TARGET_RULES", "TargetRule", "target_number", "unsupported"]
 
 
 HOPPER = ("sm_90a",)
@@ -18,6 +18,13 @@ BLACKWELL = ("sm_100f", "sm_100a", "sm_103f", "sm_103a")  # the family's targets
 BOTH = (*HOPPER, *BLACKWELL)
 ARCHITECTURES_ALONE = ("sm_100a", "sm_103a")  # not the family's
 ULTRA = ("sm_103f", "sm_103a")
+
+
+# The PTX ISA version that a target came with: ptxas refuses it under an older `.version`. Of targets that are not here every version that has `.address_size` has them.
+FIRST_VERSIONS = {
+    "sm_72": (6, 1), "sm_75": (6, 3), "sm_80": (7, 0), "sm_86": (7, 1), "sm_87": (7, 4), "sm_89": (7, 8), "sm_90": (7, 8), "sm_90a": (8, 0),
+    "sm_100": (8, 6), "sm_100a": (8, 6), "sm_100f": (8, 8), "sm_103": (8, 8), "sm_103a": (8, 8), "sm_103f": (8, 8),
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

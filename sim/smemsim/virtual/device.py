@@ -342,6 +342,8 @@ class VirtualDevice:
     def register(self, address: int, size: int, *, where: str = "") -> None:
         """cudaHostRegister: the host's pages become visible to kernels. Those of another process are copied around launches."""
         self.check()
+        if not address or size <= 0:
+            raise CudaError(INVALID_VALUE, f"{size} bytes of the host's memory at {address:#x}")
         try:
             if self.host.shares_memory:
                 self.bind_address(address, size)

@@ -7,10 +7,11 @@ predicates within vectors, and forgets to look at some addresses.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 from smemsim.errors import InputError
 from smemsim.program.registers import DTYPES, bits_of
-from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Register, Vector
+from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Register, Special, Symbol, Vector
 
 __all__ = ["OperandTypes", "check_shapes"]
 
@@ -20,6 +21,10 @@ _WIDENING = frozenset(("cvt", "ld", "st"))  # what they load, store or convert m
 _HINTS = frozenset(("applypriority", "discard", "prefetch", "prefetchu"))  # whose one operand nothing reads
 _GENERIC = frozenset(("atom", "ld", "red", "st"))  # their address is generic, where no state space is named
 _WINDOWS = frozenset(("const", "local", "param", "shared"))  # state spaces with addresses of 32 bits
+_TAKE_ADDRESSES = frozenset(("call", "cvta", "istypep", "mapa", "mov", "ret", "suld", "suq", "sured", "sust", "tex", "tld4", "txq"))  # by the names of variables
+_ONE_SPACE = frozenset(("atom", "ld", "ldmatrix", "mbarrier", "prefetch", "red", "st", "stmatrix"))  # whose address is in the one they name
+_GENERIC_SPACES = frozenset(("global", "local", "shared"))
+_MODES = frozenset(("hi", "lo", "wide"))  # which product: these words come first
 _STRICT = frozenset(("bf16", "tf32"))  # no conversion from or to these has wider registers, nor one of packed numbers
 
 
@@ -105,8 +110,13 @@ def _takes_wider(wanted: str, own: str) -> bool:
     return own != "pred" and (wanted == "b" or own == "b" or (wanted == "i" and own in ("i", "packed")))
 
 
-def check_shapes(i: Instruction) -> None:
-    """InputError for vectors of unlike elements, and for addresses that are none."""
+def check_shapes(i: Instruction, spaces: Mapping[str, str]) -> None:
+    """InputError for vectors of unlike elements, for addresses that are none or in another state space, and for names where registers are needed.
+
+    `spaces` are those of variables by their names, but for parameters.
+    """
+    if i.op in ("mad", "mul") and not _MODES.isdisjoint(i.modifiers[1:]):
+        raise InputError(f".{next(m for m in i.modifiers[1:] if m in _MODES)} comes first: {i.op}.lo, {i.op}.hi or {i.op}.wide, then the type")
     for operand in i.operands[:1] if i.op in _HINTS else ():
         if not isinstance(operand, Address):
             raise InputError("needs an address in brackets")
@@ -115,6 +125,27 @@ def check_shapes(i: Instruction) -> None:
             _check_vector(operand)
         elif isinstance(operand, Address):
             _check_address(i, operand)
+            if i.op in _ONE_SPACE and isinstance(operand.base, Symbol) and operand.base.name in spaces:
+                _check_space(i, operand.base.name, spaces[operand.base.name])
+        elif isinstance(operand, (Special, Symbol)):
+            _check_name(i, operand)
+
+
+def _check_space(i: Instruction, name: str, own: str) -> None:
+    named = next((space for m in i.modifiers if (space := m.partition("::")[0]) in (*_WINDOWS, "global")), None)
+    if named == "param":  # of functions, which are part of the kernel here
+        return
+    if own not in (_GENERIC_SPACES if named is None else (named,)):
+        wanted = f".{named}" if named is not None else "a generic address"
+        raise InputError(f"{name} lies in .{own}; the instruction names {wanted}: ptxas refuses it")
+
+
+def _check_name(i: Instruction, operand: Special | Symbol) -> None:
+    if isinstance(operand, Symbol):
+        if i.op not in _TAKE_ADDRESSES or "to" in i.modifiers:
+            raise InputError(f"{operand.name} is a variable: ptxas takes its address in mov alone; move it into a register first")
+    elif not (i.op == "mov" or (i.op == "cvt" and all(m[0] in "us" for m in i.modifiers if m in _TYPES))):
+        raise InputError(f"%{operand.name} is a special register: ptxas takes it in mov alone; move it into a register first")
 
 
 def _check_vector(vector: Vector) -> None:

@@ -157,6 +157,21 @@ static int gives_back(const char *op) {
     return 0;
 }
 
+/* Is there a text and are there bytes wherever `format` has them, and no more than a message holds? */
+static int is_whole(const char *format, va_list list) {
+    va_list own;
+    va_copy(own, list);
+    int whole = 1;
+    for (; *format && *format != '|'; format++) {
+        if (*format == 'i') { (void)va_arg(own, U); continue; }
+        const void *data = va_arg(own, const void *);
+        size_t size = *format == 'b' ? va_arg(own, size_t) : 1;
+        if ((!data && size) || size >> 31) whole = 0;
+    }
+    va_end(own);
+    return whole;
+}
+
 /* A message: its length; the length of a head, which is `op`, a zero and the kinds of its arguments; a word for each argument, the number itself or a count of
    bytes; these bytes. */
 static void write_message(const char *op, const char *format, va_list list) {
@@ -218,13 +233,15 @@ API R smemsim_call(const char *op, const char *format, ...) {
     va_list list, results;
     va_start(list, format);
     va_start(results, format);
-    write_message(op, format, list);
+    int whole = is_whole(format, list);
+    if (whole) write_message(op, format, list);
     for (; *format && *format != '|'; format++) { /* what comes back stands behind what is given */
         if (*format == 'i') (void)va_arg(results, U);
         if (*format != 'i') (void)va_arg(results, const void *);
         if (*format == 'b') (void)va_arg(results, size_t);
     }
-    if (is_here) { /* without a lock: it may wait for the interpreter's own one */
+    if (!whole) error = INVALID_VALUE;
+    else if (is_here) { /* without a lock: it may wait for the interpreter's own one */
         const char *reply = answer(buffer + 4, used - 4);
         error = reply ? take(reply, format, results) : UNKNOWN;
     } else {
@@ -261,6 +278,13 @@ API int smemsim_is_card(const char *bus_id) {
     sscanf(BUS_ID, "%x:%x:%x", own, own + 1, own + 2);
     int count = bus_id ? sscanf(bus_id, "%x:%x:%x", told, told + 1, told + 2) : 0;
     return count >= 2 && !memcmp(told, own + 3 - count, count * sizeof *own);
+}
+
+API R smemsim_card_name(char *name, size_t room) {
+    char text[256] = "";
+    R error = smemsim_call("device_name", "|B", text, sizeof text - 1);
+    if (!error) snprintf(name, room, "%s", text);
+    return error;
 }
 
 /* Nothing is sent where the last reply has said that everything is over and well. */
@@ -438,7 +462,9 @@ API R smemsim_launch(U function, const unsigned *grid, const unsigned *block, un
     unsigned bytes = layout.bytes;
     char *bank = calloc(1, bytes + 8);
     if (arguments) {
-        for (unsigned n = 0; n < layout.count; n++) memcpy(bank + layout.places[2 * n], arguments[n], layout.places[2 * n + 1]);
+        for (unsigned n = 0; n < layout.count; n++)
+            if (!arguments[n]) return free(bank), INVALID_VALUE;
+            else memcpy(bank + layout.places[2 * n], arguments[n], layout.places[2 * n + 1]);
     } else if (extra) {
         const void *from = 0;
         size_t size = 0;

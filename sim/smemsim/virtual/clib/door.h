@@ -17,7 +17,11 @@ API void smemsim_leave(int how);
 API R smemsim_synchronize(U stream);
 API void *smemsim_here(U address);            /* where the host can touch an address: device memory lies elsewhere here */
 API int smemsim_is_card(const char *bus_id);   /* with or without its domain and its function */
+/* Bytes of memory: what is more than a number holds is more than there is. */
+static inline size_t product(size_t a, size_t b) { size_t all; return __builtin_mul_overflow(a, b, &all) ? SIZE_MAX : all; }
+static inline size_t pitch_of(size_t width) { return width > SIZE_MAX - 511 ? SIZE_MAX : (width + 511) / 512 * 512; }
 static inline int is_within(size_t begin, size_t count, size_t size) { return count <= size && begin <= size - count; }
+API R smemsim_card_name(char *name, size_t room);
 API R smemsim_start(void);                    /* 0, or why there is no device */
 API int smemsim_is_over(void);                /* the device of this process is gone, and what it had may still be given back */
 API void smemsim_tell(const char *text, ...); /* a sentence on stderr */

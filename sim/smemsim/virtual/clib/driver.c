@@ -80,12 +80,12 @@ API R cuDeviceGetCount(int *count) {
 API R cuDeviceGetName(char *name, int length, int device) {
     (void)device;
     if (!name || length <= 0) return INVALID_VALUE;
-    memset(name, 0, length);
-    return CALL("device_name", "|B", name, (size_t)length - 1);
+    return answer(smemsim_card_name(name, length));
 }
 API R cuDeviceGetUuid_v2(void *uuid, int device) { (void)device; return CALL("device_uuid", "|B", uuid, (size_t)16); }
 API R cuDeviceGetUuid(void *uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }
 API R cuDeviceGetLuid(char *luid, unsigned *mask, int device) {
+    WANT(luid && mask);
     (void)device;
     memset(luid, 0, 8), *mask = 1;
     return 0;
@@ -103,8 +103,8 @@ API R cuDeviceComputeCapability(int *major, int *minor, int device) {
     R error = cuDeviceGetAttribute(major, 75, device);
     return error ? error : cuDeviceGetAttribute(minor, 76, device);
 }
-API R cuDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, BUS_ID); return 0; }
-API R cuDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return smemsim_is_card(id) ? 0 : 101; }
+API R cuDeviceGetPCIBusId(char *id, int length, int device) { WANT(id); (void)device; snprintf(id, length, BUS_ID); return 0; }
+API R cuDeviceGetByPCIBusId(int *device, const char *id) { WANT(device); *device = 0; return smemsim_is_card(id) ? 0 : 101; }
 API R cuDeviceGetDefaultMemPool(U *pool, int device) { (void)device; return CALL("pool_default", "ii|I", (U)1, (U)1, pool); }
 API R cuDeviceGetMemPool(U *pool, int device) { (void)device; return CALL("pool_current", "|I", pool); }
 API R cuDeviceSetMemPool(int device, U pool) { (void)device; return CALL("pool_use", "i", pool); }
@@ -114,8 +114,8 @@ API R cuMemSetMemPool(const int *location, int type, U pool) { WANT(location); r
 API R cuDeviceGetGraphMemAttribute(int device, int attribute, U *value) { (void)device; return CALL("graph_memory", "i|I", (U)attribute, value); }
 API R cuDeviceSetGraphMemAttribute(int device, int attribute, const U *value) { (void)device; WANT(value); return CALL("set_graph_memory", "ii", (U)attribute, *value); }
 API R cuDeviceGraphMemTrim(int device) { (void)device; return 0; }
-API R cuDeviceCanAccessPeer(int *can, int a, int b) { (void)a, (void)b; *can = 0; return 0; }
-API R cuDeviceGetP2PAttribute(int *value, int attribute, int a, int b) { (void)attribute, (void)a, (void)b; *value = 0; return 101; }
+API R cuDeviceCanAccessPeer(int *can, int a, int b) { WANT(can); (void)a, (void)b; *can = 0; return 0; }
+API R cuDeviceGetP2PAttribute(int *value, int attribute, int a, int b) { WANT(value); (void)attribute, (void)a, (void)b; *value = 0; return 101; }
 API R cuDevicePrimaryCtxRetain(U *context, int device) {
     WANT(context);
     if (device) return 101;
@@ -184,19 +184,19 @@ API R cuCtxGetCurrent(U *context) {
     return 0;
 }
 API R cuCtxGetDevice(int *device) { NEED; WANT(device); *device = 0; return 0; }
-API R cuCtxGetDevice_v2(int *device, U context) { (void)context; *device = 0; return 0; }
-API R cuCtxGetFlags(unsigned *flags) { NEED; *flags = primary_flags; return 0; }
+API R cuCtxGetDevice_v2(int *device, U context) { WANT(device); (void)context; *device = 0; return 0; }
+API R cuCtxGetFlags(unsigned *flags) { WANT(flags); NEED; *flags = primary_flags; return 0; }
 API R cuCtxSetFlags(unsigned flags) { NEED; primary_flags = flags; return 0; }
-API R cuCtxGetId(U context, unsigned long long *id) { *id = context ? context : smemsim_context(); return 0; }
+API R cuCtxGetId(U context, unsigned long long *id) { WANT(id); *id = context ? context : smemsim_context(); return 0; }
 API R cuCtxSynchronize(void) { NEED; return answer(smemsim_synchronize(0)); }
 API R cuCtxSynchronize_v2(U context) { (void)context; return answer(smemsim_synchronize(0)); }
 API R cuCtxGetLimit(size_t *value, int limit) { NEED; return CALL("limit", "i|I", (U)limit, value); }
 API R cuCtxSetLimit(int limit, size_t value) { NEED; return CALL("set_limit", "ii", (U)limit, (U)value); }
-API R cuCtxGetApiVersion(U context, unsigned *version) { (void)context; *version = 3020; return 0; }
+API R cuCtxGetApiVersion(U context, unsigned *version) { WANT(version); (void)context; *version = 3020; return 0; }
 API R cuCtxGetStreamPriorityRange(int *least, int *greatest) { NEED; if (least) *least = 0; if (greatest) *greatest = -5; return 0; }
-API R cuCtxGetCacheConfig(int *config) { *config = 0; return 0; }
+API R cuCtxGetCacheConfig(int *config) { WANT(config); *config = 0; return 0; }
 API R cuCtxSetCacheConfig(int config) { (void)config; return 0; }
-API R cuCtxGetSharedMemConfig(int *config) { *config = 1; return 0; }
+API R cuCtxGetSharedMemConfig(int *config) { WANT(config); *config = 1; return 0; }
 API R cuCtxSetSharedMemConfig(int config) { (void)config; return 0; }
 API R cuCtxResetPersistingL2Cache(void) { return 0; }
 API R cuCtxEnablePeerAccess(U context, unsigned flags) { (void)context, (void)flags; return 217; }
@@ -230,6 +230,7 @@ static size_t code_size(const void *code) {
     return strlen(code);
 }
 API R smemsim_load(const void *code, const char *managed, U *module) {
+    WANT(code && module);
     uint32_t magic;
     memcpy(&magic, code, 4);
     if (magic == 0x466243B1) { /* a wrapper of fatbinary_section.h: the binary, and in version 2 those that were linked */
@@ -292,9 +293,10 @@ static R load_file(U *module, const char *name) {
 }
 API R cuModuleLoad(U *module, const char *name) { NEED; WANT(module && name); return load_file(module, name); }
 API R cuModuleUnload(U module) { NEED; return CALL("unload", "i", module); }
-API R cuModuleGetLoadingMode(int *mode) { *mode = 2; return 0; }
+API R cuModuleGetLoadingMode(int *mode) { WANT(mode); *mode = 2; return 0; }
 API R cuModuleGetFunction(U *function, U module, const char *name) { NEED; WANT(function && name); return CALL("function", "is|I", module, name, function); }
 API R cuModuleGetFunctionCount(unsigned *count, U module) {
+    WANT(count);
     U n = 0;
     R error = CALL("function_count", "i|I", module, &n);
     *count = n;
@@ -318,13 +320,13 @@ API R cuLibraryUnload(U library) { return CALL("unload", "i", library); }
 API R cuLibraryGetKernel(U *kernel, U library, const char *name) { return CALL("function", "is|I", library, name, kernel); }
 API R cuLibraryGetKernelCount(unsigned *count, U library) { return cuModuleGetFunctionCount(count, library); }
 API R cuLibraryEnumerateKernels(U *kernels, unsigned count, U library) { return cuModuleEnumerateFunctions(kernels, count, library); }
-API R cuLibraryGetModule(U *module, U library) { *module = library; return 0; }
+API R cuLibraryGetModule(U *module, U library) { WANT(module); *module = library; return 0; }
 API R cuLibraryGetGlobal(U *address, size_t *bytes, U library, const char *name) { return CALL("variable", "is|II", library, name, address, bytes); }
 API R cuLibraryGetManaged(U *address, size_t *bytes, U library, const char *name) { return CALL("variable", "is|II", library, name, address, bytes); }
 API R cuKernelGetFunction(U *function, U kernel) { WANT(function && kernel); *function = kernel; return 0; }
 API R cuKernelGetLibrary(U *library, U kernel) { return CALL("function_module", "i|I", kernel, library); }
 API R cuFuncGetModule(U *module, U function) { return CALL("function_module", "i|I", function, module); }
-API R cuFuncIsLoaded(int *state, U function) { (void)function; *state = 1; return 0; }
+API R cuFuncIsLoaded(int *state, U function) { WANT(state); (void)function; *state = 1; return 0; }
 API R cuFuncLoad(U function) { (void)function; return 0; }
 static R name_of(const char **name, U function) {
     char text[8192] = "";
@@ -335,6 +337,7 @@ static R name_of(const char **name, U function) {
 API R cuFuncGetName(const char **name, U function) { return name_of(name, function); }
 API R cuKernelGetName(const char **name, U kernel) { return name_of(name, kernel); }
 API R cuFuncGetAttribute(int *value, int attribute, U function) {
+    WANT(value);
     U found = 0;
     R error = CALL("function_attribute", "ii|I", function, (U)attribute, &found);
     if (!error) *value = (int)found;
@@ -363,6 +366,7 @@ API R cuKernelGetParamInfo(U kernel, size_t index, size_t *offset, size_t *size)
 typedef struct logs { U state; unsigned count; int *options; void **values; struct logs *next; } logs;
 static logs *linkers;
 API R cuLinkCreate_v2(unsigned count, int *options, void **values, U *state) {
+    WANT(state);
     NEED;
     R error = CALL("link_create", "|I", state);
     logs *own = error ? 0 : malloc(sizeof *own);
@@ -376,6 +380,7 @@ API R cuLinkAddData_v2(U state, int type, void *data, size_t size, const char *n
     return CALL("link_add", "ibs", state, data, size, name ? name : "");
 }
 API R cuLinkAddFile_v2(U state, int type, const char *path, unsigned count, int *options, void **values) {
+    WANT(path);
     FILE *file = fopen(path, "rb");
     if (!file) return 301;
     fseek(file, 0, SEEK_END);
@@ -431,8 +436,9 @@ API R cuLaunchCooperativeKernel(U function, unsigned gx, unsigned gy, unsigned g
     launch_config config = {{gx, gy, gz}, {bx, by, bz}, shared, stream, attribute, 1};
     return cuLaunchKernelEx(&config, function, arguments, 0);
 }
-API R cuLaunchHostFunc(U stream, void *function, void *data) { NEED; return CALL("call_host", "iii", stream, function, data); }
+API R cuLaunchHostFunc(U stream, void *function, void *data) { NEED; WANT(function); return CALL("call_host", "iii", stream, function, data); }
 API R cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *count, U function, int threads, size_t shared, unsigned flags) {
+    WANT(count);
     (void)flags;
     U found = 0;
     R error = CALL("occupancy", "iii|I", function, (U)threads, (U)shared, &found);
@@ -443,6 +449,7 @@ API R cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, U function, int th
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(count, function, threads, shared, 0);
 }
 API R cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, U function, size_t (*shared_of)(int), size_t shared, int limit, unsigned flags) {
+    WANT(grid && block);
     int best = 0, most = 1024, sms = 0, allowed = 1024;
     cuDeviceGetAttribute(&sms, 16, 0), cuFuncGetAttribute(&allowed, 0, function);
     if (allowed < most) most = allowed;
@@ -466,6 +473,7 @@ static void cluster_of(const launch_config *config, U *size) {
         if (given[0] == 4) *size = (U)given[2] * given[3] * given[4];
 }
 API R cuOccupancyMaxActiveClusters(int *count, U function, const launch_config *config) {
+    WANT(count && config);
     U size = 0, found = 0;
     cluster_of(config, &size);
     R error = CALL("clusters", "iiii|I", function, (U)config->block[0] * config->block[1] * config->block[2], (U)config->shared, size, &found);
@@ -473,6 +481,7 @@ API R cuOccupancyMaxActiveClusters(int *count, U function, const launch_config *
     return error;
 }
 API R cuOccupancyMaxPotentialClusterSize(int *size, U function, const launch_config *config) {
+    WANT(size && config);
     U found = 0;
     R error = CALL("cluster_size", "iii|I", function, (U)config->block[0] * config->block[1] * config->block[2], (U)config->shared, &found);
     if (!error) *size = (int)found;
@@ -508,10 +517,11 @@ static R allocate(U *address, size_t bytes, const char *kind, void *caller) {
 #define CALLER __builtin_return_address(0)
 API R cuMemAlloc_v2(U *address, size_t bytes) { NEED; return allocate(address, bytes, "device", CALLER); }
 API R cuMemAllocPitch_v2(U *address, size_t *pitch, size_t width, size_t height, unsigned element) {
+    WANT(pitch);
     NEED;
     (void)element;
-    *pitch = (width + 511) / 512 * 512;
-    return allocate(address, *pitch * height, "device", CALLER);
+    *pitch = pitch_of(width);
+    return allocate(address, product(*pitch, height), "device", CALLER);
 }
 API R cuMemAllocManaged(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "managed", CALLER); }
 API R cuMemHostAlloc(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "pinned", CALLER); }
@@ -522,7 +532,7 @@ API R cuMemFree_v2(U address) { NEED; return CALL("free", "i", address); }
 API R cuMemFreeHost(U address) { NEED; return CALL("free", "i", address); }
 API R cuMemFreeAsync(U address, U stream) { NEED; return !address ? 0 : CALL("free_async", "ii", address, stream); }
 API R cuMemHostGetDevicePointer_v2(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
-API R cuMemHostGetFlags(unsigned *flags, U host) { *flags = 2; return CALL("check_host", "i", host); }
+API R cuMemHostGetFlags(unsigned *flags, U host) { WANT(flags); *flags = 2; return CALL("check_host", "i", host); }
 API R cuMemHostRegister_v2(U address, size_t bytes, unsigned flags) { NEED; (void)flags; char text[1024]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
 API R cuMemHostUnregister(U address) { NEED; return CALL("unregister", "i", address); }
 API R cuMemGetInfo_v2(size_t *available, size_t *total) { NEED; return CALL("memory_info", "|II", available, total); }
@@ -552,6 +562,7 @@ API R cuPointerGetAttribute(void *value, int attribute, U address) {
     }
 }
 API R cuPointerGetAttributes(unsigned count, int *attributes, void **values, U address) {
+    WANT(attributes && values);
     for (unsigned n = 0; n < count; n++) {
         static const unsigned char sizes[] = {0, 8, 4, 8, 8, 16, 4, 8, 4, 4, 4, 8, 8, 4, 4, 8, 4, 8};
         if (cuPointerGetAttribute(values[n], attributes[n], address) && attributes[n] < 18) memset(values[n], 0, sizes[attributes[n]]);
@@ -573,7 +584,7 @@ API R cuMemPoolGetAttribute(U pool, int attribute, void *value) {
     return 0;
 }
 API R cuMemPoolSetAccess(U pool, const void *descriptions, size_t count) { (void)pool, (void)descriptions, (void)count; return 0; }
-API R cuMemPoolGetAccess(int *flags, U pool, void *location) { (void)pool, (void)location; *flags = 3; return 0; }
+API R cuMemPoolGetAccess(int *flags, U pool, void *location) { WANT(flags); (void)pool, (void)location; *flags = 3; return 0; }
 API R cuMemAdvise_v2(U address, size_t bytes, int advice, U location) { NEED; return CALL("advise", "iiiii", address, (U)bytes, (U)advice, location & 0xffffffff, location >> 32); }
 API R cuMemAdvise(U address, size_t bytes, int advice, int device) { return cuMemAdvise_v2(address, bytes, advice, device < 0 ? 2 : 1 | (U)device << 32); }
 API R cuMemPrefetchAsync_v2(U address, size_t bytes, U location, unsigned flags, U stream) { NEED; (void)flags; return CALL("prefetch", "iiiii", address, (U)bytes, location & 0xffffffff, location >> 32, stream); }
@@ -584,6 +595,7 @@ API R cuMemRangeGetAttribute(void *data, size_t size, int attribute, U address, 
     return CALL("advised", "iiii|B", address, (U)bytes, (U)attribute, (U)(size / 4), data, size);
 }
 API R cuMemRangeGetAttributes(void **data, size_t *sizes, int *attributes, size_t count, U address, size_t bytes) {
+    WANT(data && sizes && attributes);
     R error = 0;
     for (size_t n = 0; n < count && !error; n++) error = cuMemRangeGetAttribute(data[n], sizes[n], attributes[n], address, bytes);
     return error;
@@ -785,15 +797,15 @@ static R stream_info(U stream, int *priority, unsigned *flags) {
 }
 API R cuStreamGetPriority(U stream, int *priority) { return stream_info(stream, priority, 0); }
 API R cuStreamGetFlags(U stream, unsigned *flags) { return stream_info(stream, 0, flags); }
-API R cuStreamGetId(U stream, unsigned long long *id) { *id = stream; return 0; }
-API R cuStreamGetCtx(U stream, U *context) { (void)stream; *context = smemsim_context(); return 0; }
+API R cuStreamGetId(U stream, unsigned long long *id) { WANT(id); *id = stream; return 0; }
+API R cuStreamGetCtx(U stream, U *context) { WANT(context); (void)stream; *context = smemsim_context(); return 0; }
 API R cuStreamGetCtx_v2(U stream, U *context, U *green) { if (green) *green = 0; return cuStreamGetCtx(stream, context); } /* there are no green contexts */
-API R cuStreamGetDevice(U stream, int *device) { (void)stream; *device = 0; return 0; }
-API R cuStreamGetAttribute(U stream, int attribute, void *value) { (void)stream, (void)attribute; memset(value, 0, 64); return 0; }
+API R cuStreamGetDevice(U stream, int *device) { WANT(device); (void)stream; *device = 0; return 0; }
+API R cuStreamGetAttribute(U stream, int attribute, void *value) { WANT(value); (void)stream, (void)attribute; memset(value, 0, 64); return 0; }
 API R cuStreamSetAttribute(U stream, int attribute, const void *value) { (void)stream, (void)attribute, (void)value; return 0; }
 API R cuStreamCopyAttributes(U to, U from) { (void)to, (void)from; return 0; }
 API R cuStreamAttachMemAsync(U stream, U address, size_t bytes, unsigned flags) { (void)stream, (void)address, (void)bytes, (void)flags; return 0; }
-API R cuStreamAddCallback(U stream, void *function, void *data, unsigned flags) { NEED; (void)flags; return CALL("call_back", "iii", stream, function, data); }
+API R cuStreamAddCallback(U stream, void *function, void *data, unsigned flags) { NEED; WANT(function); (void)flags; return CALL("call_back", "iii", stream, function, data); }
 API R cuEventCreate(U *event, unsigned flags) { NEED; WANT(event); return CALL("event_create", "i|I", (U)flags, event); }
 API R cuEventDestroy_v2(U event) { NEED; return CALL("event_destroy", "i", event); }
 API R cuEventDestroy(U event) { return cuEventDestroy_v2(event); }
@@ -805,6 +817,7 @@ API R cuEventRecordWithFlags(U event, U stream, unsigned flags) { (void)flags; r
 API R cuEventSynchronize(U event) { NEED; return CALL("event_synchronize", "i", event); }
 API R cuEventQuery(U event) { NEED; return CALL("event_synchronize", "i", event); }
 API R cuEventElapsedTime_v2(float *milliseconds, U begin, U end) {
+    WANT(milliseconds);
     NEED;
     U micro = 0;
     R error = CALL("event_elapsed", "ii|I", begin, end, &micro);
@@ -820,6 +833,7 @@ API R cuStreamBeginCapture(U stream) { return cuStreamBeginCapture_v2(stream, 0)
 API R cuStreamBeginCaptureToGraph(U stream, U graph, const U *after, const void *edges, size_t count, int mode) { NEED; (void)after, (void)edges, (void)count; return CALL("capture_to", "iii", stream, graph, (U)mode); }
 API R cuStreamEndCapture(U stream, U *graph) { NEED; return CALL("capture_end", "i|I", stream, graph); }
 API R cuStreamIsCapturing(U stream, int *status) {
+    WANT(status);
     U found = 0;
     R error = CALL("capture_status", "i|II", stream, &found, (U *)0);
     *status = (int)found;
@@ -840,11 +854,11 @@ API R cuStreamGetCaptureInfo_v3(U stream, int *status, U *id, U *graph, const U 
     if (count) *count = have;
     return error;
 }
-API R cuStreamUpdateCaptureDependencies_v2(U stream, const U *after, const void *edges, size_t count, unsigned flags) { NEED; (void)edges; return CALL("capture_after", "ibi", stream, after ? (void *)after : "", count * 8, (U)(flags & 1)); }
+API R cuStreamUpdateCaptureDependencies_v2(U stream, const U *after, const void *edges, size_t count, unsigned flags) { NEED; (void)edges; return CALL("capture_after", "ibi", stream, after, count * 8, (U)(flags & 1)); }
 API R cuStreamUpdateCaptureDependencies(U stream, const U *after, size_t count, unsigned flags) { return cuStreamUpdateCaptureDependencies_v2(stream, after, 0, count, flags); }
 API R cuStreamGetCaptureInfo_v2(U stream, int *status, U *id, U *graph, const U **after, size_t *count) { return cuStreamGetCaptureInfo_v3(stream, status, id, graph, after, 0, count); }
 API R cuStreamGetCaptureInfo(U stream, int *status, U *id) { return cuStreamGetCaptureInfo_v3(stream, status, id, 0, 0, 0, 0); }
-API R cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
+API R cuThreadExchangeStreamCaptureMode(int *mode) { WANT(mode); *mode = 0; return 0; }
 API R cuGraphCreate(U *graph, unsigned flags) { (void)flags; return CALL("graph_create", "|I", graph); }
 API R cuGraphDestroy(U graph) { return CALL("graph_destroy", "i", graph); }
 API R cuGraphClone(U *clone, U graph) { return CALL("graph_clone", "i|I", graph, clone); }
@@ -861,12 +875,14 @@ API R cuGraphExecUpdate_v2(U exec, U graph, uint32_t *result) {
     return error;
 }
 API R cuGraphGetNodes(U graph, U *nodes, size_t *count) {
+    WANT(count);
     U have = 0;
     R error = CALL("graph_nodes", "ii|IB", graph, nodes ? (U)*count : (U)0, &have, nodes, nodes ? *count * 8 : (size_t)0);
     if (!error) *count = have;
     return error;
 }
 API R cuGraphNodeGetType(U node, int *type) {
+    WANT(type);
     U found = 0;
     R error = CALL("node_type", "i|I", node, &found);
     *type = (int)found;
@@ -884,17 +900,19 @@ static R bank_of(const kernel_node *k, char **bank, unsigned *bytes) {
     return 0;
 }
 API R cuGraphAddKernelNode(U *node, U graph, const U *after, size_t count, const kernel_node *k) {
+    WANT(k);
     char *bank = 0;
     unsigned bytes = 0;
     R error = bank_of(k, &bank, &bytes);
     if (!error)
-        error = CALL("graph_add_kernel", "ibiiiiiiiib|I", graph, after ? (void *)after : "", count * 8, k->function, (U)k->grid[0], (U)k->grid[1], (U)k->grid[2], (U)k->block[0], (U)k->block[1],
+        error = CALL("graph_add_kernel", "ibiiiiiiiib|I", graph, after, count * 8, k->function, (U)k->grid[0], (U)k->grid[1], (U)k->grid[2], (U)k->block[0], (U)k->block[1],
                      (U)k->block[2], (U)k->shared, bank, (size_t)bytes, node);
     free(bank);
     return error;
 }
 API R cuGraphAddKernelNode_v2(U *node, U graph, const U *after, size_t count, const kernel_node_2 *k) { WANT(k); kernel_node own = with_kernel(k); return cuGraphAddKernelNode(node, graph, after, count, &own); }
 API R cuGraphExecKernelNodeSetParams(U exec, U node, const kernel_node *k) {
+    WANT(k);
     char *bank = 0;
     unsigned bytes = 0;
     R error = bank_of(k, &bank, &bytes);
@@ -905,23 +923,26 @@ API R cuGraphExecKernelNodeSetParams(U exec, U node, const kernel_node *k) {
     return error;
 }
 API R cuGraphExecKernelNodeSetParams_v2(U exec, U node, const kernel_node_2 *k) { WANT(k); kernel_node own = with_kernel(k); return cuGraphExecKernelNodeSetParams(exec, node, &own); }
-API R cuGraphAddEmptyNode(U *node, U graph, const U *after, size_t count) { return CALL("graph_add_empty", "ib|I", graph, after ? (void *)after : "", count * 8, node); }
+API R cuGraphAddEmptyNode(U *node, U graph, const U *after, size_t count) { return CALL("graph_add_empty", "ib|I", graph, after, count * 8, node); }
 typedef struct { void *function, *data; } host_node;
-API R cuGraphAddHostNode(U *node, U graph, const U *after, size_t count, const host_node *h) { return CALL("graph_add_host", "ibii|I", graph, after ? (void *)after : "", count * 8, h->function, h->data, node); }
+API R cuGraphAddHostNode(U *node, U graph, const U *after, size_t count, const host_node *h) { WANT(h); return CALL("graph_add_host", "ibii|I", graph, after, count * 8, h->function, h->data, node); }
 typedef struct { U to; size_t pitch; unsigned value, width; size_t count, height; } fill_node;
 API R cuGraphAddMemsetNode(U *node, U graph, const U *after, size_t count, const fill_node *f, U context) {
+    WANT(f);
     (void)context;
-    return CALL("graph_add_fill", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height, node);
+    return CALL("graph_add_fill", "ibiiiiii|I", graph, after, count * 8, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height, node);
 }
 API R cuGraphAddMemcpyNode(U *node, U graph, const U *after, size_t count, const copy_3d *c, U context) {
+    WANT(c);
     (void)context;
     const side_3d *f = &c->from, *t = &c->to;
     U from = (f->type == 1 ? f->host : f->device) + f->x, to = (t->type == 1 ? t->host : t->device) + t->x;
     if (c->depth > 1 || f->type == 3 || t->type == 3 || f->y || t->y) return smemsim_unknown("cuGraphAddMemcpyNode of arrays or 3-D copies");
-    return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, t->pitch ? (U)t->pitch : (U)c->width, from, f->pitch ? (U)f->pitch : (U)c->width, (U)c->width,
+    return CALL("graph_add_copy", "ibiiiiii|I", graph, after, count * 8, to, t->pitch ? (U)t->pitch : (U)c->width, from, f->pitch ? (U)f->pitch : (U)c->width, (U)c->width,
                 (U)c->height, node);
 }
 API R cuGraphExecMemcpyNodeSetParams(U exec, U node, const copy_3d *c, U context) {
+    WANT(c);
     (void)context;
     const side_3d *f = &c->from, *t = &c->to;
     U from = (f->type == 1 ? f->host : f->device) + f->x, to = (t->type == 1 ? t->host : t->device) + t->x;
@@ -947,7 +968,7 @@ API R cuGraphKernelNodeGetParams(U node, kernel_node *k) {
 }
 API R cuGraphKernelNodeGetParams_v2(U node, kernel_node_2 *k) { WANT(k); k->kernel = k->context = 0; return cuGraphKernelNodeGetParams(node, &k->own); }
 API R cuGraphNodeSetEnabled(U exec, U node, unsigned is_enabled) { return CALL("node_enable", "iii", exec, node, (U)is_enabled); }
-API R cuGraphNodeGetEnabled(U exec, U node, unsigned *is_enabled) { U found = 0; R error = CALL("node_is_enabled", "ii|I", exec, node, &found); *is_enabled = (unsigned)found; return error; }
+API R cuGraphNodeGetEnabled(U exec, U node, unsigned *is_enabled) { WANT(is_enabled); U found = 0; R error = CALL("node_is_enabled", "ii|I", exec, node, &found); *is_enabled = (unsigned)found; return error; }
 API R cuGraphDestroyNode(U node) { return CALL("node_destroy", "i", node); }
 #define ROOM(to, count) (to) ? (U)*(count) : (U)0
 static R linked_nodes(const char *call, U of, U which, U *nodes, size_t *count) {
@@ -980,18 +1001,20 @@ API R cuGraphGetEdges_v2(U graph, U *from, U *to, void *edges, size_t *count) { 
 API R cuGraphRemoveDependencies(U graph, const U *from, const U *to, size_t count) { return CALL("graph_part", "ibb", graph, from, count * 8, to, count * 8); }
 API R cuGraphRemoveDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count) { (void)edges; return cuGraphRemoveDependencies(graph, from, to, count); }
 API R cuGraphExecMemsetNodeSetParams(U exec, U node, const fill_node *f, U context) {
+    WANT(f);
     (void)context;
     return CALL("graph_set_fill", "iiiiiiii", exec, node, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height);
 }
 API R cuGraphMemsetNodeSetParams(U node, const fill_node *f) { return cuGraphExecMemsetNodeSetParams(0, node, f, 0); }
-API R cuGraphExecHostNodeSetParams(U exec, U node, const host_node *h) { return CALL("graph_set_host", "iiii", exec, node, h->function, h->data); }
+API R cuGraphExecHostNodeSetParams(U exec, U node, const host_node *h) { WANT(h); return CALL("graph_set_host", "iiii", exec, node, h->function, h->data); }
 API R cuGraphHostNodeSetParams(U node, const host_node *h) { return cuGraphExecHostNodeSetParams(0, node, h); }
-API R cuGraphAddEventRecordNode(U *node, U graph, const U *after, size_t count, U event) { return CALL("graph_add_event", "ibii|I", graph, after ? (void *)after : "", count * 8, event, (U)0, node); }
-API R cuGraphAddEventWaitNode(U *node, U graph, const U *after, size_t count, U event) { return CALL("graph_add_event", "ibii|I", graph, after ? (void *)after : "", count * 8, event, (U)1, node); }
+API R cuGraphAddEventRecordNode(U *node, U graph, const U *after, size_t count, U event) { return CALL("graph_add_event", "ibii|I", graph, after, count * 8, event, (U)0, node); }
+API R cuGraphAddEventWaitNode(U *node, U graph, const U *after, size_t count, U event) { return CALL("graph_add_event", "ibii|I", graph, after, count * 8, event, (U)1, node); }
 typedef struct { char props[88]; const void *access; size_t accesses, bytes; U address; } alloc_node; /* pool properties are 88 bytes */
 API R cuGraphAddMemAllocNode(U *node, U graph, const U *after, size_t count, alloc_node *a) {
+    WANT(a);
     char text[1024];
-    return CALL("graph_add_alloc", "ibibs|II", graph, after ? (void *)after : "", count * 8, (U)a->bytes, a->props, sizeof a->props, smemsim_caller(CALLER, text, sizeof text), node, &a->address);
+    return CALL("graph_add_alloc", "ibibs|II", graph, after, count * 8, (U)a->bytes, a->props, sizeof a->props, smemsim_caller(CALLER, text, sizeof text), node, &a->address);
 }
 static R given(U node, const char *kind, U *to, size_t count) { return CALL("node_given", "is|B", node, kind, to, count * 8); }
 API R cuGraphMemAllocNodeGetParams(U node, alloc_node *a) {
@@ -1030,10 +1053,10 @@ API R cuUserObjectRetain(U object, unsigned count) { return CALL("user_object_re
 API R cuUserObjectRelease(U object, unsigned count) { return CALL("user_object_release", "ii", object, (U)count); }
 API R cuGraphRetainUserObject(U graph, U object, unsigned count, unsigned flags) { return CALL("graph_hold", "iiii", graph, object, (U)count, (U)(flags & 1)); }
 API R cuGraphReleaseUserObject(U graph, U object, unsigned count) { return CALL("graph_let_go", "iii", graph, object, (U)count); }
-API R cuGraphAddMemFreeNode(U *node, U graph, const U *after, size_t count, U address) { return CALL("graph_add_free", "ibi|I", graph, after ? (void *)after : "", count * 8, address, node); }
+API R cuGraphAddMemFreeNode(U *node, U graph, const U *after, size_t count, U address) { return CALL("graph_add_free", "ibi|I", graph, after, count * 8, address, node); }
 API R cuGraphAddDependencies(U graph, const U *from, const U *to, size_t count) { return CALL("graph_depend", "ibb", graph, from, count * 8, to, count * 8); }
 API R cuGraphAddDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count) { (void)edges; return cuGraphAddDependencies(graph, from, to, count); }
-API R cuGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after ? (void *)after : "", count * 8, child, node); }
+API R cuGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after, count * 8, child, node); }
 API R cuGraphConditionalHandleCreate(U *handle, U graph, U context, unsigned value, unsigned flags) {
     (void)context;
     WANT(handle && flags <= 1);
@@ -1055,7 +1078,7 @@ typedef struct { /* CUgraphNodeParams */
 } any_node;
 static R add_conditional(U *node, U graph, const U *after, size_t count, conditional_node *c) {
     U *bodies = calloc(c->size + 1, 8); /* lives as long as the node: for ever */
-    R error = CALL("graph_add_conditional", "ibiii|IB", graph, after ? (void *)after : "", count * 8, c->handle, (U)(unsigned)c->type, (U)c->size, node, bodies, (size_t)c->size * 8);
+    R error = CALL("graph_add_conditional", "ibiii|IB", graph, after, count * 8, c->handle, (U)(unsigned)c->type, (U)c->size, node, bodies, (size_t)c->size * 8);
     if (error) free(bodies);
     else c->bodies = bodies;
     return error;
@@ -1169,5 +1192,5 @@ API R cuGetExportTable(const void **table, const void *id) {
 API R cuProfilerStart(void) { return 0; }
 API R cuProfilerStop(void) { return 0; }
 API R cuProfilerInitialize(const char *config, const char *output, int mode) { (void)config, (void)output, (void)mode; return 0; }
-API R cuCtxAttach(U *context, unsigned flags) { (void)flags; *context = smemsim_context(); return *context ? 0 : INVALID_CONTEXT; }
+API R cuCtxAttach(U *context, unsigned flags) { (void)flags; WANT(context); *context = smemsim_context(); return *context ? 0 : INVALID_CONTEXT; }
 API R cuCtxDetach(U context) { (void)context; return 0; }

@@ -148,8 +148,8 @@ static R launch(const void *host, dim3 grid, dim3 block, void **arguments, size_
     return told(error ? error : smemsim_launch(function, g, b, (unsigned)shared, stream, arguments, 0, attributes, count));
 }
 API R __cudaGetKernel(U *kernel, const void *host) { *kernel = (U)host; return 0; } /* the launch that follows finds it */
-API R cudaGetKernel(U *kernel, const void *host) { *kernel = (U)host; return 0; }
-API R cudaGetFuncBySymbol(U *function, const void *host) { return told(function_of(host, function)); }
+API R cudaGetKernel(U *kernel, const void *host) { WANT(kernel); *kernel = (U)host; return 0; }
+API R cudaGetFuncBySymbol(U *function, const void *host) { WANT(function); return told(function_of(host, function)); }
 API R __cudaLaunchKernel(const void *f, dim3 grid, dim3 block, void **arguments, size_t shared, U stream) { return launch(f, grid, block, arguments, shared, stream, 0, 0); }
 API R cudaLaunchKernel(const void *f, dim3 grid, dim3 block, void **arguments, size_t shared, U stream) { return launch(f, grid, block, arguments, shared, stream, 0, 0); }
 API R cudaLaunchCooperativeKernel(const void *f, dim3 grid, dim3 block, void **arguments, size_t shared, U stream) {
@@ -158,10 +158,11 @@ API R cudaLaunchCooperativeKernel(const void *f, dim3 grid, dim3 block, void **a
 }
 typedef struct { dim3 grid, block; size_t shared; U stream; void *attributes; unsigned count; } config;
 API R cudaLaunchKernelExC(const config *c, const void *f, void **arguments) { WANT(c); return launch(f, c->grid, c->block, arguments, c->shared, c->stream, c->attributes, c->count); }
-API R cudaLaunchHostFunc(U stream, void *function, void *data) { return CALL("call_host", "iii", stream, function, data); }
-API R cudaStreamAddCallback(U stream, void *function, void *data, unsigned flags) { (void)flags; return CALL("call_back", "iii", stream, function, data); }
+API R cudaLaunchHostFunc(U stream, void *function, void *data) { WANT(function); return CALL("call_host", "iii", stream, function, data); }
+API R cudaStreamAddCallback(U stream, void *function, void *data, unsigned flags) { (void)flags; WANT(function); return CALL("call_back", "iii", stream, function, data); }
 
 API R cudaFuncGetName(const char **name, const void *f) {
+    WANT(name);
     U function;
     char text[8192] = "";
     R error = function_of(f, &function);
@@ -185,6 +186,7 @@ typedef struct {
     int threads, registers, ptx, binary, cache, dynamic, carveout, must_cluster, width, height, depth, policy, nonportable, reserved[16];
 } attributes;
 API R cudaFuncGetAttributes(attributes *a, const void *f) {
+    WANT(a);
     U function, v[16] = {0};
     R error = function_of(f, &function);
     for (int n = 0; !error && n < 16; n++) error = smemsim_call("function_attribute", "ii|I", function, (U)n, &v[n]);
@@ -203,6 +205,7 @@ API R cudaFuncSetCacheConfig(const void *f, int c) { (void)f, (void)c; return 0;
 API R cudaFuncSetSharedMemConfig(const void *f, int c) { (void)f, (void)c; return 0; }
 API R cudaKernelSetAttributeForDevice(U kernel, int attribute, int value, int device) { (void)device; return cudaFuncSetAttribute((void *)kernel, attribute, value); }
 API R cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *count, const void *f, int threads, size_t shared, unsigned flags) {
+    WANT(count);
     (void)flags;
     U function, found = 0;
     R error = function_of(f, &function);
@@ -217,6 +220,7 @@ API R cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *f, in
     return told(error ? error : smemsim_call("available_shared", "iii|I", function, (U)blocks, (U)threads, bytes));
 }
 API R cudaOccupancyMaxActiveClusters(int *count, const void *f, const config *c) {
+    WANT(count && c);
     U function, size = 0, found = 0;
     const uint32_t *given = c->attributes;
     for (unsigned n = 0; n < c->count; n++, given += 18)
@@ -227,6 +231,7 @@ API R cudaOccupancyMaxActiveClusters(int *count, const void *f, const config *c)
     return told(error);
 }
 API R cudaOccupancyMaxPotentialClusterSize(int *size, const void *f, const config *c) {
+    WANT(size && c);
     U function, found = 0;
     R error = function_of(f, &function);
     if (!error) error = smemsim_call("cluster_size", "iii|I", function, (U)c->block.x * c->block.y * c->block.z, (U)c->shared, &found);
@@ -241,20 +246,22 @@ API R cudaGetDevice(int *device) { WANT(device); *device = 0; return told(bound(
 API R cudaSetDevice(int device) { return told(device ? 101 : bound()); }
 API R cudaInitDevice(int device, unsigned flags, unsigned more) { (void)flags, (void)more; return cudaSetDevice(device); }
 API R cudaSetValidDevices(int *devices, int count) { (void)devices, (void)count; return 0; }
-API R cudaChooseDevice(int *device, const void *properties) { (void)properties; *device = 0; return 0; }
+API R cudaChooseDevice(int *device, const void *properties) { WANT(device); (void)properties; *device = 0; return 0; }
 API R cudaSetDeviceFlags(unsigned flags) { (void)flags; return 0; }
-API R cudaGetDeviceFlags(unsigned *flags) { *flags = 0; return 0; }
+API R cudaGetDeviceFlags(unsigned *flags) { WANT(flags); *flags = 0; return 0; }
 API R cudaDeviceReset(void) { return CALL("reset", ""); }
 API R cudaDeviceSynchronize(void) { return SYNCHRONIZE(0); }
 API R cudaThreadSynchronize(void) { return cudaDeviceSynchronize(); }
 API R cudaDriverGetVersion(int *version) {
+    WANT(version);
     U found = 0;
     R error = smemsim_call("driver_version", "|I", &found);
     *version = error ? 0 : (int)found;
     return 0;
 }
-API R cudaRuntimeGetVersion(int *version) { *version = MAJOR == 12 ? 12090 : 13000; return 0; }
+API R cudaRuntimeGetVersion(int *version) { WANT(version); *version = MAJOR == 12 ? 12090 : 13000; return 0; }
 API R cudaDeviceGetAttribute(int *value, int attribute, int device) {
+    WANT(value);
     U found = 0;
     if (device) return told(101);
     R error = CALL("attribute", "i|I", (U)attribute, &found);
@@ -267,17 +274,17 @@ static R properties(void *to, int device, int major, size_t size) {
 }
 API R cudaGetDeviceProperties(void *to, int device) { return properties(to, device, MAJOR, MAJOR == 12 ? 728 : 1008); }
 API R cudaGetDeviceProperties_v2(void *to, int device) { return properties(to, device, 12, 1032); }
-API R cudaDeviceGetName(char *name, int length, int device) { (void)device; memset(name, 0, length); return CALL("device_name", "|B", name, (size_t)length - 1); }
-API R cudaDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, BUS_ID); return 0; }
-API R cudaDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return smemsim_is_card(id) ? 0 : told(101); }
+API R cudaDeviceGetName(char *name, int length, int device) { WANT(name && length > 0); (void)device; return told(bound() ? why : smemsim_card_name(name, length)); }
+API R cudaDeviceGetPCIBusId(char *id, int length, int device) { WANT(id); (void)device; snprintf(id, length, BUS_ID); return 0; }
+API R cudaDeviceGetByPCIBusId(int *device, const char *id) { WANT(device); *device = 0; return smemsim_is_card(id) ? 0 : told(101); }
 API R cudaDeviceGetLimit(size_t *value, int limit) { return CALL("limit", "i|I", (U)limit, value); }
 API R cudaDeviceSetLimit(int limit, size_t value) { return CALL("set_limit", "ii", (U)limit, (U)value); }
-API R cudaDeviceGetCacheConfig(int *config) { *config = 0; return 0; }
+API R cudaDeviceGetCacheConfig(int *config) { WANT(config); *config = 0; return 0; }
 API R cudaDeviceSetCacheConfig(int config) { (void)config; return 0; }
-API R cudaDeviceGetSharedMemConfig(int *config) { *config = 1; return 0; }
+API R cudaDeviceGetSharedMemConfig(int *config) { WANT(config); *config = 1; return 0; }
 API R cudaDeviceSetSharedMemConfig(int config) { (void)config; return 0; }
 API R cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { if (least) *least = 0; if (greatest) *greatest = -5; return told(bound()); }
-API R cudaDeviceCanAccessPeer(int *can, int a, int b) { (void)a, (void)b; *can = 0; return 0; }
+API R cudaDeviceCanAccessPeer(int *can, int a, int b) { WANT(can); (void)a, (void)b; *can = 0; return 0; }
 API R cudaDeviceEnablePeerAccess(int device, unsigned flags) { (void)device, (void)flags; return told(217); }
 API R cudaDeviceDisablePeerAccess(int device) { (void)device; return told(705); }
 extern R cuDeviceGetDefaultMemPool(U *pool, int device);
@@ -314,12 +321,13 @@ API R cudaMalloc(U *address, size_t bytes) { return allocate(address, bytes, "de
 API R cudaMallocManaged(U *address, size_t bytes, unsigned flags) { (void)flags; return allocate(address, bytes, "managed", CALLER); }
 API R cudaMallocHost(U *address, size_t bytes) { return allocate(address, bytes, "pinned", CALLER); }
 API R cudaHostAlloc(U *address, size_t bytes, unsigned flags) { (void)flags; return allocate(address, bytes, "pinned", CALLER); }
-API R cudaMallocPitch(U *address, size_t *pitch, size_t width, size_t height) { *pitch = (width + 511) / 512 * 512; return allocate(address, *pitch * height, "device", CALLER); }
+API R cudaMallocPitch(U *address, size_t *pitch, size_t width, size_t height) { WANT(pitch); *pitch = pitch_of(width); return allocate(address, product(*pitch, height), "device", CALLER); }
 typedef struct { size_t width, height, depth; } extent;
 typedef struct { U pointer; size_t pitch, width, height; } pitched;
 API R cudaMalloc3D(pitched *to, extent e) {
-    to->pitch = (e.width + 511) / 512 * 512, to->width = e.width, to->height = e.height;
-    return allocate(&to->pointer, to->pitch * e.height * e.depth, "device", CALLER);
+    WANT(to);
+    to->pitch = pitch_of(e.width), to->width = e.width, to->height = e.height;
+    return allocate(&to->pointer, product(to->pitch, product(e.height, e.depth)), "device", CALLER);
 }
 static R allocate_async(U *address, size_t bytes, U stream, void *caller) {
     char text[1024];
@@ -333,12 +341,13 @@ API R cudaFree(U address) { return CALL("free", "i", address); }
 API R cudaFreeHost(U address) { return CALL("free", "i", address); }
 API R cudaFreeAsync(U address, U stream) { return CALL("free_async", "ii", address, stream); }
 API R cudaHostGetDevicePointer(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
-API R cudaHostGetFlags(unsigned *flags, U host) { *flags = 2; return CALL("check_host", "i", host); }
+API R cudaHostGetFlags(unsigned *flags, U host) { WANT(flags); *flags = 2; return CALL("check_host", "i", host); }
 API R cudaHostRegister(U address, size_t bytes, unsigned flags) { (void)flags; char text[1024]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
 API R cudaHostUnregister(U address) { return CALL("unregister", "i", address); }
 API R cudaMemGetInfo(size_t *available, size_t *total) { return CALL("memory_info", "|II", available, total); }
 typedef struct { int type, device; U on_device, on_host; } pointer_attributes;
 API R cudaPointerGetAttributes(pointer_attributes *a, U address) {
+    WANT(a);
     U kind = 0;
     R error = bound() ? why : smemsim_call("pointer", "i|IIII", address, &kind, (U *)0, (U *)0, (U *)0);
     if (error && error != INVALID_VALUE) return told(error);
@@ -396,7 +405,7 @@ static R as_memory(U array, size_t *x, pitched *p, U *element, size_t *planes) {
     array_about a;
     R error = array ? about_array(array, &a) : 0;
     if (!array || error) return error;
-    *p = (pitched){a.address, a.row, a.row, a.rows}, *x *= a.element, *element = a.element, *planes = a.depth ? a.depth : 1;
+    *p = (pitched){a.address, a.row, a.row, a.rows}, *x = product(*x, a.element), *element = a.element, *planes = a.depth ? a.depth : 1;
     return 0;
 }
 static int has_box(U array, const pitched *p, size_t planes, size_t x, size_t y, size_t z, extent e) {
@@ -410,7 +419,7 @@ static R copy_box(const copy_3d *given, U stream) {
     R error = as_memory(c->from_array, &c->from_x, &c->from, &element, &from_planes);
     if (!error) error = as_memory(c->to_array, &c->to_x, &c->to, &element, &to_planes);
     if (error) return error;
-    c->size.width *= element;
+    c->size.width = product(c->size.width, element);
     if (!has_box(c->from_array, &c->from, from_planes, c->from_x, c->from_y, c->from_z, c->size)) return told(INVALID_VALUE);
     if (!has_box(c->to_array, &c->to, to_planes, c->to_x, c->to_y, c->to_z, c->size)) return told(INVALID_VALUE);
     if (c->from_array || c->to_array) c->kind = c->kind == 4 ? 4 : c->from_array && c->to_array ? 3 : c->kind;
@@ -427,7 +436,7 @@ static R rows_of_array(U array, size_t x, size_t y, U other, size_t pitch, size_
     array_about a;
     R error = about_array(array, &a);
     if (error) return error;
-    if (x + width > a.row || y + height > a.rows) return told(INVALID_VALUE);
+    if (!is_within(x, width, a.row) || !is_within(y, height, a.rows)) return told(INVALID_VALUE);
     U own = a.address + y * a.row + x;
     return is_to ? copy_rows(own, a.row, other, pitch, width, height, kind, stream) : copy_rows(other, pitch, own, a.row, width, height, kind, stream);
 }
@@ -439,14 +448,14 @@ API R cudaMemcpy2DArrayToArray(U to, size_t to_x, size_t to_y, U from, size_t x,
     array_about a;
     R error = about_array(to, &a);
     (void)kind;
-    return error ? error : to_x + width > a.row || to_y + height > a.rows ? told(INVALID_VALUE) : rows_of_array(from, x, y, a.address + to_y * a.row + to_x, a.row, width, height, 3, 0, 0);
+    return error ? error : !is_within(to_x, width, a.row) || !is_within(to_y, height, a.rows) ? told(INVALID_VALUE) : rows_of_array(from, x, y, a.address + to_y * a.row + to_x, a.row, width, height, 3, 0, 0);
 }
 /* Bytes one behind the other, from a place in an array on: its rows have no gaps. */
 static R bytes_of_array(U array, size_t x, size_t y, U other, size_t bytes, int kind, U stream, int is_to) {
     array_about a;
     R error = about_array(array, &a);
     if (error) return error;
-    if (y * a.row + x + bytes > a.row * a.rows) return told(INVALID_VALUE);
+    if (y > a.rows || x > a.row || !is_within(y * a.row + x, bytes, a.row * a.rows)) return told(INVALID_VALUE);
     U own = a.address + y * a.row + x;
     return is_to ? copy(own, other, bytes, kind, stream) : copy(other, own, bytes, kind, stream);
 }
@@ -532,11 +541,11 @@ API R cudaStreamDestroy(U stream) { return CALL("stream_destroy", "i", stream); 
 API R cudaStreamSynchronize(U stream) { return SYNCHRONIZE(stream); }
 API R cudaStreamQuery(U stream) { return SYNCHRONIZE(stream); }
 API R cudaStreamWaitEvent(U stream, U event, unsigned flags) { (void)flags; return CALL("stream_wait", "ii", stream, event); }
-API R cudaStreamGetPriority(U stream, int *priority) { U p = 0; R error = CALL("stream_info", "i|II", stream, &p, (U *)0); *priority = (int)p; return error; }
-API R cudaStreamGetFlags(U stream, unsigned *flags) { U f = 0; R error = CALL("stream_info", "i|II", stream, (U *)0, &f); *flags = (unsigned)f; return error; }
-API R cudaStreamGetId(U stream, unsigned long long *id) { *id = stream; return 0; }
-API R cudaStreamGetDevice(U stream, int *device) { (void)stream; *device = 0; return 0; }
-API R cudaStreamGetAttribute(U stream, int attribute, void *value) { (void)stream, (void)attribute; memset(value, 0, 64); return 0; }
+API R cudaStreamGetPriority(U stream, int *priority) { WANT(priority); U p = 0; R error = CALL("stream_info", "i|II", stream, &p, (U *)0); *priority = (int)p; return error; }
+API R cudaStreamGetFlags(U stream, unsigned *flags) { WANT(flags); U f = 0; R error = CALL("stream_info", "i|II", stream, (U *)0, &f); *flags = (unsigned)f; return error; }
+API R cudaStreamGetId(U stream, unsigned long long *id) { WANT(id); *id = stream; return 0; }
+API R cudaStreamGetDevice(U stream, int *device) { WANT(device); (void)stream; *device = 0; return 0; }
+API R cudaStreamGetAttribute(U stream, int attribute, void *value) { WANT(value); (void)stream, (void)attribute; memset(value, 0, 64); return 0; }
 API R cudaStreamSetAttribute(U stream, int attribute, const void *value) { (void)stream, (void)attribute, (void)value; return 0; }
 API R cudaStreamCopyAttributes(U to, U from) { (void)to, (void)from; return 0; }
 API R cudaStreamAttachMemAsync(U stream, U address, size_t bytes, unsigned flags) { (void)stream, (void)address, (void)bytes, (void)flags; return 0; }
@@ -548,6 +557,7 @@ API R cudaEventRecordWithFlags(U event, U stream, unsigned flags) { (void)flags;
 API R cudaEventSynchronize(U event) { return CALL("event_synchronize", "i", event); }
 API R cudaEventQuery(U event) { return CALL("event_synchronize", "i", event); }
 API R cudaEventElapsedTime(float *milliseconds, U begin, U end) {
+    WANT(milliseconds);
     U micro = 0;
     R error = CALL("event_elapsed", "ii|I", begin, end, &micro);
     if (!error) *milliseconds = (float)micro / 1000;
@@ -560,7 +570,7 @@ API R cudaEventElapsedTime_v2(float *milliseconds, U begin, U end) { return cuda
 API R cudaStreamBeginCapture(U stream, int mode) { return CALL("capture_begin", "ii", stream, (U)mode); }
 API R cudaStreamBeginCaptureToGraph(U stream, U graph, const U *after, const void *edges, size_t count, int mode) { (void)after, (void)edges, (void)count; return CALL("capture_to", "iii", stream, graph, (U)mode); }
 API R cudaStreamEndCapture(U stream, U *graph) { return CALL("capture_end", "i|I", stream, graph); }
-API R cudaStreamIsCapturing(U stream, int *status) { U found = 0; R error = CALL("capture_status", "i|II", stream, &found, (U *)0); *status = (int)found; return error; }
+API R cudaStreamIsCapturing(U stream, int *status) { WANT(status); U found = 0; R error = CALL("capture_status", "i|II", stream, &found, (U *)0); *status = (int)found; return error; }
 extern R cuStreamGetCaptureInfo_v3(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count);
 static R capture_info(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) {
     return told(bound() ? why : cuStreamGetCaptureInfo_v3(stream, status, id, graph, after, edges, count));
@@ -572,7 +582,7 @@ API R cudaStreamGetCaptureInfo(U stream, int *status, U *id, U *graph, const U *
 #endif
 API R cudaStreamGetCaptureInfo_v2(U stream, int *status, U *id, U *graph, const U **after, size_t *count) { return capture_info(stream, status, id, graph, after, 0, count); }
 API R cudaStreamGetCaptureInfo_v3(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) { return capture_info(stream, status, id, graph, after, edges, count); }
-API R cudaThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
+API R cudaThreadExchangeStreamCaptureMode(int *mode) { WANT(mode); *mode = 0; return 0; }
 API R cudaGraphCreate(U *graph, unsigned flags) { (void)flags; return CALL("graph_create", "|I", graph); }
 API R cudaGraphDestroy(U graph) { return CALL("graph_destroy", "i", graph); }
 API R cudaGraphClone(U *clone, U graph) { return CALL("graph_clone", "i|I", graph, clone); }
@@ -588,12 +598,13 @@ API R cudaGraphExecUpdate(U exec, U graph, uint32_t *result) {
     return error;
 }
 API R cudaGraphGetNodes(U graph, U *nodes, size_t *count) {
+    WANT(count);
     U have = 0;
     R error = CALL("graph_nodes", "ii|IB", graph, nodes ? (U)*count : (U)0, &have, nodes, nodes ? *count * 8 : (size_t)0);
     if (!error) *count = have;
     return error;
 }
-API R cudaGraphNodeGetType(U node, int *type) { U found = 0; R error = CALL("node_type", "i|I", node, &found); *type = (int)found; return error; }
+API R cudaGraphNodeGetType(U node, int *type) { WANT(type); U found = 0; R error = CALL("node_type", "i|I", node, &found); *type = (int)found; return error; }
 typedef struct { const void *f; dim3 grid, block; unsigned shared; void **arguments, **extra; } kernel_node;
 static R bank_of(const kernel_node *k, U *function, char **bank, unsigned *bytes) {
     smemsim_layout layout;
@@ -605,17 +616,19 @@ static R bank_of(const kernel_node *k, U *function, char **bank, unsigned *bytes
     return 0;
 }
 API R cudaGraphAddKernelNode(U *node, U graph, const U *after, size_t count, const kernel_node *k) {
+    WANT(k);
     U function = 0;
     char *bank = 0;
     unsigned bytes = 0;
     R error = bank_of(k, &function, &bank, &bytes);
     if (!error)
-        error = smemsim_call("graph_add_kernel", "ibiiiiiiiib|I", graph, after ? (void *)after : "", count * 8, function, (U)k->grid.x, (U)k->grid.y, (U)k->grid.z, (U)k->block.x, (U)k->block.y,
+        error = smemsim_call("graph_add_kernel", "ibiiiiiiiib|I", graph, after, count * 8, function, (U)k->grid.x, (U)k->grid.y, (U)k->grid.z, (U)k->block.x, (U)k->block.y,
                              (U)k->block.z, (U)k->shared, bank, (size_t)bytes, node);
     free(bank);
     return told(error);
 }
 API R cudaGraphExecKernelNodeSetParams(U exec, U node, const kernel_node *k) {
+    WANT(k);
     U function = 0;
     char *bank = 0;
     unsigned bytes = 0;
@@ -626,22 +639,24 @@ API R cudaGraphExecKernelNodeSetParams(U exec, U node, const kernel_node *k) {
     free(bank);
     return told(error);
 }
-API R cudaGraphAddEmptyNode(U *node, U graph, const U *after, size_t count) { return CALL("graph_add_empty", "ib|I", graph, after ? (void *)after : "", count * 8, node); }
+API R cudaGraphAddEmptyNode(U *node, U graph, const U *after, size_t count) { return CALL("graph_add_empty", "ib|I", graph, after, count * 8, node); }
 typedef struct { void *function, *data; } host_node;
-API R cudaGraphAddHostNode(U *node, U graph, const U *after, size_t count, const host_node *h) { return CALL("graph_add_host", "ibii|I", graph, after ? (void *)after : "", count * 8, h->function, h->data, node); }
+API R cudaGraphAddHostNode(U *node, U graph, const U *after, size_t count, const host_node *h) { WANT(h); return CALL("graph_add_host", "ibii|I", graph, after, count * 8, h->function, h->data, node); }
 typedef struct { U to; size_t pitch; unsigned value, width; size_t count, height; } fill_node;
 API R cudaGraphAddMemsetNode(U *node, U graph, const U *after, size_t count, const fill_node *f) {
-    return CALL("graph_add_fill", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height, node);
+    WANT(f);
+    return CALL("graph_add_fill", "ibiiiiii|I", graph, after, count * 8, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height, node);
 }
 API R cudaGraphAddMemcpyNode1D(U *node, U graph, const U *after, size_t count, U to, U from, size_t bytes, int kind) {
     (void)kind;
-    return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, (U)bytes, from, (U)bytes, (U)bytes, (U)1, node);
+    return CALL("graph_add_copy", "ibiiiiii|I", graph, after, count * 8, to, (U)bytes, from, (U)bytes, (U)bytes, (U)1, node);
 }
 API R cudaGraphAddMemcpyNode(U *node, U graph, const U *after, size_t count, const copy_3d *c) {
+    WANT(c);
     if (c->from_array || c->to_array || c->size.depth != 1) return told(smemsim_unknown("cudaGraphAddMemcpyNode of arrays or of several planes"));
     U from = c->from.pointer + (c->from_z * c->from.height + c->from_y) * c->from.pitch + c->from_x;
     U to = c->to.pointer + (c->to_z * c->to.height + c->to_y) * c->to.pitch + c->to_x;
-    return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, (U)c->to.pitch, from, (U)c->from.pitch, (U)c->size.width, (U)c->size.height, node);
+    return CALL("graph_add_copy", "ibiiiiii|I", graph, after, count * 8, to, (U)c->to.pitch, from, (U)c->from.pitch, (U)c->size.width, (U)c->size.height, node);
 }
 /* Of graphs, what is the same in the driver API; in CUDA 13 edges have data besides, in 12 only under the second name. */
 R cuGraphNodeSetEnabled(U exec, U node, unsigned is_enabled);
@@ -693,6 +708,7 @@ API R cudaGraphExecMemcpyNodeSetParams1D(U exec, U node, U to, U from, size_t by
     return CALL("graph_set_copy", "iiiiiiii", exec, node, to, (U)bytes, from, (U)bytes, (U)bytes, (U)1);
 }
 API R cudaGraphExecMemsetNodeSetParams(U exec, U node, const fill_node *f) {
+    WANT(f);
     return CALL("graph_set_fill", "iiiiiiii", exec, node, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height);
 }
 API R cudaGraphMemcpyNodeSetParams1D(U node, U to, U from, size_t bytes, int kind) { return cudaGraphExecMemcpyNodeSetParams1D(0, node, to, from, bytes, kind); }
@@ -766,7 +782,7 @@ extern R cuGraphRetainUserObject(U graph, U object, unsigned count, unsigned fla
 API R cudaGraphRetainUserObject(U graph, U object, unsigned count, unsigned flags) { return told(bound() ? why : cuGraphRetainUserObject(graph, object, count, flags)); }
 extern R cuGraphReleaseUserObject(U graph, U object, unsigned count);
 API R cudaGraphReleaseUserObject(U graph, U object, unsigned count) { return told(bound() ? why : cuGraphReleaseUserObject(graph, object, count)); }
-API R cudaGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after ? (void *)after : "", count * 8, child, node); }
+API R cudaGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after, count * 8, child, node); }
 
 /* Libraries, and the way to the driver */
 
@@ -776,7 +792,7 @@ API R cudaLibraryLoadData(U *library, const void *code, void *jit, void **jit_va
 }
 API R cudaLibraryUnload(U library) { return CALL("unload", "i", library); }
 API R cudaLibraryGetKernel(U *kernel, U library, const char *name) { return CALL("function", "is|I", library, name, kernel); }
-API R cudaLibraryGetKernelCount(unsigned *count, U library) { U n = 0; R error = CALL("function_count", "i|I", library, &n); *count = n; return error; }
+API R cudaLibraryGetKernelCount(unsigned *count, U library) { WANT(count); U n = 0; R error = CALL("function_count", "i|I", library, &n); *count = n; return error; }
 API R cudaLibraryEnumerateKernels(U *kernels_, unsigned count, U library) { return CALL("functions", "ii|B", library, (U)count, kernels_, (size_t)count * 8); }
 API R cudaLibraryGetGlobal(U *address, size_t *bytes, U library, const char *name) { return CALL("variable", "is|II", library, name, address, bytes); }
 API R cudaLibraryGetManaged(U *address, size_t *bytes, U library, const char *name) { return CALL("variable", "is|II", library, name, address, bytes); }
