@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launches import found, launch, results, run
-from smemsim import InputError, Unmodelled
+from smemsim import Gpu, InputError, Unmodelled
 from strategies import examples
 
 N = 128
@@ -340,6 +340,23 @@ def test_lanes_that_wait_for_lanes_at_an_mbarrier_are_no_cause():
     assert set(found("@!%p9 bra J; exit; J: setp.gt.u32 %p1, %r1, 9; @%p1 bar.warp.sync 7;")) == {
         "X011"
     }  # lane 0 has left, and 1 and 2 do not come
+
+
+# As Triton compiles `while tl.atomic_add(p, 0) == 0`: one thread asks, and the others get its answer through shared memory.
+POLL = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry k(.param .u64 at) { .reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %rd<2>; .shared .b32 told; ld.param.u64 %rd1, [at];
+mov.u32 %r1, %tid.x; mov.u32 %r3, %ctaid.x; setp.eq.u32 %p2, %r1, 0; setp.eq.u32 %p3, %r3, 1; @%p3 st.release.gpu.global.u32 [%rd1], 1; @%p3 ret;
+L: @%p2 atom.global.acq_rel.gpu.add.u32 %r2, [%rd1], 0; bar.sync 0; @%p2 st.shared.u32 [told], %r2; bar.sync 0; ld.shared.u32 %r2, [told];
+setp.ne.u32 %p1, %r2, 1; @%p1 bra L; ret; }"""
+
+
+@pytest.mark.parametrize(("grid", "codes"), [(1, ["X006"]), (2, [])])
+def test_warps_that_poll_by_an_atomic_and_share_its_answer_end_or_are_told_to_hang(grid, codes):
+    gpu = Gpu("sm_90a")
+    word = gpu.array(np.zeros(1, np.uint32))
+    done = gpu.launch(POLL, args=[word], grid=grid, block=64, sanitize=False, progress=False, limit_seconds=60)
+    assert [f.code for f in done.findings] == codes
+    assert not done.out_of_time
 
 
 @pytest.mark.parametrize(("ends", "codes"), [("", {"X006"}), ("exit;", {"T210"})], ids=["hangs", "ends"])

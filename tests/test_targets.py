@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from smemsim import Gpu, InputError
 from smemsim.cli import main
 from smemsim.ptx import read_module
-from smemsim.spec.targets import TARGET_RULES, unsupported
+from smemsim.spec.targets import FIRST_VERSIONS, TARGET_RULES, unsupported
 
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_100a", "sm_103", "sm_103f", "sm_103a")
 
@@ -222,3 +222,26 @@ def test_what_calls_nothing_of_it_is_not_refused():
     text = KERNEL.format("sm_90", "mov.u32 %r1, 0;") + ".visible .entry other() {\nwgmma.fence.sync.aligned;\nret; }\n"
     assert read_module(text).own_target == "sm_90"
     assert Gpu("sm_90a").launch(text, "k", progress=False).findings == []
+
+
+@pytest.mark.parametrize("target", sorted(FIRST_VERSIONS))
+def test_a_target_begins_with_a_version_of_the_ptx_isa(target, tmp_path):
+    first = FIRST_VERSIONS[target]
+    older = (first[0], first[1] - 1) if first[1] else (first[0] - 1, 8)
+    texts = {
+        version: f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
+        for version in (first, older)
+    }
+    gpu = Gpu(
+        {"sm_100": "sm_100a", "sm_100f": "sm_100a", "sm_103": "sm_103a", "sm_103f": "sm_103a"}.get(
+            target, target if target.endswith("a") else "sm_90a"
+        )
+    )
+    gpu.load(texts[first])
+    with pytest.raises(InputError, match=f"needs .version {first[0]}.{first[1]}"):
+        gpu.load(texts[older])
+    if shutil.which("ptxas") is not None and target != "sm_72":  # which ptxas 13 has no more
+        for version, text in texts.items():
+            (tmp_path / "k.ptx").write_text(text)
+            done = subprocess.run(["ptxas", f"-arch={target}", "k.ptx", "-o", "k.cubin"], cwd=tmp_path, capture_output=True, check=False)
+            assert (done.returncode == 0) == (version == first)

@@ -715,6 +715,15 @@ def memory_that_holds_code():
     return pathlib.Path("/proc/self/maps").read_text(encoding="utf-8").count(" rwxp ")
 
 
+def test_code_for_the_host_is_not_run_where_the_policy_is_so(device):
+    kernel = tile_kernel(device, host_part())
+    device.policy = Policy(quiet=True, host_code=False)
+    before = memory_that_holds_code()
+    with pytest.raises(CudaError, match="--no-host-code"):
+        device.launch(kernel, (2, 1, 1), (1, 1, 1), [word(device.allocate(16))])
+    assert memory_that_holds_code() == before
+
+
 @pytest.mark.parametrize(
     "host",
     [

@@ -65,7 +65,10 @@ def run(cases: list[TextureCase]) -> list[Answer]:
     def shard(members: list[TextureCase]) -> list[Answer]:
         done: list[Answer] = []
         while len(done) < len(members):
-            done += run_once(program, members[len(done) :])
+            more = run_once(program, members[len(done) :])
+            if not more:
+                raise SystemExit(f"the probe answers nothing to case {len(done)} of {len(members)} of its share: {members[len(done)]}")
+            done += more
         return done
 
     parts = [cases[n::WORKERS] for n in range(WORKERS)]

@@ -63,6 +63,13 @@ PLACE = click.Path(path_type=pathlib.Path)
     metavar="BYTES",
     help="Tell of threads that touch no more than so many bytes behind an array (X001), and let the kernel go on, with zeros there.",
 )
+@click.option(
+    "--no-host-code",
+    "host_code",
+    flag_value=False,
+    default=None,
+    help="Do not run the x86 code that cubins of cuTile have for tensor maps: kernels that need it are not modelled.",
+)
 @click.option("--require-launches", type=click.IntRange(1), metavar="N", help="Exit code 2 where fewer launches were run; for CI.")
 @click.option("--quiet", is_flag=True, default=None, help="No line for each launch.")
 @click.pass_context

@@ -297,7 +297,9 @@ def _check_target(module: Module, arch: str) -> None:
         raise InputError(f".target {', '.join(module.target)}: names no architecture; sm_90a, sm_100a ... are needed")
     version = tuple(map(int, re.findall(r"\d+", module.version)[:2]))
     if version < (first := FIRST_VERSIONS.get(own, (0, 0))):
-        raise InputError(f".version {module.version}: knows no .target {own}: it needs .version {first[0]}.{first[1]} or later; ptxas refuses it")
+        raise InputError(
+            f".version {module.version}: knows no .target {own}: it needs .version {first[0]}.{first[1]} or later; ptxas refuses it"
+        )
     if own[-1:] in ("a", "f") and own != arch:
         family = own.endswith("f") and own[:-2] == arch[:-2]
         if not family and not (own == "sm_100f" and arch == "sm_103a"):

@@ -104,7 +104,8 @@ class Endless:
 class Circle(Endless):
     """`Endless` for loops that store or use atomics: their state includes the contents of shared and global memory.
 
-    For one warp alone, where all others have exited or wait for it: of several that run, others than here may see on hardware what each stores in between.
+    For one warp alone, where all others have exited or wait for it, and for several that are all at the same block, as Triton's are that meet at a barrier in
+    the loop: of these, others than here may see on hardware what each stores in between, and so they run apart before that is told (`Apart`).
     """
 
     why: str = "loops for ever: its registers and all memory are the same as one iteration earlier"
@@ -123,11 +124,12 @@ class Circle(Endless):
         return [*super()._state(x), x.shared, *(region.data for region in x.launch.memory.table()[2])]
 
     def _is_alone(self, x: Wave) -> bool:
-        """Can nothing come to help: no other warp, no wait that ends by itself, no clock; and is there not too much memory to look at?"""
-        running = np.flatnonzero(x.key < GATHERING) // WARP
+        """Can nothing come to help: no warp elsewhere, no wait that ends by itself, no clock; and is there not too much memory to look at?"""
+        running = np.flatnonzero(x.key < GATHERING)
+        warps, at = running // WARP, x.key[running]
         size = x.shared.nbytes + sum(region.data.nbytes for region in x.launch.memory.table()[2])
         return (
-            bool((running == running[0]).all())
+            bool((warps == warps[0]).all() or (x.late is None and (at == at[0]).all()))
             and size <= MOST_BYTES
             and all(wait.expired is None for wait in x.waiting)
             and not any(isinstance(operand, Special) and operand.name in CLOCKS for i in x.program.inlined.body for operand in i.operands)

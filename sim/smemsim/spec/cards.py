@@ -13,11 +13,12 @@ from smemsim.arguments import shown
 from smemsim.errors import InputError
 
 __all__ = [
-    "CARDS", "DEVICE_LIMITS", "DRIVER_VERSION", "HEAP_LIMIT", "MAPPING_BYTES", "PROPERTIES", "PROPERTY_BYTES", "REGISTER_UNIT", "SHARED_UNIT", "WARP_UNIT", "Card", "card_of",
+    "CARDS", "DEVICE_LIMITS", "DRIVER_RELEASE", "DRIVER_VERSION", "HEAP_LIMIT", "MAPPING_BYTES", "PROPERTIES", "PROPERTY_BYTES", "REGISTER_UNIT", "SHARED_UNIT", "WARP_UNIT", "Card", "card_of",
 ]  # fmt: skip
 
 # The virtual driver calls itself newer than every CUDA 13 that there is, so that no library of CUDA 13 finds it too old.
 DRIVER_VERSION = 13090
+DRIVER_RELEASE = "580.159.04"  # of the H200 that was measured
 MAPPING_BYTES = 2 << 20  # cuMemGetAllocationGranularity: 2 MiB on discrete cards (CUDA's samples and documents say so; not measured here)
 
 # Attributes of CUdevice_attribute by name: (number, value on an H200).

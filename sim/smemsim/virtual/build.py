@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 from smemsim.errors import InputError
+from smemsim.spec.cards import DRIVER_RELEASE
 from smemsim.spec.cuda_errors import CUDA_CODES
 
 __all__ = ["build", "compiler", "entry_points", "libraries"]
@@ -68,7 +69,7 @@ def _cache() -> pathlib.Path:
 
 
 def _digest() -> str:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(DRIVER_RELEASE.encode())
     for path in sorted((*SOURCES.glob("*.[ch]"), *SOURCES.glob("*.txt"), pathlib.Path(__file__))):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -102,7 +103,7 @@ def build(folder: pathlib.Path, with_compiler: str) -> None:
     ]
     _compile(folder, with_compiler, [("libcuda.so.1", driver), *others])
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
-    management = [str(SOURCES / "nvml.c"), f"-L{folder}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
+    management = [f'-DDRIVER_RELEASE="{DRIVER_RELEASE}"', str(SOURCES / "nvml.c"), f"-L{folder}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
     _compile(folder, with_compiler, [*runtimes, ("libnvidia-ml.so.1", management)])  # which are linked with the driver
 
 

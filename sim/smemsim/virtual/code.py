@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smemsim.ptx.module import Function as PtxFunction
     from smemsim.spec.cards import Card
     from smemsim.virtual.machine import Machine, Parameter
+    from smemsim.virtual.policy import Policy
     from smemsim.virtual.tile_host import HiddenParameters
 
 __all__ = ["Function", "Module"]
@@ -35,6 +36,7 @@ class Device(Protocol):
     """What code needs of the device that it is loaded to."""
 
     card: Card
+    policy: Policy
     tell: Callable[[str], None]
 
     @property
@@ -204,6 +206,8 @@ class Module:
     @functools.cached_property
     def hidden_parameters(self) -> HiddenParameters:
         """What makes parameters that no program gives. Raises Unmodelled."""
+        if not self.device.policy.host_code:
+            raise Unmodelled("it has hidden parameters, and the policy is to run no code for the host that makes them (--no-host-code)")
         from smemsim.virtual.tile_host import HiddenParameters
 
         return HiddenParameters(self._cubin)

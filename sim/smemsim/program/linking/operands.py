@@ -21,7 +21,9 @@ _WIDENING = frozenset(("cvt", "ld", "st"))  # what they load, store or convert m
 _HINTS = frozenset(("applypriority", "discard", "prefetch", "prefetchu"))  # whose one operand nothing reads
 _GENERIC = frozenset(("atom", "ld", "red", "st"))  # their address is generic, where no state space is named
 _WINDOWS = frozenset(("const", "local", "param", "shared"))  # state spaces with addresses of 32 bits
-_TAKE_ADDRESSES = frozenset(("call", "cvta", "istypep", "mapa", "mov", "ret", "suld", "suq", "sured", "sust", "tex", "tld4", "txq"))  # by the names of variables
+_TAKE_ADDRESSES = frozenset(
+    ("call", "cvta", "istypep", "mapa", "mov", "ret", "suld", "suq", "sured", "sust", "tex", "tld4", "txq")
+)  # by the names of variables
 _ONE_SPACE = frozenset(("atom", "ld", "ldmatrix", "mbarrier", "prefetch", "red", "st", "stmatrix"))  # whose address is in the one they name
 _GENERIC_SPACES = frozenset(("global", "local", "shared"))
 _MODES = frozenset(("hi", "lo", "wide"))  # which product: these words come first
@@ -116,7 +118,9 @@ def check_shapes(i: Instruction, spaces: Mapping[str, str]) -> None:
     `spaces` are those of variables by their names, but for parameters.
     """
     if i.op in ("mad", "mul") and not _MODES.isdisjoint(i.modifiers[1:]):
-        raise InputError(f".{next(m for m in i.modifiers[1:] if m in _MODES)} comes first: {i.op}.lo, {i.op}.hi or {i.op}.wide, then the type")
+        raise InputError(
+            f".{next(m for m in i.modifiers[1:] if m in _MODES)} comes first: {i.op}.lo, {i.op}.hi or {i.op}.wide, then the type"
+        )
     for operand in i.operands[:1] if i.op in _HINTS else ():
         if not isinstance(operand, Address):
             raise InputError("needs an address in brackets")

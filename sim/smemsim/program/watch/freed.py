@@ -53,7 +53,9 @@ class FreedByOthers:
     # ---- releases
 
     def releases(self, i: Instruction, threads: np.ndarray, *, relaxed: bool) -> None:
-        """Threads are about to release, or to fence; `relaxed`: what they knew at their last fence."""
+        """Threads are about to release, or to fence; `relaxed`: what they knew at their last fence. Those that come to an aligned barrier come with their warp."""
+        if i.op == "bar" or "aligned" in i.modifiers:
+            return
         for warp in distinct(threads // WARP).tolist():
             here = threads[threads // WARP == warp] % WARP
             alive = self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED

@@ -113,4 +113,4 @@ API int nvmlDeviceGetNvLinkState(Card card, unsigned link, int *active) { (void)
 API int nvmlDeviceGetGpuFabricInfoV(Card card, void *info) { (void)card; WANT(info); return NOT_SUPPORTED; }
 API int nvmlSystemGetCudaDriverVersion_v2(int *version) { WANT(version); return cuDriverGetVersion(version) ? UNKNOWN : SUCCESS; }
 API int nvmlSystemGetCudaDriverVersion(int *version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
-API int nvmlSystemGetDriverVersion(char *version, unsigned length) { return put(version, length, "580.82.07"); } // of CUDA 13.0
+API int nvmlSystemGetDriverVersion(char *version, unsigned length) { return put(version, length, DRIVER_RELEASE); }
