@@ -177,6 +177,17 @@ def test_launches_that_are_alike_are_kept_once_and_told_each_for_itself(device, 
     assert two.as_dict()["run"]["seconds"] == round(two.seconds, 3)
 
 
+def test_what_cannot_be_kept_of_a_launch_is_told_once_and_changes_nothing_else(tmp_path, capsys):
+    (tmp_path / "record").write_text("a file, where a folder is wanted")
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, record=tmp_path / "record"))
+    a, fill = device.allocate(256), device.load(PTX).function("fill")
+    for n in range(3):
+        device.launch(fill, 1, 64, [a.to_bytes(8, "little"), n.to_bytes(4, "little")])
+    assert device.view(a, 256).view(np.uint32).tolist() == [2] * 64
+    assert [x.error for x in device.launches] == [0, 0, 0]
+    assert capsys.readouterr().err.count("cannot be") == 1
+
+
 def test_small_allocations_that_come_and_go_leave_no_memory_behind(device):
     kept = []
     for n in range(64):

@@ -75,6 +75,7 @@ SCENARIOS = (
     "conditional",
     "nodes",
     "threads",
+    "resets",
     "printf",
     "assert",
     "fork",
@@ -153,6 +154,14 @@ def test_graphs_of_explicit_nodes_are_changed_cloned_and_refused(scenarios):
 
 def test_threads_of_the_host_have_streams_and_errors_of_their_own(scenarios):
     assert scenarios[0]["threads"][0] == ["1489 3 1489 3 1489 3 1489 3 1 cudaSuccess"]
+
+
+def test_a_reset_ends_memory_and_code_and_does_not_mend_what_trapped(scenarios):
+    said = [line.rpartition(" ")[2] for line in scenarios[0]["resets"][0]]
+    ok, invalid = "cudaSuccess", "cudaErrorInvalidValue"
+    assert said[:5] == [ok, invalid, invalid, "cudaErrorContextIsDestroyed", ok]
+    assert scenarios[0]["resets"][0][5] == "31 3 4"
+    assert said[6:] == ["cudaErrorIllegalAddress", ok, "cudaErrorDevicesUnavailable"]
 
 
 def test_printf_stands_between_what_the_program_prints(scenarios):

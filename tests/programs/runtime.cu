@@ -277,6 +277,21 @@ static void threads() {
     other.join();
     printf("%d %s\n", (int)is_allocated, cudaGetErrorName(cudaGetLastError()));
 }
+static __device__ int kept = 3;
+static __managed__ int shown = 4;
+static void resets(int *p) {  // as an H200 answered, driver 580.159.04
+    int *pinned, h[32], one = 9;
+    cudaEvent_t e;
+    cudaMallocHost(&pinned, 64), cudaEventCreate(&e), shown = 8;
+    cudaMemcpyToSymbol(kept, &one, 4);
+    SHOW(cudaDeviceReset());
+    SHOW(cudaMemcpy(h, p, 128, cudaMemcpyDeviceToHost)), SHOW(cudaFreeHost(pinned)), SHOW(cudaEventSynchronize(e));
+    cudaMalloc(&p, 128), numbers<<<1, 32>>>(p);
+    SHOW(cudaMemcpy(h, p, 128, cudaMemcpyDeviceToHost)), cudaMemcpyFromSymbol(&one, kept, 4);
+    printf("%d %d %d\n", h[31], one, shown);
+    numbers<<<1, 32>>>((int *)64);
+    SHOW(cudaDeviceSynchronize()), SHOW(cudaDeviceReset()), SHOW(cudaMalloc(&p, 64));
+}
 static void forks(int *p) {
     numbers<<<1, 32>>>(p);
     if (pid_t child = fork()) {
@@ -314,6 +329,7 @@ int main(int argc, char **argv) {
     if (IS("mapped")) mapped(p);
     if (IS("nodes")) nodes(p);
     if (IS("threads")) threads();
+    if (IS("resets")) resets(p);
     if (IS("abort")) numbers<<<1, 32>>>(p), abort();
     if (IS("fork")) forks(p);
     if (IS("printf")) puts("before"), speak<<<1, 2>>>(7), cudaDeviceSynchronize(), puts("after");

@@ -49,6 +49,7 @@ from smemsim.virtual.errors import (
     CAPTURE_UNSUPPORTED,
     CAPTURED_EVENT,
     ILLEGAL_STATE,
+    INVALID_DIRECTION,
     INVALID_HANDLE,
     INVALID_IMAGE,
     INVALID_PITCH,
@@ -58,6 +59,7 @@ from smemsim.virtual.errors import (
     NOT_REGISTERED,
     NOT_SUPPORTED,
     OUT_OF_MEMORY,
+    UNAVAILABLE,
     CudaError,
 )  # fmt: skip
 from smemsim.virtual.graphs import Condition, Graph, GraphExec, Node, reached
@@ -216,6 +218,22 @@ class VirtualDevice:
     def fail(self, code: int) -> None:
         """The context is dead from now on, with this error if it was not dead before."""
         self.error = self.error or code
+
+    def reset(self) -> None:
+        """cudaDeviceReset: memory and code are gone. Behind an error of a kernel the card is not there for this process any more, as an H200 answers."""
+        self.host.settle()
+        self.nothing_in_front()
+        if self.error:
+            self.error = UNAVAILABLE
+        for module in list(self.modules):
+            self.unload(module)
+        for allocation in [a for a in self.memory if a.kind in ("device", "managed", "pinned", "array")]:
+            self.release(allocation)
+        for own, _ in list(self.registered):
+            self.unbind(own.address)
+        for address, pool in self.pool_of.items():
+            pool.gives_back(address)
+        self.pool_of.clear()
 
     # Memory
 
@@ -521,7 +539,7 @@ class VirtualDevice:
         ):
             self._check_place(address, pitch * (height - 1) + width, on_device, what)
         if kind > 4:
-            raise CudaError(INVALID_VALUE, f"kind = {kind}: cudaMemcpyKind has 0 to 4")
+            raise CudaError(INVALID_DIRECTION, f"kind = {kind}: cudaMemcpyKind has 0 to 4")
 
         def run() -> None:
             self._tell_unwritten(to, source, width)

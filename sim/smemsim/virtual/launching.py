@@ -101,6 +101,7 @@ class Launcher:
         self._began: float | None = None  # when the first launch was asked for
         self._is_over = ""  # why nothing runs any more
         self._told_of_ctas = False
+        self._has_no_room = False  # for what is kept of launches
         self._remarked: set[str] = set()  # remarks on broken rules that were told
         self._pages: dict[str, int] = {}  # launches of a kernel so far
         self._last: dict[tuple[str, tuple[int, ...]], Launched] = {}  # of a kernel with a grid
@@ -251,9 +252,9 @@ class Launcher:
         self._tell_host(run)
         about.error, about.is_fine, about.run = error, self.device.policy.is_fine(run), _without_time(run)
         if recorder is not None:
-            recorder.write(run)
+            self._keep(recorder.write, run)
         about.named = () if about.is_fine else self._named_in(run)
-        self._page(about, run)
+        self._keep(self._page, about, run)
         self._done(about, run, "")
         if run.interrupted:
             raise KeyboardInterrupt
@@ -267,6 +268,14 @@ class Launcher:
         if self.device.host.shares_memory:
             raise FindingsError(run)
         return run
+
+    def _keep(self, write: Callable[..., None], *what: Any) -> None:
+        """Write what is kept of a launch. Where that cannot be (the disk is full), it is told once, and the program goes on."""
+        try:
+            write(*what)
+        except InputError as e:
+            self._has_no_room = True
+            self.device.tell(f"{e}; no launch is kept from here on")
 
     def _tell_host(self, run: Run) -> None:
         """What the kernel has printed, and what it has set conditional handles to (cudaGraphSetConditional)."""
@@ -289,7 +298,7 @@ class Launcher:
                     self.device.asked_for(word)
 
     def _recorder(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> Recorder | None:
-        if self.device.policy.record is None:
+        if self.device.policy.record is None or self._has_no_room:
             return None
         from smemsim.virtual.record import Recorder
 
@@ -384,7 +393,7 @@ class Launcher:
 
     def _page(self, about: Launched, run: Run) -> None:
         """A page for a launch, where a report is asked for: for every one with findings, and for the first ones of each kernel."""
-        if self.device.policy.report is None:
+        if self.device.policy.report is None or self._has_no_room:
             return
         self._pages[about.kernel] = seen = self._pages.get(about.kernel, 0) + 1
         if about.is_fine and not run.remarks and seen > LAST_PAGES:

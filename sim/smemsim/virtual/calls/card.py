@@ -40,7 +40,9 @@ class CardCalls(Handles):
         self.device.set_limit(number, value)
 
     def reset(self) -> None:
-        self.host.settle()
+        self.device.reset()
+        self._objects.clear()
+        self._gone = self._next
 
     def renew(self) -> None:
         """The context works again, which a card does not give (pytest)."""

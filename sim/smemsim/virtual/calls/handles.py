@@ -6,7 +6,7 @@ import struct
 from typing import Any, Protocol, TypeVar
 
 from smemsim.virtual.device import VirtualDevice
-from smemsim.virtual.errors import INVALID_HANDLE, CudaError
+from smemsim.virtual.errors import DESTROYED, INVALID_HANDLE, CudaError
 from smemsim.virtual.graphs import Node
 from smemsim.virtual.streams import Stream
 
@@ -41,6 +41,7 @@ class Handles:
     def __init__(self, first: int = 0x1000) -> None:
         self._objects: dict[int, Any] = {}
         self._next = first
+        self._gone = 0  # the last handle of before a reset
 
     def _keep(self, made: Any) -> int:
         self._next += 16
@@ -50,7 +51,7 @@ class Handles:
     def _of(self, handle: int, kind: type[Kept]) -> Kept:
         found = self._objects.get(handle)
         if not isinstance(found, kind):
-            raise CudaError(INVALID_HANDLE, f"{handle:#x} is no {kind.__name__.lower()}")
+            raise CudaError(DESTROYED if 0 < handle <= self._gone else INVALID_HANDLE, f"{handle:#x} is no {kind.__name__.lower()}")
         return found
 
     def _stream(self, handle: int) -> Stream | None:

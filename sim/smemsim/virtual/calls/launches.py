@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smemsim.virtual.calls.handles import Handles
+from smemsim.virtual.calls.handles import SIGNED, Handles
 from smemsim.virtual.code import Function
-from smemsim.virtual.errors import CudaError
+from smemsim.virtual.errors import INVALID_VALUE, CudaError
 from smemsim.virtual.graphs import Node
 
 __all__ = ["LaunchCalls"]
@@ -54,6 +54,8 @@ class LaunchCalls(Handles):
 
     def occupancy(self, function: int, threads: int, shared: int) -> int:
         self.device.check()
+        if not 0 < threads < SIGNED:
+            raise CudaError(INVALID_VALUE, f"{threads} threads")
         return self.device.occupancy.blocks_per_multiprocessor(self._of(function, Function), threads, shared)
 
     def available_shared(self, function: int, blocks: int, threads: int) -> int:

@@ -280,6 +280,16 @@ API int smemsim_is_card(const char *bus_id) {
     return count >= 2 && !memcmp(told, own + 3 - count, count * sizeof *own);
 }
 
+/* Is there memory at all pages of a range? */
+API int smemsim_is_mapped(U address, size_t bytes) {
+    unsigned char seen[4096];
+    U page = sysconf(_SC_PAGESIZE), most = page * sizeof seen, end = address + bytes;
+    if (!bytes || end < address) return 0;
+    for (U at = address / page * page; at < end; at += most)
+        if (mincore((void *)at, end - at < most ? end - at : most, seen)) return 0;
+    return 1;
+}
+
 API R smemsim_card_name(char *name, size_t room) {
     char text[256] = "";
     R error = smemsim_call("device_name", "|B", text, sizeof text - 1);

@@ -17,9 +17,9 @@ API void smemsim_leave(int how);
 API R smemsim_synchronize(U stream);
 API void *smemsim_here(U address);            /* where the host can touch an address: device memory lies elsewhere here */
 API int smemsim_is_card(const char *bus_id);   /* with or without its domain and its function */
-/* Bytes of memory: what is more than a number holds is more than there is. */
-static inline size_t product(size_t a, size_t b) { size_t all; return __builtin_mul_overflow(a, b, &all) ? SIZE_MAX : all; }
-static inline size_t pitch_of(size_t width) { return width > SIZE_MAX - 511 ? SIZE_MAX : (width + 511) / 512 * 512; }
+/* Bytes of memory; 0 for what is more than a number holds. */
+static inline size_t product(size_t a, size_t b) { size_t all; return __builtin_mul_overflow(a, b, &all) ? 0 : all; }
+static inline size_t pitch_of(size_t width) { return width > SIZE_MAX - 511 ? 0 : (width + 511) / 512 * 512; }
 static inline int is_within(size_t begin, size_t count, size_t size) { return count <= size && begin <= size - count; }
 API R smemsim_card_name(char *name, size_t room);
 API R smemsim_start(void);                    /* 0, or why there is no device */
@@ -28,6 +28,9 @@ API void smemsim_tell(const char *text, ...); /* a sentence on stderr */
 API const char *smemsim_caller(void *address, char *text, size_t room);
 API U smemsim_context(void); /* the current context of this thread, 0 without one */
 API void smemsim_make_current(void);
+API R smemsim_reset(void);
+API unsigned smemsim_resets(void); /* so far */
+API int smemsim_is_mapped(U address, size_t bytes);
 API void *smemsim_symbol(const char *name); /* of the driver's entry points */
 API R smemsim_unknown(const char *name);    /* an entry point that is not there: named once, 801 */
 
@@ -50,6 +53,7 @@ API const smemsim_error *smemsim_error_of(int number);
 #define DEINITIALIZED 4
 #define NO_DEVICE 100
 #define INVALID_CONTEXT 201
+#define DESTROYED 709
 #define INVALID_VALUE 1
 #define NOT_FOUND 500
 #define NOT_PERMITTED 800

@@ -25,16 +25,27 @@ static __thread U stack[64];
 static __thread int depth;
 static U contexts = PRIMARY;
 static int primary_count, primary_flags, is_initialized;
+#define MOST_CONTEXTS 4096
+static char is_destroyed[MOST_CONTEXTS]; /* by what a context is above the primary one */
+static int is_gone(U context) { return context - PRIMARY < MOST_CONTEXTS && is_destroyed[context - PRIMARY]; }
 
 API U smemsim_context(void) { return depth ? stack[depth - 1] : 0; }
 API void smemsim_make_current(void) { /* of the runtime, which initializes the driver */
     is_initialized = 1;
-    if (!depth) stack[depth++] = PRIMARY, primary_count += !primary_count;
+    if (!depth) stack[depth++] = PRIMARY;
+    if (!primary_count || is_destroyed[0]) primary_count += !primary_count, is_destroyed[0] = 0;
 }
 static R needed(void) {
     if (!is_initialized) return NOT_INITIALIZED;
     R error = smemsim_is_over() ? 0 : smemsim_start();
-    return error ? error : depth && stack[depth - 1] ? 0 : INVALID_CONTEXT;
+    return error ? error : !depth || !stack[depth - 1] ? INVALID_CONTEXT : is_gone(stack[depth - 1]) ? DESTROYED : 0;
+}
+static unsigned resets;
+API unsigned smemsim_resets(void) { return __atomic_load_n(&resets, __ATOMIC_ACQUIRE); }
+API R smemsim_reset(void) { /* all memory and code are gone, and the primary context until somebody asks for it */
+    R error = smemsim_call("reset", "");
+    if (!error) is_destroyed[0] = 1, primary_count = 0, __atomic_add_fetch(&resets, 1, __ATOMIC_RELEASE);
+    return error;
 }
 
 API R cuInit(unsigned flags) {
@@ -121,12 +132,12 @@ API R cuDevicePrimaryCtxRetain(U *context, int device) {
     if (device) return 101;
     if (!is_initialized) return NOT_INITIALIZED;
     R error = smemsim_start();
-    if (!error) *context = PRIMARY, primary_count++;
+    if (!error) *context = PRIMARY, primary_count++, is_destroyed[0] = 0;
     return error;
 }
 API R cuDevicePrimaryCtxRelease_v2(int device) { (void)device; if (primary_count) primary_count--; return 0; }
 API R cuDevicePrimaryCtxRelease(int device) { return cuDevicePrimaryCtxRelease_v2(device); }
-API R cuDevicePrimaryCtxReset_v2(int device) { (void)device; return CALL("reset", ""); }
+API R cuDevicePrimaryCtxReset_v2(int device) { (void)device; return answer(smemsim_reset()); }
 API R cuDevicePrimaryCtxReset(int device) { return cuDevicePrimaryCtxReset_v2(device); }
 API R cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) { (void)device; primary_flags = flags; return 0; }
 API R cuDevicePrimaryCtxSetFlags(int device, unsigned flags) { return cuDevicePrimaryCtxSetFlags_v2(device, flags); }
@@ -153,12 +164,16 @@ API R cuCtxCreate_v2(U *context, unsigned flags, int device) { (void)flags, (voi
 API R cuCtxCreate_v3(U *context, void *affinity, int n, unsigned flags, int device) { (void)affinity, (void)n, (void)flags, (void)device; return create(context); }
 API R cuCtxCreate_v4(U *context, void *params, unsigned flags, int device) { (void)params, (void)flags, (void)device; return create(context); }
 API R cuCtxDestroy_v2(U context) {
+    WANT(context && context != PRIMARY);
+    if (is_gone(context)) return DESTROYED;
+    if (context - PRIMARY < MOST_CONTEXTS) is_destroyed[context - PRIMARY] = 1;
     if (depth && stack[depth - 1] == context) depth--;
     return 0;
 }
 API R cuCtxDestroy(U context) { return cuCtxDestroy_v2(context); }
 API R cuCtxPushCurrent_v2(U context) {
-    if (depth == 64 || !context) return INVALID_CONTEXT;
+    WANT(context);
+    if (depth == 64) return INVALID_CONTEXT;
     stack[depth++] = context;
     return 0;
 }
@@ -533,7 +548,7 @@ API R cuMemFreeHost(U address) { NEED; return CALL("free", "i", address); }
 API R cuMemFreeAsync(U address, U stream) { NEED; return !address ? 0 : CALL("free_async", "ii", address, stream); }
 API R cuMemHostGetDevicePointer_v2(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
 API R cuMemHostGetFlags(unsigned *flags, U host) { WANT(flags); *flags = 2; return CALL("check_host", "i", host); }
-API R cuMemHostRegister_v2(U address, size_t bytes, unsigned flags) { NEED; (void)flags; char text[1024]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
+API R cuMemHostRegister_v2(U address, size_t bytes, unsigned flags) { NEED; (void)flags; char text[1024]; WANT(smemsim_is_mapped(address, bytes)); return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
 API R cuMemHostUnregister(U address) { NEED; return CALL("unregister", "i", address); }
 API R cuMemGetInfo_v2(size_t *available, size_t *total) { NEED; return CALL("memory_info", "|II", available, total); }
 API R cuMemGetAddressRange_v2(U *base, size_t *size, U address) { NEED; return CALL("range", "i|II", address, base, size); }

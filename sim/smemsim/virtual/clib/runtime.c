@@ -83,25 +83,45 @@ API void __cudaRegisterManagedVar(void **handle, void **host, char *device, cons
     strcat(strcat(of->managed, name), " ");
 }
 R smemsim_load(const void *code, const char *managed, U *module);
-static R load(binary *of) {
-    int entered = smemsim_enter();
-    if (!of->is_loaded) of->is_loaded = 1, of->error = smemsim_load(of->wrapper, of->managed, &of->module);
-    smemsim_leave(entered);
-    return of->error;
-}
-API char __cudaInitModule(void **handle) {
-    binary *of = (binary *)handle; /* managed variables: the host reads their addresses without a call */
-    if (!*of->managed || bound() || load(of)) return 1;
-    for (unsigned n = 0; n < SLOTS; n++)
+/* Managed variables: the host reads their addresses without a call. */
+static void tell_host(binary *of) {
+    for (unsigned n = 0; n < SLOTS && *of->managed; n++)
         for (entry *e = variables[n]; e; e = e->next)
             if (e->of == of && e->is_managed) {
                 U address = 0;
                 if (!smemsim_call("variable", "is|II", of->module, e->name, &address, (U *)0)) *e->pointer = (void *)address;
             }
+}
+static R load(binary *of) {
+    int entered = smemsim_enter();
+    if (!of->is_loaded) {
+        of->is_loaded = 1, of->error = smemsim_load(of->wrapper, of->managed, &of->module);
+        if (!of->error) tell_host(of);
+    }
+    smemsim_leave(entered);
+    return of->error;
+}
+/* Behind a reset all code is loaded anew when it is used. */
+static void forget(void) {
+    static unsigned seen;
+    if (smemsim_resets() == seen) return;
+    int entered = smemsim_enter();
+    for (unsigned n = 0; n < binary_count; n++) binaries[n]->is_loaded = 0;
+    for (unsigned n = 0; n < SLOTS; n++) {
+        for (entry *e = kernels[n]; e; e = e->next) e->function = 0;
+        for (entry *e = variables[n]; e; e = e->next) e->address = 0;
+    }
+    seen = smemsim_resets();
+    smemsim_leave(entered);
+}
+API char __cudaInitModule(void **handle) {
+    binary *of = (binary *)handle;
+    if (*of->managed && !bound()) load(of);
     return 1;
 }
 static R function_of(const void *host, U *function) {
     if (bound()) return why;
+    forget();
     entry *found = find(kernels, host);
     if (!found) { *function = (U)host; return (U)host & 0xF || !host ? 98 : 0; } /* a cudaKernel_t of a library, or a cudaFunction_t */
     if (!found->function) {
@@ -114,6 +134,7 @@ static R function_of(const void *host, U *function) {
 }
 static R variable_of(const void *host, U *address, U *bytes) {
     if (bound()) return why;
+    forget();
     entry *found = find(variables, host);
     if (!found) return 13;
     if (!found->address) {
@@ -249,7 +270,7 @@ API R cudaSetValidDevices(int *devices, int count) { (void)devices, (void)count;
 API R cudaChooseDevice(int *device, const void *properties) { WANT(device); (void)properties; *device = 0; return 0; }
 API R cudaSetDeviceFlags(unsigned flags) { (void)flags; return 0; }
 API R cudaGetDeviceFlags(unsigned *flags) { WANT(flags); *flags = 0; return 0; }
-API R cudaDeviceReset(void) { return CALL("reset", ""); }
+API R cudaDeviceReset(void) { return told(bound() ? why : smemsim_reset()); }
 API R cudaDeviceSynchronize(void) { return SYNCHRONIZE(0); }
 API R cudaThreadSynchronize(void) { return cudaDeviceSynchronize(); }
 API R cudaDriverGetVersion(int *version) {
@@ -269,6 +290,7 @@ API R cudaDeviceGetAttribute(int *value, int attribute, int device) {
     return error;
 }
 static R properties(void *to, int device, int major, size_t size) {
+    WANT(to);
     if (device) return told(101);
     return CALL("properties", "i|B", (U)major, to, size);
 }
@@ -321,13 +343,15 @@ API R cudaMalloc(U *address, size_t bytes) { return allocate(address, bytes, "de
 API R cudaMallocManaged(U *address, size_t bytes, unsigned flags) { (void)flags; return allocate(address, bytes, "managed", CALLER); }
 API R cudaMallocHost(U *address, size_t bytes) { return allocate(address, bytes, "pinned", CALLER); }
 API R cudaHostAlloc(U *address, size_t bytes, unsigned flags) { (void)flags; return allocate(address, bytes, "pinned", CALLER); }
-API R cudaMallocPitch(U *address, size_t *pitch, size_t width, size_t height) { WANT(pitch); *pitch = pitch_of(width); return allocate(address, product(*pitch, height), "device", CALLER); }
+API R cudaMallocPitch(U *address, size_t *pitch, size_t width, size_t height) { WANT(pitch); *pitch = pitch_of(width); WANT(product(*pitch, height) || !width || !height); return allocate(address, *pitch * height, "device", CALLER); }
 typedef struct { size_t width, height, depth; } extent;
 typedef struct { U pointer; size_t pitch, width, height; } pitched;
 API R cudaMalloc3D(pitched *to, extent e) {
     WANT(to);
     to->pitch = pitch_of(e.width), to->width = e.width, to->height = e.height;
-    return allocate(&to->pointer, product(to->pitch, product(e.height, e.depth)), "device", CALLER);
+    size_t all = product(to->pitch, product(e.height, e.depth));
+    WANT(all || !e.width || !e.height || !e.depth);
+    return allocate(&to->pointer, all, "device", CALLER);
 }
 static R allocate_async(U *address, size_t bytes, U stream, void *caller) {
     char text[1024];
@@ -342,7 +366,7 @@ API R cudaFreeHost(U address) { return CALL("free", "i", address); }
 API R cudaFreeAsync(U address, U stream) { return CALL("free_async", "ii", address, stream); }
 API R cudaHostGetDevicePointer(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
 API R cudaHostGetFlags(unsigned *flags, U host) { WANT(flags); *flags = 2; return CALL("check_host", "i", host); }
-API R cudaHostRegister(U address, size_t bytes, unsigned flags) { (void)flags; char text[1024]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
+API R cudaHostRegister(U address, size_t bytes, unsigned flags) { (void)flags; char text[1024]; if (!smemsim_is_mapped(address, bytes)) return told(INVALID_VALUE); return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
 API R cudaHostUnregister(U address) { return CALL("unregister", "i", address); }
 API R cudaMemGetInfo(size_t *available, size_t *total) { return CALL("memory_info", "|II", available, total); }
 typedef struct { int type, device; U on_device, on_host; } pointer_attributes;
@@ -405,7 +429,7 @@ static R as_memory(U array, size_t *x, pitched *p, U *element, size_t *planes) {
     array_about a;
     R error = array ? about_array(array, &a) : 0;
     if (!array || error) return error;
-    *p = (pitched){a.address, a.row, a.row, a.rows}, *x = product(*x, a.element), *element = a.element, *planes = a.depth ? a.depth : 1;
+    *p = (pitched){a.address, a.row, a.row, a.rows}, *x = *x > SIZE_MAX / a.element ? SIZE_MAX : *x * a.element, *element = a.element, *planes = a.depth ? a.depth : 1;
     return 0;
 }
 static int has_box(U array, const pitched *p, size_t planes, size_t x, size_t y, size_t z, extent e) {
@@ -419,7 +443,8 @@ static R copy_box(const copy_3d *given, U stream) {
     R error = as_memory(c->from_array, &c->from_x, &c->from, &element, &from_planes);
     if (!error) error = as_memory(c->to_array, &c->to_x, &c->to, &element, &to_planes);
     if (error) return error;
-    c->size.width = product(c->size.width, element);
+    if (c->size.width > SIZE_MAX / element) return told(INVALID_VALUE);
+    c->size.width *= element;
     if (!has_box(c->from_array, &c->from, from_planes, c->from_x, c->from_y, c->from_z, c->size)) return told(INVALID_VALUE);
     if (!has_box(c->to_array, &c->to, to_planes, c->to_x, c->to_y, c->to_z, c->size)) return told(INVALID_VALUE);
     if (c->from_array || c->to_array) c->kind = c->kind == 4 ? 4 : c->from_array && c->to_array ? 3 : c->kind;
