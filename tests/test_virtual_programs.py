@@ -196,7 +196,7 @@ def test_the_host_cannot_touch_device_memory(scenarios):
 
 
 def test_findings_of_any_of_its_processes_are_the_programs(scenarios):
-    assert "findings in 3 (behind, numbers, claim)" in scenarios[1]
+    assert "findings in 4 (behind, numbers, claim)" in scenarios[1]
     assert scenarios[2] == 1
 
 
