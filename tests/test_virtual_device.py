@@ -264,7 +264,6 @@ def test_rows_of_a_copy_lie_a_pitch_apart(device):
     [
         lambda d, a, h: d.copy(a, h, 101, kind=1),  # past the end
         lambda d, a, h: d.copy(h, h, 8, kind=2),  # from what is no device memory
-        lambda d, a, h: d.copy(a, h, 8, kind=5),
         lambda d, a, h: d.fill(h, 0, 4),
         lambda d, a, h: d.free(a + 8),
         lambda d, a, h: d.free(h),
@@ -277,6 +276,10 @@ def test_what_no_allocation_holds_is_error_1(device, wrong):
     host = np.zeros(200, np.uint8)
     assert code_of(wrong, device, device.allocate(100), host.ctypes.data) == 1
     assert device.error == 0  # not a sticky one
+
+
+def test_a_copy_in_no_direction_is_error_21(device):
+    assert code_of(device.copy, device.allocate(100), device.allocate(100), 8, kind=5) == 21
 
 
 def test_more_than_the_card_has_is_error_2(device):
