@@ -390,6 +390,11 @@ class TestTorch:
         assert properties.major == torch.cuda.get_device_capability()[0]
         assert torch.cuda.device_count() == 1
         assert torch.cuda.is_available()
+        assert torch.get_device_module() is torch.cuda
+        assert torch.get_device_module("cpu") is torch.cpu
+        with torch.accelerator.device_index(0):
+            assert torch.accelerator.current_device_index() == 0
+        assert torch.accelerator.get_memory_info() == torch.cuda.mem_get_info()
 
     def test_what_torch_looks_at_itself(self):
         functions = {torch.cuda.init, torch.cuda.set_device, torch.cuda.empty_cache, torch.cuda.manual_seed, torch.cuda.manual_seed_all}
