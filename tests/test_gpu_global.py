@@ -228,6 +228,33 @@ def test_a_tensor_store_that_every_lane_issues(before, behind, codes):
     assert tile.numpy().tolist() == list(range(count))
 
 
+# Two CTAs store 128 bytes to one place by a copy, with no order. {} is what a thread stores to shared memory, and the copy.
+STORED_TWICE = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 to) {{ .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<3>; .shared .align 128 .b8 sm[128];
+mov.u32 %r1, %tid.x; mov.u32 %r2, sm; mad.lo.u32 %r4, %r1, 4, %r2; mov.u32 %r5, %ctaid.x; mov.u32 %r3, 0; ld.param.u64 %d2, [to]; mov.b64 %d1, map;
+st.shared.u32 [%r4], {}; fence.proxy.async.shared::cta; bar.warp.sync -1; setp.ne.u32 %p1, %r1, 0; @%p1 bra END;
+{}; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END: ret; }}"""
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%d1, {%r3}], [%r2]",
+        "cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r2], 128",
+    ],
+)
+@pytest.mark.parametrize(("value", "codes"), [("%r1", set()), ("%r5", {"X008"})])
+def test_copies_of_two_ctas_that_leave_the_same_bytes_race_with_nobody(copy, value, codes):
+    """Pallas' own test of multicast has every cluster store the whole result. Under a schedule both land whenever."""
+    gpu = Gpu("sm_90a")
+    tile = gpu.array(np.full(32, 99, np.uint32))
+    to = TensorMap.tiled(data_type="u32", global_address=tile.address, global_dim=[32], global_strides=[], box_dim=[32], arch="sm_90a")
+    for options in ({}, {"schedule": 3}):
+        run = gpu.launch(STORED_TWICE.format(value, copy), grid=2, block=32, args=[to, tile], progress=False, **options)
+        assert {f.code for f in (*run.findings, *run.remarks)} - {"T219"} == codes, options
+        tile.numpy()[:] = 99
+
+
 # A structure by value: 192 at byte 8, two arrays at 16 and 24, a map of the first at 192. CTA 1 stores a tile there, which CTA 0 reads.
 BY_VALUE = """.version 8.0 .target sm_90a .address_size 64
 .visible .entry k(.param .align 64 .b8 p[320]) {{ .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<3>; .shared .align 128 .b8 sm[128];

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -281,13 +281,16 @@ class SharedMemory:
         return found.transfers
 
     def tma_store(
-        self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None
-    ) -> Transfer:
-        """Run a TMA store of any mode from this window into `to`. Raises as `smemsim.tma_store` does."""
+        self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None,
+        before: Callable[[Transfer], object] | None = None,
+    ) -> Transfer:  # fmt: skip
+        """Run a TMA store of any mode from this window into `to`; `before` is told of it before a byte is written. Raises as `smemsim.tma_store` does."""
         transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=self.arch, shared_end=self.end)
         self._check_map(tm)
         self._check_begin(smem_address)
         region = self._tensor(transfer, to)
+        if before is not None:
+            before(transfer)
         store_bytes(transfer, self._memory, self.begin, region.data, region.begin)
         return transfer
 
@@ -319,19 +322,23 @@ class SharedMemory:
             self._owners.set_run(at, transfer.size, len(self.writers))
         return transfer
 
-    def bulk_store(self, smem_address: int, global_address: int, size: int, *, to: GlobalMemory) -> BulkTransfer:
-        """`cp.async.bulk.global.shared::cta`: copy from this window to `to`. Raises as `smemsim.bulk_copy` does."""
+    def bulk_store(
+        self, smem_address: int, global_address: int, size: int, *, to: GlobalMemory, before: Callable[[BulkTransfer], object] | None = None
+    ) -> BulkTransfer:
+        """`cp.async.bulk.global.shared::cta`: copy from this window to `to`; `before` as for `tma_store`. Raises as `smemsim.bulk_copy` does."""
         transfer = bulk_copy(global_address, smem_address, size, dst_space="global", src_space="shared::cta", shared_end=self.end)
-        return self._bulk_out(transfer, to)
+        return self._bulk_out(transfer, to, before)
 
     def bulk_reduce(self, op: str, dtype: str, smem_address: int, global_address: int, size: int, *, to: GlobalMemory) -> BulkTransfer:
         """`cp.reduce.async.bulk.global.shared::cta`: reduce this window's bytes into `to`. Raises as `smemsim.bulk_reduce` does."""
         transfer = bulk_reduce(op, dtype, global_address, smem_address, size, dst_space="global", shared_end=self.end)
         return self._bulk_out(transfer, to)
 
-    def _bulk_out(self, transfer: BulkTransfer, to: GlobalMemory) -> BulkTransfer:
+    def _bulk_out(self, transfer: BulkTransfer, to: GlobalMemory, before: Callable[[BulkTransfer], object] | None = None) -> BulkTransfer:
         self._check_begin(transfer.src)
         _check_world(to)
+        if before is not None:
+            before(transfer)
         if transfer.size:
             data, at = to.span(transfer.dst, transfer.size), transfer.src - self.begin
             data[:] = bulk_bytes(transfer, dst=data, src=self._memory[at : at + transfer.size])

@@ -189,7 +189,11 @@ def _open_accelerator() -> None:
     accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
     accelerator.synchronize, accelerator.current_device_index = (lambda device=None: synchronize()), lambda: 0
     accelerator.set_device_index, accelerator.current_stream = is_cuda, lambda device=None: torch.cuda.current_stream()
-    accelerator.set_stream, accelerator.device_index, accelerator.get_memory_info = torch.cuda.set_stream, torch.cuda.device, torch.cuda.mem_get_info
+    accelerator.set_stream, accelerator.device_index, accelerator.get_memory_info = (
+        torch.cuda.set_stream,
+        torch.cuda.device,
+        torch.cuda.mem_get_info,
+    )
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_stats", "empty_cache",
                  "reset_peak_memory_stats", "reset_accumulated_memory_stats"):  # fmt: skip
         if hasattr(accelerator, name):

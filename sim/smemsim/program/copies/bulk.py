@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,13 +128,16 @@ def build_out(i: Instruction, c: Linker) -> Step:
             own = own_address(i, cta, src)
             _note_size(x, i, count)
             with stops(x, i, _reason):
+                told: list[BulkTransfer] = []
+                tell = functools.partial(_leaves_once, told, x, i, cta, thread, is_again)
                 make: Any = (
                     functools.partial(_masked, x, cta, dst, own, count, masks[0])
                     if masks
-                    else functools.partial(cta.shared.bulk_store, own, dst, count, to=x.launch.memory)
+                    else functools.partial(cta.shared.bulk_store, own, dst, count, to=x.launch.memory, before=tell)
                 )
                 transfer = leaves(x, make, functools.partial(_to, dst, count), thread)
-            _left(x, i, cta, thread, transfer, is_again=is_again)
+            if masks:
+                _left(x, i, cta, thread, transfer, is_again=is_again)
         x.changes += 1
 
     return run
@@ -303,13 +307,31 @@ class _Carried(Follows):
             self.unwritten.put_words(words, self.marks)
 
 
-def _left(x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer, *, is_again: bool = False) -> None:
+def _leaves_once(told: list[BulkTransfer], x: Wave, i: Instruction, cta: Cta, thread: int, is_again: bool, transfer: BulkTransfer) -> None:
+    """Tell of a store, the first time that it is asked for: before it writes."""
+    if not told:
+        told.append(transfer)
+        _left(x, i, cta, thread, transfer, is_again=is_again, stays=functools.partial(_stays, x, cta, transfer))
+
+
+def _stays(x: Wave, cta: Cta, transfer: BulkTransfer, at: np.ndarray) -> np.ndarray:
+    """Which bytes of global memory hold what a store writes there, or are not its own (rule order.same_value)."""
+    n = at - transfer.dst
+    is_own = (n >= 0) & (n < transfer.size)
+    n = np.where(is_own, n, 0)
+    return np.asarray(~is_own | (x.launch.memory.span(transfer.dst, transfer.size)[n] == cta.shared.peek(transfer.src, transfer.size)[n]))
+
+
+def _left(
+    x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer, *, is_again: bool = False,
+    stays: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> None:  # fmt: skip
     """Tell the watch of what goes to global memory, if that `is_again` not what another lane has written there."""
     if x.watch is not None:
         op = x.watch.begin(x, i, thread, "bulk")
         x.watch.op_reads(op, cta, _words(transfer.src - cta.shared.begin, transfer.size))
         if not is_again:
-            x.watch.op_writes_global(op, _units(transfer.dst, transfer.size), BULK_LIMITS.unit)
+            x.watch.op_writes_global(op, _units(transfer.dst, transfer.size), BULK_LIMITS.unit, stays)
         x.watch.joins(op, thread, "bulk")
     record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
 

@@ -262,25 +262,38 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
                 check_ranks(x, i, src)
                 place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
                 with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), (tm, address, where)):  # noqa: B023 (called at once)
+                    before = _Stored(does, place["smem_address"])
+                    tell = functools.partial(_tell, x, i, kind, before, issued, together, (cta, thread), bool(operation) or not is_again)
                     make: Any = (
                         functools.partial(shared.tma_reduce, operation, tm, where, **place)
                         if operation
-                        else functools.partial(shared.tma_store, tm, where, **place)
+                        else functools.partial(shared.tma_store, tm, where, before=tell, **place)
                     )
                     transfer = leaves(x, make, functools.partial(_span, shared, tm, where, place), thread)
-                before = _Stored(does, place["smem_address"])
-                if x.watch is not None:
-                    before.read = touched_runs(transfer, shared.begin)
-                    if (address, src) not in together:
-                        together[address, src] = _told_together(x, i, kind, issued, [address, src], transfer, before.read)
-                    before.op = _told(x, i, kind, (cta, thread), before.read, *together[address, src])
-                    if operation or not is_again:
-                        x.watch.op_writes_global(before.op, *_in_global(transfer))
-                    x.watch.joins(before.op, thread, "bulk")
+                if operation:
+                    tell(transfer)
             record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, before.smem_address, operation))
         x.changes += 1
 
     return run
+
+
+def _tell(
+    x: Wave, i: Instruction, kind: str, stored: _Stored, issued: list[tuple[Issuer, list[int], bool]],
+    together: dict[tuple[int, int], tuple[dict[int, Operation], bool]], issuer: Issuer, writes: bool, transfer: Transfer,
+) -> None:  # fmt: skip
+    """Tell the watch of a transfer, once: of a store before it writes. `writes`: nobody else of its CTA writes the same."""
+    if x.watch is None or stored.op is not None:
+        return
+    (cta, thread), (address, src) = issuer, stored.does[2:4]
+    stored.read = touched_runs(transfer, cta.shared.begin)
+    if (address, src) not in together:
+        together[address, src] = _told_together(x, i, kind, issued, [address, src], transfer, stored.read)
+    stored.op = _told(x, i, kind, issuer, stored.read, *together[address, src])
+    if writes:
+        stays = functools.partial(_stays, x, cta.shared, transfer) if kind == "tma_store" else None
+        x.watch.op_writes_global(stored.op, *_in_global(transfer), stays)
+    x.watch.joins(stored.op, thread, "bulk")
 
 
 def _told(x: Wave, i: Instruction, kind: str, issuer: Issuer, read: Runs, known: dict[int, Operation], are_told: bool) -> Operation:
@@ -332,6 +345,19 @@ class _Stored:
         if not self.is_ordered:
             self.op.lane = thread % WARP
             x.watch.op_reads(self.op, cta, self.read)
+
+
+def _stays(x: Wave, shared: SharedMemory, transfer: Transfer, at: np.ndarray) -> np.ndarray:
+    """Which bytes of global memory hold what a store writes there, or are not its own (rule order.same_value)."""
+    if transfer.stored_bits != 8:
+        return np.zeros(at.shape, bool)
+    order = np.argsort(transfer.global_address)
+    known = transfer.global_address[order]
+    n = np.minimum(np.searchsorted(known, at), len(known) - 1)
+    region = x.launch.memory.holding(int(known[0]), int(known[-1]) + 1)
+    there = np.where(known[n] == at, at - region.begin, 0)
+    new = shared.bytes[transfer.shared_address[order[n]].astype(np.int64) - shared.begin]
+    return np.asarray((known[n] != at) | (region.data[there] == new))
 
 
 def _span(shared: SharedMemory, tm: TensorMap, where: tuple[int, ...], place: dict[str, Any]) -> tuple[int, int]:

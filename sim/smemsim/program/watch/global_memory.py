@@ -341,8 +341,8 @@ class GlobalShadow:
             if len(array.cells.writers):
                 self._are_fenced(op, array, at, size)
 
-    def op_writes(self, op: Operation, addresses: np.ndarray, size: int) -> None:
-        """An asynchronous operation writes so."""
+    def op_writes(self, op: Operation, addresses: np.ndarray, size: int, stays: Callable[[np.ndarray], np.ndarray] | None = None) -> None:
+        """An asynchronous operation is about to write so; `stays` says of addresses of bytes which hold what it writes: they race with nobody."""
         when = self.history.issues()
         self._open[op] = when
         for array, at in self._places(addresses, size):
@@ -358,7 +358,7 @@ class GlobalShadow:
             array.for_writes(int(self.history.scope[index]))
             found = loops.write(at, size, threads, index, when, False, self._known, array.cells, self.history.suspects)
             if found:
-                self._look(op.instruction, array, at, threads, found, "writes")
+                self._look(op.instruction, array, at, threads, found, "writes", stays=stays)
 
     def waited(self, op: Operation) -> None:
         """The issuing warp has waited for a write: whoever has seen what it does from now on has seen the write."""
@@ -419,7 +419,8 @@ class GlobalShadow:
     # ---- a closer look
 
     def _look(
-        self, i: Instruction, array: ArrayShadow, at: np.ndarray, threads: np.ndarray, found: int, does: str, values: Values | None = None
+        self, i: Instruction, array: ArrayShadow, at: np.ndarray, threads: np.ndarray, found: int, does: str, values: Values | None = None,
+        stays: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> bool:  # fmt: skip
         """Tell what is wrong with suspicious accesses of threads at byte offsets `at`; is there anything?"""
         suspects = self.history.suspects[:found].copy()
@@ -431,6 +432,9 @@ class GlobalShadow:
             self._tell(i, array, suspects[lost], warps[lost], "updates")
         if values is not None and late.any():
             late &= self._changes(self.history.index(i), array, at, threads, suspects, values)
+        if stays is not None and late.any():
+            shift = array.cells.shift
+            late &= ~stays(array.region.words_begin + (suspects[:, 1] << shift)[:, None] + np.arange(1 << shift)).all(axis=1)
         suspects, warps = suspects[late], warps[late]
         if len(suspects):
             self._tell(i, array, suspects, warps, does)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -380,10 +380,12 @@ class Watch:
         if marks is not None:
             self.unwritten.put_words((places.reshape(-1) + cta.index * self.x.pitch) // WORD, marks.reshape(-1))
 
-    def op_writes_global(self, op: Operation, addresses: np.ndarray, size: int) -> None:
-        """An operation writes so."""
+    def op_writes_global(
+        self, op: Operation, addresses: np.ndarray, size: int, stays: Callable[[np.ndarray], np.ndarray] | None = None
+    ) -> None:
+        """An operation is about to write so; `stays` says of addresses of bytes which of them hold what it writes."""
         if self.globals is not None:
-            self.globals.op_writes(op, addresses, size)
+            self.globals.op_writes(op, addresses, size, stays)
 
     def map_used(self, i: Instruction, thread: int, address: int, size: int) -> None:
         """A thread issues a transfer with the tensor map at an address."""
