@@ -247,12 +247,11 @@ st.shared.u32 [%r4], {}; fence.proxy.async.shared::cta; bar.warp.sync -1; setp.n
 def test_copies_of_two_ctas_that_leave_the_same_bytes_race_with_nobody(copy, value, codes):
     """Pallas' own test of multicast has every cluster store the whole result. Under a schedule both land whenever."""
     gpu = Gpu("sm_90a")
-    tile = gpu.array(np.full(32, 99, np.uint32))
-    to = TensorMap.tiled(data_type="u32", global_address=tile.address, global_dim=[32], global_strides=[], box_dim=[32], arch="sm_90a")
     for options in ({}, {"schedule": 3}):
+        tile = gpu.array(np.full(32, 99, np.uint32))
+        to = TensorMap.tiled(data_type="u32", global_address=tile.address, global_dim=[32], global_strides=[], box_dim=[32], arch="sm_90a")
         run = gpu.launch(STORED_TWICE.format(value, copy), grid=2, block=32, args=[to, tile], progress=False, **options)
         assert {f.code for f in (*run.findings, *run.remarks)} - {"T219"} == codes, options
-        tile.numpy()[:] = 99
 
 
 # A structure by value: 192 at byte 8, two arrays at 16 and 24, a map of the first at 192. CTA 1 stores a tile there, which CTA 0 reads.
@@ -279,9 +278,9 @@ def test_a_map_inside_a_structure_says_what_is_written(place, at):
     """ThunderKittens and CUTLASS pass structures by value, with maps at their own offsets. What lies before these need be no map: there is what was on the
     host's stack."""
     gpu = Gpu("sm_90a")
-    tile, out = gpu.array(np.zeros(4, np.uint32)), gpu.array(np.zeros(4, np.uint32))
-    to = TensorMap.tiled(data_type="u32", global_address=tile.address, global_dim=[4], global_strides=[], box_dim=[4], arch="sm_90a")
     for before in (0, 0x69):
+        tile, out = gpu.array(np.zeros(4, np.uint32)), gpu.array(np.zeros(4, np.uint32))
+        to = TensorMap.tiled(data_type="u32", global_address=tile.address, global_dim=[4], global_strides=[], box_dim=[4], arch="sm_90a")
         given = np.full(320, before, np.uint8)
         given[8:32] = np.array([192, tile.address, out.address], np.uint64).view(np.uint8)
         given[192:] = np.frombuffer(bytes(to), np.uint8)

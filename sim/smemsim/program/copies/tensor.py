@@ -349,12 +349,12 @@ class _Stored:
 
 def _stays(x: Wave, shared: SharedMemory, transfer: Transfer, at: np.ndarray) -> np.ndarray:
     """Which bytes of global memory hold what a store writes there, or are not its own (rule order.same_value)."""
-    if transfer.stored_bits != 8:
-        return np.zeros(at.shape, bool)
     order = np.argsort(transfer.global_address)
     known = transfer.global_address[order]
-    n = np.minimum(np.searchsorted(known, at), len(known) - 1)
     region = x.launch.memory.holding(int(known[0]), int(known[-1]) + 1)
+    if transfer.stored_bits != 8 or region is None:
+        return np.zeros(at.shape, bool)
+    n = np.minimum(np.searchsorted(known, at), len(known) - 1)
     there = np.where(known[n] == at, at - region.begin, 0)
     new = shared.bytes[transfer.shared_address[order[n]].astype(np.int64) - shared.begin]
     return np.asarray((known[n] != at) | (region.data[there] == new))
