@@ -147,7 +147,7 @@ OTHERWISE = {
 
 
 def through(does: dict[str, str], who: str) -> str:
-    """A tile is loaded, made one more in each element, and stored, twice; but for what CTA `ODD` ("one") or all do otherwise."""
+    """A tile is loaded and stored, and again with one more in each element; but for what CTA `ODD` ("one") or all do otherwise."""
     wait, fenced, free = (f"@%p4 {does[name]}" if name in does else "" for name in ("wait", "fenced", "free"))
     return f""".version 8.8
     .target sm_90a
@@ -162,7 +162,7 @@ def through(does: dict[str, str], who: str) -> str:
       @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [sm], [%rd1, {{%r6, %r2}}], [bar];
       {wait}
       W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], %r7; @!%p2 bra W;
-      R: ld.shared.u32 %r4, [%r3]; add.u32 %r4, %r4, 1; st.shared.u32 [%r3+128], %r4;
+      R: ld.shared.u32 %r4, [%r3]; add.u32 %r4, %r4, %r7; st.shared.u32 [%r3+128], %r4;
       fence.proxy.async.shared::cta; {fenced}
       bar.sync 0;
       @%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd2, {{%r6, %r2}}], [sm+128];
