@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.program.asynchronous import member, stop
-from smemsim.program.barriers.mbarrier import mbarrier_of
+from smemsim.program.barriers.mbarrier import Mbarrier, arrive, mbarrier_of
 from smemsim.program.late import lands
 from smemsim.program.memory.spaces import locate
 from smemsim.program.modifiers import Modifiers, Operands
@@ -20,7 +20,7 @@ from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
-    from smemsim.program.wave import Wave
+    from smemsim.program.wave import Cta, Wave
 
 
 @implements("tcgen05.commit")
@@ -42,14 +42,14 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         threads = x.threads
         masks = np.broadcast_to(mask(x), threads.shape).tolist() if mask is not None else [None] * len(threads)
+        issued: list[list[_Commit]] = []
         for piece in place(x):
             if piece.space != "shared":
                 stop(x, i, "X010", f"{i.name}: an address in {piece.space} memory: mbarriers lie in shared memory", "", ILLEGAL_INSTRUCTION)
             which = range(len(threads)) if piece.part is None else piece.part.tolist()
             for n, at in zip(which, piece.at.tolist(), strict=True):
                 index, offset = divmod(at, x.pitch)
-                thread = threads[n : n + 1]
-                cta = x.ctas[int(x.cta_of[thread[0]])]
+                cta = x.ctas[int(x.cta_of[threads[n]])]
                 with refusals(x, i):
                     tensor_of(cta).check_group(group)
                 ctas = [x.ctas[index]]
@@ -60,18 +60,29 @@ def build_commit(i: Instruction, c: Linker) -> Step:
                         stop(x, i, "X015", message, "a bit for each rank of the cluster, from bit 0", ILLEGAL_INSTRUCTION)
                     ranks = [rank for rank in range(x.launch.cluster_size) if masks[n] >> rank & 1]
                     ctas = [member(x, cta, rank) for rank in assumed("commit.ranks", ranks, cta.rank)]
-                barriers = [mbarrier_of(x, to, offset + x.window_begin, i) for to in ctas]
-                if x.watch is not None:
-                    x.watch.tensor.commit(int(thread[0]), barriers)
-                for barrier in barriers:
-                    stream = "tcgen05", cta.index - cta.rank % group
-                    lands(
-                        x,
-                        functools.partial(barrier.arrive, x, thread, assumed("commit.arrivals", 1, group), i=i, release=False),
-                        stream=stream,
-                    )
+                issued.append([(int(threads[n]), cta, mbarrier_of(x, to, offset + x.window_begin, i)) for to in ctas])
+        together = [one for some in issued for one in some]
+        is_apart = x.late is None and len({barrier for *_, barrier in together}) == len(together)
+        for some in [together] if is_apart else issued:
+            _commit(x, i, some, group)
 
     return run
+
+
+_Commit = tuple[int, "Cta", Mbarrier]  # the thread, its CTA, and the mbarrier
+
+
+def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
+    """Threads commit their operations to mbarriers, none of which is named twice."""
+    if x.watch is not None:
+        x.watch.tensor.commit([(thread, barrier) for thread, _, barrier in each])
+    count = assumed("commit.arrivals", 1, group)
+    if x.late is None:
+        arrive(x, [(barrier, np.array([thread])) for thread, _, barrier in each], count, i=i, release=False)
+        return
+    for thread, cta, barrier in each:
+        act = functools.partial(barrier.arrive, x, np.array([thread]), count, i=i, release=False)
+        lands(x, act, stream=("tcgen05", cta.index - cta.rank % group))
 
 
 @implements("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")

@@ -28,7 +28,21 @@ from smemsim.ptx.module import Instruction
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["EXCUSES", "GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Alike", "Formal", "Operation", "Operations", "Order", "Rows", "Tell"]
+__all__ = [
+    "EXCUSES",
+    "GENERIC",
+    "GROUP",
+    "NOBODY",
+    "OPERATIONS",
+    "Alike",
+    "Formal",
+    "Operation",
+    "Operations",
+    "Order",
+    "Rows",
+    "Tell",
+    "count_of",
+]
 
 
 # ---- The asynchronous operations that a wave still remembers, by number; a number is used again when nothing refers to its operation any
@@ -308,6 +322,11 @@ class Alike:
     each: tuple[Any, ...]
 
 
+def count_of(what: Any) -> int:
+    """How many barriers these are."""
+    return len(what.each) if isinstance(what, Alike) else 1
+
+
 class _Phase:
     """What has been released into a barrier, or at an address: `open` since its last phase, `closed` with all phases before.
 
@@ -529,6 +548,12 @@ class Order:
             return phase
         phases.update({twin: phase.of_twin(n) for n, twin in enumerate(phase.twins)})
         return phases[what]
+
+    def together(self, warps: Sequence[np.ndarray], barriers: Sequence[Any]) -> list[tuple[np.ndarray, Any]]:
+        """Warps and the mbarriers at which they do something: all at once where CTAs do the same at one of theirs each, else one after the other."""
+        if len(barriers) > 1 and len({len(own) for own in warps}) == 1 and self.are_alike(each := tuple(barriers)):
+            return [(np.stack(warps), Alike(each))]
+        return list(zip(warps, barriers, strict=True))
 
     def are_alike(self, barriers: tuple[Any, ...]) -> bool:
         """Have the CTAs of mbarriers, one of each, done the same at them until now, and do they keep to themselves?"""
@@ -861,14 +886,14 @@ class Order:
         self._tick(warps)
 
     @_both
-    def brings_all(self, operations: np.ndarray, warp: int, what: Any) -> None:
-        """The open phase of `what` waits for all these operations (a flag for each there is) of a warp."""
-        own = np.array([warp])
-        self._known_operations = len(operations)
-        (seen, fenced, done, read_done, done_fenced), foreign = self._joined(own)
+    def brings_all(self, operations: np.ndarray, warps: np.ndarray, what: Any) -> None:
+        """The open phase of `what` waits for all these operations (a flag for each there is) of a warp; of barriers that are alike each for a row of them."""
+        flagged = np.flatnonzero(operations.reshape(-1, operations.shape[-1]).any(axis=0))
+        self._known_operations = max(self._known_operations, int(flagged.max(initial=-1)) + 1)
+        (seen, fenced, done, read_done, done_fenced), foreign = self._joined(warps)
         known = seen, fenced, done | operations, read_done | operations, done_fenced
         self._at(what).open.add((self.wave, EVERYWHERE, GPU), known, foreign)
-        self._tick(own)
+        self._tick(warps)
 
     @_both
     def complete(self, what: Any) -> None:

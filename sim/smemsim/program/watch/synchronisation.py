@@ -76,7 +76,7 @@ class CommitGroups:
             for group in (*groups.pending, groups.open):
                 group[:] = [op for op in group if not self.order.done[warp, op.number]]
                 flags[[op.number for op in group]] = True
-            self.order.brings_all(flags, warp, barrier)
+            self.order.brings_all(flags, np.array([warp]), barrier)
 
     def wait(self, warps: np.ndarray, kind: str, left: int, *, only_read: bool = False) -> Iterator[tuple[int, list[Operation]]]:
         """Warps wait until at most `left` groups are pending, `only_read` for what these read: each warp that waits for something, and for what."""

@@ -7,6 +7,7 @@ tcgen05.commit behind them arrives at; those of one thread are executed one afte
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.machine.tmem.layout import boxes_of_d
-from smemsim.program.watch.clocks import GROUP, NOBODY, OPERATIONS, Formal, Operation, Operations, Order
+from smemsim.program.watch.clocks import GROUP, NOBODY, OPERATIONS, Alike, Formal, Operation, Operations, Order, count_of
 from smemsim.program.watch.doubts import Unwritten, is_followed, uses
 from smemsim.program.watch.registers import Named
 from smemsim.program.watch.telling import Telling
@@ -236,12 +237,16 @@ class TensorShadow:
             self.unread[at] = PRODUCT if is_product else 0
             self.who[at], self.line[at] = OPERATIONS + op.number, i.line
 
-    def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
-        """tcgen05.commit of a thread: all its own operations so far, and no other lane's, are complete when the phases of the barriers are."""
-        self._open = {key: op for key, op in self._open.items() if key[0] != thread}
-        row = self.issued.get(thread, np.zeros(self.operations.room, bool))
-        for barrier in barriers:
-            self.all_order.brings_all(row, thread // WARP, barrier)
+    def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
+        """tcgen05.commit of threads: all its own operations so far, and no other lane's, are complete when the phase of the barrier is."""
+        threads = {thread for thread, _ in commits}
+        self._open = {key: op for key, op in self._open.items() if key[0] not in threads}
+        none, each = np.zeros(self.operations.room, bool), iter(commits)
+        for warps, what in self.all_order.together(
+            [np.array([thread // WARP]) for thread, _ in commits], [barrier for _, barrier in commits]
+        ):
+            rows = np.stack([self.issued.get(thread, none) for thread, _ in itertools.islice(each, count_of(what))])
+            self.all_order.brings_all(rows if isinstance(what, Alike) else rows[0], warps, what)
 
     # ---- inside
 

@@ -38,7 +38,7 @@ from smemsim.program.barriers.mbarrier import Mbarrier, current
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch.alone import LanesAlone
-from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Alike, Operation, Operations, Order
+from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Alike, Operation, Operations, Order, count_of
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.freed import FreedByOthers
@@ -452,14 +452,8 @@ class Watch:
             if len(barrier.copies) > MOST_COPIES:
                 barrier.copies = [other for other in barrier.copies if self.operations.remembers(other)][:MOST_COPIES]
         each = iter(ops)
-        for warps, what in self._alike([op.warps for op in ops], barriers):
-            self.order.brings(list(itertools.islice(each, _count(what))), warps, what)
-
-    def _alike(self, warps: Sequence[np.ndarray], barriers: Sequence[Any]) -> list[tuple[np.ndarray, Any]]:
-        """Warps and the mbarriers at which they do something: all together where CTAs do the same at one of theirs each, else one after the other."""
-        if len(barriers) > 1 and len({len(own) for own in warps}) == 1 and self.order.are_alike(each := tuple(barriers)):
-            return [(np.stack(warps), Alike(each))]
-        return list(zip(warps, barriers, strict=True))
+        for warps, what in self.order.together([op.warps for op in ops], barriers):
+            self.order.brings(list(itertools.islice(each, count_of(what))), warps, what)
 
     def not_waited_for(self, ops: list[Operation], threads: np.ndarray) -> Operation | None:
         """The first of `ops` that some of these threads do not know to be complete; None when all do."""
@@ -523,10 +517,10 @@ class Watch:
 
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
         """Warps are about to arrive at mbarriers: do they know that the phase before is over (rule order.mbarrier_phases)?"""
-        for warps, what in self._alike([warps for warps, _ in arrivals], [barrier for _, barrier in arrivals]):
+        for warps, what in self.order.together([warps for warps, _ in arrivals], [barrier for _, barrier in arrivals]):
             early, formal = self.order.missing(lambda order, warps=warps, what=what: ~order.know_last(warps, what))  # type: ignore[misc]
             if early.any() and not formal and not self.order.too_early:
-                n = int(np.argmax(early.reshape(_count(what), -1).any(axis=1)))
+                n = int(np.argmax(early.reshape(count_of(what), -1).any(axis=1)))
                 barrier = arrivals[n][1] if isinstance(what, Alike) else what
                 self._early_arrivals.setdefault(i.line, (i, int(warps[early][0]), barrier, barrier.phase - 1))
 
@@ -556,7 +550,7 @@ class Watch:
             if self.order.might_be and scope == CTA and (x.cta_of[threads] != barrier.cta.index).any():
                 self.telling.excuses["arrive"] = current(x)
             self._releases(threads, relaxed=relaxed)
-        for warps, what in self._alike([distinct(threads >> 5) for threads, _ in arrivals], [barrier for _, barrier in arrivals]):
+        for warps, what in self.order.together([distinct(threads >> 5) for threads, _ in arrivals], [barrier for _, barrier in arrivals]):
             self.order.release(warps, what, relaxed=relaxed, scope=scope)
 
     def _releases(self, threads: np.ndarray, *, relaxed: bool) -> None:
@@ -601,7 +595,7 @@ class Watch:
 
     def complete(self, whats: Sequence[Any]) -> None:
         """Phases of barriers are complete: those who acquire from now on see what was released into them."""
-        for _, what in self._alike([_NO_WARPS] * len(whats), whats):
+        for _, what in self.order.together([_NO_WARPS] * len(whats), whats):
             self.order.complete(what)
         for what in whats:
             self.lifetimes.complete(what)
@@ -620,8 +614,8 @@ class Watch:
     ) -> None:
         """Threads have seen the last complete phases of mbarriers; where that was relaxed it counts from their next fence on."""
         each = iter(waits)
-        for warps, what in self._alike([distinct(threads >> 5) for threads, _ in waits], [barrier for _, barrier in waits]):
-            now = list(itertools.islice(each, _count(what)))
+        for warps, what in self.order.together([distinct(threads >> 5) for threads, _ in waits], [barrier for _, barrier in waits]):
+            now = list(itertools.islice(each, count_of(what)))
             for threads, barrier in now if self.has_shared else ():
                 self.alone.waited(i, threads, barrier, self.lanes.meetings)
             self.order.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
@@ -690,11 +684,6 @@ class Watch:
     def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
         """tcgen05.fence of the running threads."""
         self.order.fence_tensor(self._running(x), acquires=acquires, releases=releases)
-
-
-def _count(what: Any) -> int:
-    """How many barriers these are."""
-    return len(what.each) if isinstance(what, Alike) else 1
 
 
 def _has_fenced_tensor(x: Wave) -> bool:
