@@ -317,7 +317,8 @@ def _merge(into: Foreign, more: Foreign) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Alike:
-    """Barriers of CTAs that keep to themselves, one of each, at which these do the same at once: what is done there by warps is done by (barriers, warps of each)."""
+    """Barriers of CTAs that keep to themselves, one of each in their order, at which these do the same at once: warps that do so are (barriers, warps of each),
+    ascending."""
 
     each: tuple[Any, ...]
 
@@ -556,14 +557,15 @@ class Order:
         return list(zip(warps, barriers, strict=True))
 
     def are_alike(self, barriers: tuple[Any, ...]) -> bool:
-        """Have the CTAs of mbarriers, one of each, done the same at them until now, and do they keep to themselves?"""
+        """Have the CTAs of mbarriers, one of each in their order, done the same at them until now, and do they keep to themselves?"""
         if self.cluster_size > 1 or self._others or self._others_at_fence or self._others_at_next:
             return False
         phase = self._phases.get(barriers[0])
         if phase is not None:
             are_alike = phase.twins == barriers
         else:
-            are_alike = len({barrier.cta.index for barrier in barriers}) == len(barriers) and self._phases.keys().isdisjoint(barriers)
+            ctas = [barrier.cta.index for barrier in barriers]
+            are_alike = ctas == sorted(set(ctas)) and self._phases.keys().isdisjoint(barriers)
         orders = self.might_be if self.tensor is None else (*self.might_be, self.tensor)
         return are_alike and all(order.are_alike(barriers) for order in orders)
 
