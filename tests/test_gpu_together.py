@@ -187,3 +187,30 @@ def test_what_one_cta_does_otherwise_with_its_copies_is_found_as_where_all_do(do
     assert [f.code for f in done.findings] == codes
     assert all(f"of CTA {ODD if who == 'one' else 0}" in f.message for f in done.findings)
     assert (arrays[1].numpy() == given + 1).all()
+
+
+@pytest.mark.parametrize(("reads", "codes"), [("sm+128", []), ("sm", ["X004"])])
+def test_lanes_that_wait_for_copies_of_their_own_know_of_those_alone(reads: str, codes: list[str]):
+    ptx = f""".version 8.8
+    .target sm_90a
+    .address_size 64
+    .shared .align 1024 .b8 sm[256]; .shared .align 8 .b64 bar[2];
+    .visible .entry k(.param .u64 out, .param .align 64 .b8 map[128]) {{
+      .reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<5>;
+      mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r1, 0; shl.b32 %r5, %r1, 2; mov.u32 %r3, {reads}; add.u32 %r3, %r3, %r5; mov.u32 %r6, 0;
+      mov.b64 %rd1, map; cvta.param.u64 %rd1, %rd1; ld.param.u64 %rd2, [out]; cvt.u64.u32 %rd3, %r5; add.u64 %rd2, %rd2, %rd3;
+      @%p1 mbarrier.init.shared::cta.b64 [bar], 1; @%p1 mbarrier.init.shared::cta.b64 [bar+8], 1; bar.sync 0;
+      @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128; @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar+8], 128;
+      @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [sm], [%rd1, {{%r6, %r2}}], [bar];
+      @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [sm+128], [%rd1, {{%r6, %r2}}], [bar+8];
+      @!%p1 bra V;
+      W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;
+      ld.shared.u32 %r4, [sm]; bra E;
+      V: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar+8], 0; @!%p2 bra V;
+      ld.shared.u32 %r4, [%r3];
+      E: @!%p1 st.global.u32 [%rd2], %r4; ret; }}"""
+    gpu = Gpu("sm_90a")
+    out, tiles = gpu.array(np.zeros(32, np.uint32)), gpu.array(np.ones((CTAS, 32), np.uint32))
+    box = TensorMap.tiled(data_type="u32", global_address=tiles.address, global_dim=(32, CTAS), global_strides=(128,), box_dim=(32, 1))
+    done = gpu.launch(ptx, "k", grid=CTAS, block=32, args=[out, box], progress=False)
+    assert [f.code for f in done.findings] == codes

@@ -483,7 +483,7 @@ class Order:
 
     def hears_afar(self, warps: np.ndarray, what: Any) -> bool:
         """Have threads of CTAs other than that of these warps released something into the last complete phase of a barrier?"""
-        phase = self._found(what)
+        phase = self._looked_at(what)
         if phase is None or phase.closed is None:
             return False
         own = set(self.cta_of[warps].tolist())
@@ -491,7 +491,7 @@ class Order:
 
     def closed(self, what: Any) -> list[Rows]:
         """What was released into the complete phases of a barrier: what a warp knows that has waited for the last."""
-        phase = self._found(what)
+        phase = self._looked_at(what)
         return [] if phase is None or phase.closed is None else list(phase.closed.known.get(self.wave, {}).values())
 
     def has_seen(self, warps: Any, others: Any) -> Any:
@@ -540,7 +540,7 @@ class Order:
         return self._places if isinstance(what, tuple) and what[0] == "global" else self._phases
 
     def _found(self, what: Any) -> _Phase | None:
-        """`_at`; None where nothing has been done there. A barrier that is asked for by itself has a phase of its own from now on."""
+        """`_at`; None where nothing has been done there. A barrier with which something is done by itself has a phase of its own from now on."""
         if isinstance(what, Alike):
             return self._phases.get(what.each[0])
         phases = self._of(what)
@@ -549,6 +549,13 @@ class Order:
             return phase
         phases.update({twin: phase.of_twin(n) for n, twin in enumerate(phase.twins)})
         return phases[what]
+
+    def _looked_at(self, what: Any) -> _Phase | None:
+        """`_found` for who only looks: barriers that are alike stay so."""
+        if isinstance(what, Alike):
+            return self._phases.get(what.each[0])
+        phase = self._phases.get(what)
+        return phase if phase is None or not phase.twins else phase.of_twin(phase.twins.index(what))
 
     def together(self, warps: Sequence[np.ndarray], barriers: Sequence[Any]) -> list[tuple[np.ndarray, Any]]:
         """Warps and the mbarriers at which they do something: all at once where CTAs do the same at one of theirs each, else one after the other."""
@@ -968,7 +975,7 @@ class Order:
 
     def has_waited(self, warp: int, what: Any) -> bool:
         """Has a warp waited for a phase of an mbarrier?"""
-        phase = self._found(what)
+        phase = self._looked_at(what)
         return phase is not None and warp in phase.waited
 
     def why_early(self, warp: int) -> str:
@@ -984,7 +991,7 @@ class Order:
 
     def know_last(self, warps: np.ndarray, what: Any) -> np.ndarray:
         """Which warps know that the last complete phase of an mbarrier is over, where there is one? What tcgen05.fence orders counts too."""
-        phase = self._found(what)
+        phase = self._looked_at(what)
         if phase is None or not phase.over:
             return np.ones(warps.shape, bool)
         known = self._know(warps, phase, 0)
