@@ -42,6 +42,7 @@ __all__ = [
 
 
 GENERAL, ONE_PLACE, NEIGHBOURS = 0, 1, 2  # what the places of a group are
+STRIDED = {3: 2, 4: 4}  # further ones: every second, every fourth element of neighbours
 HEAD, ROW = 4, 4  # of the table `memory`: numbers in front of those of the accesses, and of each of these
 _VECTORS = {"v2": 2, "v4": 4}
 _SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared"}
@@ -255,7 +256,7 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
             _note_running(v, access.number, active)
     bits = v.line(f"bitcast <{LANES} x i1> {bad.name} to i{LANES}")
     _note_bad(v, access, v.line(f"icmp ne i{LANES} {bits}, 0"))
-    _note_places(v, access, place, _shape(v, place, size)[2])
+    _note_places(v, access, place, _shape(v, place, size)[1])
 
 
 def _emit_from_base(v: Vectors, access: Access, slot: int) -> None:
@@ -294,9 +295,9 @@ def _base(v: Vectors, slot: int, size: int) -> _Base:
         return known
     n, wide = len(v.bases), at if at.type == "i64" else v.cast(at, "i64", "zext")
     first = v.line(f"extractelement {_V64} {wide.name}, i64 0")
-    is_one, is_next, shape = _shape(v, at, size)
-    span = v.line(f"select i1 {is_one}, i64 0, i64 {(LANES - 1) * size}")
-    v.lines += [f"  %simple{n} = or i1 {is_one}, {is_next}", f"  br i1 %simple{n}, label %near{n}, label %far{n}", f"far{n}:"]
+    step, shape = _shape(v, at, size)
+    span = v.line(f"mul i64 {step}, {LANES - 1}")
+    v.lines += [f"  %simple{n} = icmp ne i8 {shape}, {GENERAL}", f"  br i1 %simple{n}, label %near{n}, label %far{n}", f"far{n}:"]
     every = [_reduced(v, name, wide) for name in ("umin", "umax", "or")]
     far = v.line(f"sub i64 {every[1]}, {every[0]}")
     v.lines += [f"  br label %near{n}", f"near{n}:"]
@@ -347,17 +348,20 @@ def _note_running(v: Vectors, n: int, active: Value) -> None:
     v.lines.append(f"  store i64 {after}, ptr %any{n}, align 8")
 
 
-def _shape(v: Vectors, at: Value, size: int) -> tuple[str, str, str]:
-    """Are the lanes one place, or neighbours; and both in one number."""
+def _shape(v: Vectors, at: Value, size: int) -> tuple[str, str]:
+    """How far the second lane is from the first one, and what the lanes are in one number."""
     kind = at.type
     first = v.emit(kind, f"shufflevector {vector(kind)} {at.name}, {vector(kind)} poison, <{LANES} x i32> zeroinitializer")
     steps = v.binary("sub", at, first)
-    ramp = Value(f"<{', '.join(f'{kind} {k * size}' for k in range(LANES))}>", kind)
-    holds = []
-    for differs in (v.compare("icmp ne", steps, v.number(kind, 0)), v.compare("icmp ne", steps, ramp)):
-        holds.append(v.line(f"icmp eq i{LANES} {v.line(f'bitcast <{LANES} x i1> {differs.name} to i{LANES}')}, 0"))
-    shape = v.line(f"select i1 {holds[1]}, i8 {NEIGHBOURS}, i8 {GENERAL}")
-    return holds[0], holds[1], v.line(f"select i1 {holds[0]}, i8 {ONE_PLACE}, i8 {shape}")
+    step = v.line(f"extractelement {vector(kind)} {steps.name}, i64 1")
+    ramp = Value(f"<{', '.join(f'{kind} {k}' for k in range(LANES))}>", kind)
+    differs = v.compare("icmp ne", steps, v.binary("mul", v.alike(kind, step), ramp))
+    is_even = v.line(f"icmp eq i{LANES} {v.line(f'bitcast <{LANES} x i1> {differs.name} to i{LANES}')}, 0")
+    shape = str(GENERAL)
+    for number, times in {ONE_PLACE: 0, NEIGHBOURS: 1, **STRIDED}.items():
+        shape = v.line(f"select i1 {v.line(f'icmp eq {kind} {step}, {times * size}')}, i8 {number}, i8 {shape}")
+    wide = step if kind == "i64" else v.line(f"zext {kind} {step} to i64")
+    return wide, v.line(f"select i1 {is_even}, i8 {shape}, i8 {GENERAL}")
 
 
 def _note_places(v: Vectors, access: Access, place: Value, shape: str) -> None:
@@ -398,6 +402,7 @@ def emit_access(v: Vectors, access: Access, guard: Value | None) -> None:
 
 BUFFER = "  %buffer = alloca [256 x i8], align 64"  # in the entry of `run`: the bytes of a group, lane after lane
 _GATHERED = {"i32", "i64", "float", "double"}
+_SINGLE = {"i8", "i16", "i32", "float"}  # of which loads of several elements and shuffles are quicker than a gather
 
 
 def _pointer_vector(v: Vectors, access: Access) -> str:
@@ -420,9 +425,14 @@ def _lane_by_lane(v: Vectors, access: Access, part: str, *, is_load: bool) -> No
 
 def _load(v: Vectors, access: Access, guard: Value | None) -> None:
     n, count, kind = access.number, access.count, llvm_type(access.kind)
-    v.lines.append(f"  switch i8 %kind{n}, label %general{n} [ i8 {ONE_PLACE}, label %one{n} i8 {NEIGHBOURS}, label %next{n} ]")
+    strided = {f"every{times}.": (number, times) for number, times in STRIDED.items()} if count == 1 and kind in _SINGLE else {}
+    cases = "".join(f" i8 {number}, label %{label}{n}" for label, (number, _) in strided.items())
+    v.lines.append(f"  switch i8 %kind{n}, label %general{n} [ i8 {ONE_PLACE}, label %one{n} i8 {NEIGHBOURS}, label %next{n}{cases} ]")
     v.lines.append(f"one{n}:")
     arms = [("one", _load_one(v, n, kind, count))]
+    for label, (_, times) in strided.items():
+        v.lines += [f"  br label %after{n}", f"{label}{n}:"]
+        arms.append((label, [_load_strided(v, f"%first{n}", kind, times)]))
     v.lines += [f"  br label %after{n}", f"general{n}:"]
     whole = f"<{LANES * count} x {kind}>"
     if count == 1:
@@ -476,6 +486,26 @@ def _load_one(v: Vectors, n: int, kind: str, count: int) -> list[Value]:
             v.emit(kind, f"shufflevector <{LANES} x {kind}> {first.name}, <{LANES} x {kind}> poison, <{LANES} x i32> zeroinitializer")
         )
     return values
+
+
+def _load_strided(v: Vectors, first: str, kind: str, times: int) -> Value:
+    """Every second or fourth element, from loads that end with the last lane's."""
+    begins = [LANES * k for k in range(times - 1)] + [(LANES - 1) * (times - 1)]
+    parts, whole = [], vector(kind)
+    for begin in begins:
+        at = v.line(f"getelementptr {kind}, ptr {first}, i64 {begin}")
+        parts.append(v.line(f"load {whole}, ptr {at}, align 1"))
+    own = LANES // times  # lanes whose elements one load has
+    lanes = [[own * k + lane for lane in range(own)] for k in range(times)]
+    places = [[lane * times - begins[k] for lane in lanes[k]] for k in range(times)]
+    while len(parts) > 1:  # of two loads the elements in front of each other
+        joined = []
+        for a, b, left, right in zip(parts[::2], parts[1::2], places[::2], places[1::2], strict=True):
+            mask = [f"i32 {place}" for place in (*left, *(LANES + place for place in right))]
+            mask += ["i32 poison"] * (LANES - len(mask))
+            joined.append(v.line(f"shufflevector {whole} {a}, {whole} {b}, <{LANES} x i32> <{', '.join(mask)}>"))
+        parts, places = joined, [list(range(2 * len(one))) for one in places[::2]]
+    return Value(parts[0], kind)
 
 
 def _parts(v: Vectors, whole: str, kind: str, count: int) -> list[Value]:
