@@ -525,3 +525,30 @@ def test_accesses_with_one_base(change, code, sanitize, monkeypatch):
         told.append(([(f.code, f.line, f.message) for f in run.findings], [] if code else out.numpy().tolist()))
     assert told[0] == told[1]
     assert {found[0] for found in told[0][0]} == (set() if code is None or (code == "X008" and not sanitize) else {code})
+
+
+APART = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 in) {
+.reg .pred %p; .reg .f32 %f0; .reg .b32 %r<10>; .reg .b64 %d<7>;
+ld.param.u64 %d0, [out]; ld.param.u64 %d1, [in]; mov.u32 %r0, %tid.x; add.u32 %r9, %r0, -1; setp.ne.u32 %p, %r0, 100;
+mul.wide.u32 %d2, %r0, 16; add.u64 %d2, %d1, %d2; mul.wide.u32 %d3, %r0, 8; add.u64 %d3, %d1, %d3; mul.wide.u32 %d4, %r0, 4; add.u64 %d4, %d1, %d4;
+mul.wide.u32 %d5, %r0, 2; add.u64 %d5, %d1, %d5; mul.wide.s32 %d6, %r9, -16; add.u64 %d6, %d1, %d6;
+ld.global.u32 %r1, [%d2+12]; ld.global.f32 %f0, [%d3+4]; ld.global.u16 %r2, [%d3+6]; ld.global.s16 %r3, [%d4+2]; ld.global.u8 %r4, [%d4+3]; ld.global.s8 %r5, [%d5+1];
+mov.u32 %r6, 7; @%p ld.global.u32 %r6, [%d3]; ld.global.u32 %r7, [%d6+2016]; mov.b32 %r8, %f0;
+mul.wide.u32 %d2, %r0, 32; add.u64 %d2, %d0, %d2; st.global.v4.b32 [%d2], {%r1, %r2, %r3, %r4}; st.global.v4.b32 [%d2+16], {%r5, %r6, %r7, %r8};
+ret; }
+"""
+
+
+def test_loads_of_every_second_and_every_fourth_element(monkeypatch):
+    """Words, halves and bytes, up to the last one of their array; of some lanes, and backwards."""
+    given = np.random.default_rng(4).integers(0, 1 << 32, 4 * 128, np.uint32)
+    found = [
+        _in(mode, monkeypatch, APART, "k", [np.zeros((128, 8), np.uint32), given], grid=1, block=128)[0]
+        for mode in ("closures", "compiled")
+    ]
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(found[0][:, 0], given[3::4])
+    np.testing.assert_array_equal(found[0][:, 7], given[1:256:2])
