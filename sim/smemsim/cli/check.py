@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from smemsim.cli.explain import hint
-from smemsim.cli.options import assume_option, json_option
+from smemsim.cli.options import PLACE, assume_option, json_option
 from smemsim.errors import InputError, Unmodelled
 
 __all__ = ["check"]
@@ -21,7 +21,7 @@ MOST = 1 << 24  # characters of a scenario on standard input
 
 
 @click.command(short_help="Check a scenario: which field makes my operand wrong?")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path), metavar="SCENARIO...")
+@click.argument("paths", nargs=-1, type=PLACE, metavar="SCENARIO...")
 @click.option("--schema", is_flag=True, help="Print the JSON schema of scenario files.")
 @assume_option
 @json_option

@@ -215,6 +215,8 @@ def _limited(name: str, data: bytes) -> bytes:
 
 def _file(text: str) -> bytes | None:
     """What a file holds; None when there is no such file."""
+    if not text:
+        raise InputError("the word is empty: give a descriptor, a tensor map, a layout or a file (an unset variable of the shell?)")
     path = pathlib.Path(text)
     try:
         if path.is_dir() and not re.fullmatch(r"\w+", text):

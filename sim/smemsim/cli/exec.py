@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import pathlib
 from typing import Any
 
 import click
 
 from smemsim.arguments import suggestion
-from smemsim.cli.options import ScheduledCommand
+from smemsim.cli.options import PLACE, ScheduledCommand
 from smemsim.errors import InputError
 
 __all__ = ["exec_command"]
-
-
-PLACE = click.Path(path_type=pathlib.Path)
 
 
 @click.command("exec", cls=ScheduledCommand, short_help="Run a program that needs a GPU on a virtual one, and judge every kernel that it launches.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from smemsim.spec.formats import FORMATS
 from smemsim.spec.tcgen05 import KINDS
 
 __all__ = [
+    "PLACE",
     "ScheduledCommand",
     "arch_option",
     "assume_option",
@@ -33,6 +35,27 @@ __all__ = [
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Place(click.Path):
+    """The path of a file or a folder. An empty one would be the current folder, which nobody means."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            name = (
+                param.make_metavar(ctx)
+                if isinstance(param, click.Argument) and ctx is not None
+                else param.opts[0]
+                if param is not None
+                else "path"
+            )
+            raise InputError(f"{name}: is empty: name a file or a folder (an unset variable of the shell?)")
+        return super().convert(value, param, ctx)
+
+
+PLACE = _Place(path_type=pathlib.Path)
 
 
 def parse_word(text: str, bits: int = 64) -> int:

@@ -7,13 +7,13 @@ import pathlib
 
 import click
 
-from smemsim.cli.options import json_option
+from smemsim.cli.options import PLACE, json_option
 
 __all__ = ["replay"]
 
 
 @click.command(short_help="Hold hardware traces against the model.")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path), metavar="[PATH]...")
+@click.argument("paths", nargs=-1, type=PLACE, metavar="[PATH]...")
 @click.option("--case", type=int, help="Replay this case alone, of one trace.")
 @json_option
 @click.pass_context

@@ -13,7 +13,7 @@ import click
 
 from smemsim.arguments import shown, suggestion
 from smemsim.cli.explain import hint
-from smemsim.cli.options import ScheduledCommand, assume_option, json_option
+from smemsim.cli.options import PLACE, ScheduledCommand, assume_option, json_option
 from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
@@ -142,7 +142,6 @@ def _number(where: str, text: str, *, is_float: bool) -> int | float:
 
 
 COMMAND_LINE = "command line"
-PLACE = click.Path(path_type=pathlib.Path)
 
 
 @click.command(cls=ScheduledCommand, short_help="Run a kernel's PTX: what does it compute, and what is wrong with it?")

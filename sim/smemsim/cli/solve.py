@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smemsim.cli.options import in_capitals, json_option, parse_address, strangers
+from smemsim.cli.options import PLACE, in_capitals, json_option, parse_address, strangers
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
 
@@ -26,11 +26,10 @@ MOST_BYTES = 1 << 28
 
 PRODUCT = ("a_type", "b_type", "d_type", "kind", "a_swizzle", "b_swizzle", "a_major", "b_major", "m", "n")
 DUMP = ("base", "dtype", "major", "rows", "k", "packing")
-MATRIX = click.Path(path_type=pathlib.Path)
 
 
 @click.command(short_help="Find all descriptors that read an operand, or the fault behind a wrong D.")
-@click.argument("paths", nargs=-1, type=MATRIX, metavar="[SCENARIO | DUMP OPERAND]")
+@click.argument("paths", nargs=-1, type=PLACE, metavar="[SCENARIO | DUMP OPERAND]")
 @click.option("--arch", metavar="ARCH", help=f"Dump, product: architecture: {', '.join(ARCHITECTURES)}.")
 @click.option("--operand", "where", metavar="STEP", help="Scenario: the operand, as step[1].a; with words or without.")
 @click.option(
@@ -44,10 +43,10 @@ MATRIX = click.Path(path_type=pathlib.Path)
 @click.option("--rows", type=int, help="Dump: M or N elements of one instruction; all of the operand if left out.")
 @click.option("--k", type=int, help="Dump: K elements of one instruction; all of the operand if left out.")
 @click.option("--packing", default="packed", show_default=True, help="Dump: 4-bit types, packed (mxf4) or padded (f8f6f4).")
-@click.option("--d", "d", type=MATRIX, metavar="FILE", help="Product: the wrong D (M, N), .npy of raw bits or of numbers.")
-@click.option("--a", "a", type=MATRIX, metavar="FILE", help="Product: A (M, K).")
-@click.option("--b", "b", type=MATRIX, metavar="FILE", help="Product: B (N, K).")
-@click.option("--c", "c", type=MATRIX, metavar="FILE", help="Product: what D was before; 0 if left out.")
+@click.option("--d", "d", type=PLACE, metavar="FILE", help="Product: the wrong D (M, N), .npy of raw bits or of numbers.")
+@click.option("--a", "a", type=PLACE, metavar="FILE", help="Product: A (M, K).")
+@click.option("--b", "b", type=PLACE, metavar="FILE", help="Product: B (N, K).")
+@click.option("--c", "c", type=PLACE, metavar="FILE", help="Product: what D was before; 0 if left out.")
 @click.option("--a-type", metavar="TYPE", help="Product: element type of A.")
 @click.option("--b-type", metavar="TYPE", help="Product: element type of B; A's if left out.")
 @click.option("--d-type", default="f32", show_default=True, metavar="TYPE", help="Product: type of D.")
