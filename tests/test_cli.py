@@ -99,6 +99,14 @@ def test_bad_input_is_a_sentence_on_stderr(command, monkeypatch):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(("words", "said"), [(["run", ""], "KERNEL: is empty"), (["run", "k.ptx", "--launch", ""], "--launch: is empty"),
+                                             (["check", ""], "is empty: name a file or a folder"), (["decode", ""], "the word is empty")])  # fmt: skip
+def test_what_a_shell_leaves_empty_is_not_the_current_folder(words, said):
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
 def test_decode_exits_with_1_when_something_is_wrong():
     bad = smemsim("decode 0x4000000800010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16")
     assert bad.exit_code == 1
