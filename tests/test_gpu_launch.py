@@ -1049,3 +1049,11 @@ def test_the_garbage_collector_comes_by_as_before_when_a_launch_is_over(body):
             assert gc.get_threshold() == own
     finally:
         gc.set_threshold(*before)
+
+
+def test_a_kernel_without_instructions_runs_and_does_nothing():
+    run = smemsim.Gpu("sm_90a").launch(
+        ".version 8.0 .target sm_90a .address_size 64 .visible .entry k() { }", grid=2, block=32, progress=False
+    )
+    assert run.ok
+    assert run.ctas == 2

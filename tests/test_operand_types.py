@@ -43,6 +43,8 @@ ld.global.v2.u32 {%r1, %f1}, [%d1]    st.global.v2.f32 [%d1], {%r1, %a1}    ld.g
 cvt.u32.u16 %d1, %r1             cvt.rn.f32.u16 %f1, %d1           cvt.rn.f32.s32 %d1, %r1          cvt.f32.f16 %f1, %r1
 cvt.rni.u16.f32 %r1, %f1         cvt.rn.f32.s32 %f1, 5             selp.b32 %r1, %r2, 0f3F800000, %p1    ld.local.u32 %r1, [16]
 cvt.rn.bf16x2.f32 %r1, %f1, 0f3F800000    min.f64 %g1, %d1, %g2    abs.f64 %d1, %g1                 shl.b64 %d1, %d2, %r1
+mov.u64 %d1, %clock64            mov.u64 %d1, %gridid              mov.u32 %r1, %gridid             mov.u64 %d1, WARP_SZ
+mov.b16 %h1, %tid.x              ld.global.u32 %r1, gv[1]          st.global.u32 gv[1], %r1
 cvt.u32.u16 %r1, %tid.x          cvt.u64.u32 %d1, %clock64         st.global.v2.u32 [%d1], {%tid.x, %r1}    add.u32 %r1, %r2, WARP_SZ
 mov.u64 %d1, gv+8                cvta.shared.u64 %d1, sv           mapa.u64 %d1, sv, 1              mul.hi.s32 %r1, %r2, %a1
 ld.u32 %r1, [sv]                 ld.u32 %r1, [gv+4]                ld.const.u32 %r1, [cv]           atom.add.u32 %r1, [sv], 1
@@ -58,6 +60,7 @@ ld.global.v2.u32 {%r1, %d1}, [%d1]    ld.global.v2.u32 {%f1, %f2}, [%d1]    st.g
 cvt.rn.f32.s32 %f1, %g1          cvt.rn.bf16.f32 %r1, %f1          cvt.rn.satfinite.e4m3x2.f32 %r1, %f1, %f2    cvt.rzi.s32.f32 %r1, 5
 selp.f32 %f1, 0, %f2, %p1        selp.b32 %r1, %r2, %r3, %r0       st.shared.u32 %r1, %r2           ld.shared.u32 %r1, [16]
 min.f64 %g1, %e1, %g2            abs.f32 %f1, %a1                  bar.sync %f1                     shfl.sync.bfly.b32 %d1, %r1, 1, 31, -1
+mov.u64 %d1, %tid.x              mov.u32 %r1, %clock64             mov.f32 %f1, %tid.x              mov.b64 %d1, %lanemask_lt
 add.u32 %r1, %tid.x, 1           setp.eq.u32 %p1, %tid.x, 0        st.global.u32 [%d1], %laneid     cvt.rn.f32.u32 %f1, %tid.x
 bar.sync 0, %ntid.x              shfl.sync.idx.b32 %r1, %r2, %laneid, 31, -1    add.u64 %d1, gv, 8  cvta.to.shared.u64 %d1, sv
 ld.u32 %r1, [cv]                 ld.global.u32 %r1, [sv]           ld.const.u32 %r1, [gv]           st.local.u32 [sv], %r1

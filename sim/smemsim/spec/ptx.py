@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CLOCKS", "LINKAGE", "PERFORMANCE", "SETMAXNREG", "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE"]
+__all__ = ["CLOCKS", "LINKAGE", "LONG_REGISTERS", "PERFORMANCE", "SETMAXNREG", "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE"]
 
 
 WARP_SIZE = 32  # what the predefined constant WARP_SZ is (4.4)
@@ -36,6 +36,9 @@ PERFORMANCE = (
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 
 CLOCKS = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
+
+# Special registers of 64 bits; %gridid is read as 32 or 64.
+LONG_REGISTERS = frozenset(("clock64", "globaltimer", "current_graph_exec", *(f"pm{i}_64" for i in range(8))))
 
 # Chapter 10, without the percent sign. A vector is read whole or by its element.
 SPECIAL_REGISTERS = frozenset(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from smemsim.errors import InputError
 from smemsim.program.registers import DTYPES, bits_of
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Register, Special, Symbol, Vector
+from smemsim.spec.ptx import LONG_REGISTERS
 
 __all__ = ["OperandTypes", "check_shapes"]
 
@@ -21,9 +22,10 @@ _WIDENING = frozenset(("cvt", "ld", "st"))  # what they load, store or convert m
 _HINTS = frozenset(("applypriority", "discard", "prefetch", "prefetchu"))  # whose one operand nothing reads
 _GENERIC = frozenset(("atom", "ld", "red", "st"))  # their address is generic, where no state space is named
 _WINDOWS = frozenset(("const", "local", "param", "shared"))  # state spaces with addresses of 32 bits
+# Instructions that take an address by the name of a variable: `ld` and `st` as an element, g[1].
 _TAKE_ADDRESSES = frozenset(
-    ("call", "cvta", "istypep", "mapa", "mov", "ret", "suld", "suq", "sured", "sust", "tex", "tld4", "txq")
-)  # by the names of variables
+    ("call", "cvta", "istypep", "ld", "ldu", "mapa", "mov", "ret", "st", "suld", "suq", "sured", "sust", "tex", "tld4", "txq")
+)
 _ONE_SPACE = frozenset(("atom", "ld", "ldmatrix", "mbarrier", "prefetch", "red", "st", "stmatrix"))  # whose address is in the one they name
 _GENERIC_SPACES = frozenset(("global", "local", "shared"))
 _MODES = frozenset(("hi", "lo", "wide"))  # which product: these words come first
@@ -148,8 +150,13 @@ def _check_name(i: Instruction, operand: Special | Symbol) -> None:
     if isinstance(operand, Symbol):
         if i.op not in _TAKE_ADDRESSES or "to" in i.modifiers:
             raise InputError(f"{operand.name} is a variable: ptxas takes its address in mov alone; move it into a register first")
-    elif not (i.op == "mov" or (i.op == "cvt" and all(m[0] in "us" for m in i.modifiers if m in _TYPES))):
+        return
+    types = [m for m in i.modifiers if m in _TYPES]
+    if i.op not in ("cvt", "mov") or any(m[0] not in ("us" if i.op == "cvt" else "usbp") or m.startswith("bf") for m in types):
         raise InputError(f"%{operand.name} is a special register: ptxas takes it in mov alone; move it into a register first")
+    bits = max(map(bits_of, types), default=32)
+    if i.op == "mov" and operand.name != "gridid" and (bits > 32) != (operand.name in LONG_REGISTERS):
+        raise InputError(f"%{operand.name} has {64 if operand.name in LONG_REGISTERS else 32} bits: ptxas takes a mov of that width here")
 
 
 def _check_vector(vector: Vector) -> None:

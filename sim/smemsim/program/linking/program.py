@@ -541,7 +541,7 @@ def _blocks(inlined: Inlined, steps: list[Step], linker: Linker, *, in_small_blo
     linker.block_of.update({n: index for index, n in enumerate(starts)})
     linker.block_of[len(steps)] = len(starts)  # past the end: an exit
     blocks = []
-    for index, (start, stop) in enumerate(zip(starts, [*starts[1:], len(steps)], strict=True)):
+    for index, (start, stop) in enumerate(itertools.pairwise([*starts, len(steps)])):
         own = steps[start:stop]
         gate = own.pop(0) if own and isinstance(own[0], Gate) else None
         end = own.pop() if own and isinstance(own[-1], End) else None
