@@ -540,7 +540,7 @@ class Shadow:
         return self._passes(function, hosts.ctypes.data, self._shapes.ctypes.data, None, 0, len(places), line, 0, 0)
 
     def passes(self, access: Access, places: int, shapes: int, mask: int | None, first: int, last: int) -> bool:
-        """Does the epoch order all of an access, with so many bytes between the places and its own? Then it is noted."""
+        """Does the epoch order all of an access? Then it is noted."""
         function = self.functions.get((access.is_load, access.size // 4))
         if function is None or access.size < 4 or not self._has_epochs():
             return False
