@@ -746,3 +746,23 @@ def test_warps_that_each_copy_the_same_bytes_make_no_race(apart, codes):
     W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;
     mad.lo.u32 %r4, %r1, 4, %r5; ld.shared.u32 %r2, [%r4]; mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d2, %d21; st.global.u32 [%d2], %r2;"""
     assert set(found(body, np.arange(128, dtype=np.uint32), np.zeros(64, np.uint32), block=64)) == codes
+
+
+# Lane 0 takes what warp 1 brings, four times; the other lanes of its warp wait for the same phases in a copy of the loop, as compilers make one.
+AHEAD = """.shared .align 8 .b64 bars[2]; .reg .b32 %full, %free, %round, %parity; mov.u32 %full, bars; add.u32 %free, %full, 8; mov.u32 %round, 0;
+@%p9 mbarrier.init.shared.b64 [%full], 1; @%p9 mbarrier.init.shared.b64 [%free], 1; bar.sync 0;
+setp.ge.u32 %p1, %r1, 32; @%p1 bra WARP1; setp.ne.u32 %p1, %r1, 0; @%p1 bra OTHERS;
+TAKE: and.b32 %parity, %round, 1; mbarrier.try_wait.parity.shared.b64 %p2, [%full], %parity; @!%p2 bra TAKE;
+mbarrier.arrive.shared.b64 _, [%free]; add.u32 %round, %round, 1; setp.lt.u32 %p2, %round, 4; @%p2 bra TAKE; bra END;
+WARP1: setp.ne.u32 %p1, %r1, 32; @%p1 bra END;
+BRING: mbarrier.arrive.shared.b64 _, [%full]; and.b32 %parity, %round, 1;
+GIVEN: mbarrier.try_wait.parity.shared.b64 %p2, [%free], %parity; @!%p2 bra GIVEN;
+add.u32 %round, %round, 1; setp.lt.u32 %p2, %round, 4; @%p2 bra BRING; bra END;
+OTHERS: and.b32 %parity, %round, 1; mbarrier.try_wait.parity.shared.b64 %p2, [%full], %parity; @!%p2 bra OTHERS;
+add.u32 %round, %round, 1; setp.lt.u32 %p2, %round, {}; @%p2 bra OTHERS; END: bar.sync 0;"""
+
+
+@pytest.mark.parametrize(("rounds", "codes"), [(4, set()), (5, {"X006"})])
+def test_lanes_do_not_miss_a_phase_that_another_lane_of_their_warp_has_passed(rounds, codes):
+    """Hardware runs the lanes of a warp beside each other; those of Mosaic GPU that do not multiply wait with the one that does. A round too many hangs."""
+    assert set(found(AHEAD.format(rounds), block=64)) - {"X010", "T210"} == codes

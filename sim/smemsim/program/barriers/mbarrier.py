@@ -423,6 +423,8 @@ class Mbarrier:
         self.of_phase: set[tuple[int, int]] = set()  # of the current phase: line and bytes
         self.came: set[tuple[int, int]] = set()  # of phases that have ended: these came
         self.seen = 0  # phases that had ended when a wait last passed
+        self.passed_by = np.zeros(0, np.int32)  # by thread of the CTA: its next phase, if it leaves none out
+        self.missed: np.ndarray | None = None  # threads that have missed the phase that they wait for
         self.asked = -1  # the phase that a wait or test last found not to be over
         self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
         self.arrived_from: set[int] = set()  # warps of the wave
@@ -660,11 +662,36 @@ class Mbarrier:
 
     # ---- waiting
 
-    def passes(self, i: Instruction) -> None:
-        """A wait finds that the phase before the current one is over; before the first phase that is so at once."""
+    def passes(self, i: Instruction, tid: np.ndarray, parity: np.ndarray) -> None:
+        """A wait of threads of the CTA finds that the phase before the current one is over; before the first phase that is so at once."""
         self.seen = self.phase
+        if len(self.passed_by) <= (most := int(tid[-1])):
+            self.passed_by = np.pad(self.passed_by, (0, (most // WARP + 1) * WARP - len(self.passed_by)))
+        own = self.passed_by[tid]
+        over = own + ((own ^ parity.astype(np.int32)) & 1)  # which is not over where the wait passes before the first phase
+        self.passed_by[tid] = np.where(over < self.phase, over + 1, own)
         if not self.phase:
             self.passed.setdefault(i.line, i)
+
+    def misses(self, tid: np.ndarray) -> np.ndarray:
+        """Nobody can go on, and threads wait for the current phase: which of them do so because other lanes of their warp, who had passed that of the same parity
+        before, were ahead? They have missed it, as no lane does that hardware runs beside them (Mosaic GPU: one lane multiplies, all of them wait)."""
+        if int(tid[-1]) >= len(self.passed_by):
+            return np.zeros(len(tid), bool)
+        of_warp = self.passed_by.reshape(-1, WARP).max(axis=1)[tid // WARP]
+        own = self.passed_by[tid]
+        first = own + ((own ^ self.phase) & 1)  # the phase that a thread waits for, if none is left out
+        late: np.ndarray = (first < of_warp) & (first < self.phase)
+        if late.any():
+            self.missed = tid[late] if self.missed is None else np.union1d(self.missed, tid[late])
+        return late
+
+    def takes_missed(self, tid: np.ndarray) -> np.ndarray:
+        """Which threads have missed a phase; they are told once."""
+        missed = tid[:0] if self.missed is None else self.missed
+        left = np.setdiff1d(missed, tid)
+        self.missed = left if len(left) else None
+        return np.isin(tid, missed)
 
     def park(self, x: Wave, threads: np.ndarray, i: Instruction, expired: Callable[[], None] | None = None) -> Wait:
         """Make threads wait for the current phase; woken, they go on at the block that runs now."""

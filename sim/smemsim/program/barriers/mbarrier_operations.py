@@ -257,7 +257,7 @@ class _Wait:
             waiting = []
         for barrier, threads in waiting:
             if len(threads):
-                barrier.park(x, threads, self.i, lambda t=threads: self._give_up(x, t))  # type: ignore[misc]
+                barrier.park(x, threads, self.i, lambda b=barrier, t=threads: self._give_up(x, t, b))  # type: ignore[misc]
         if not done.all():
             x.select(x.threads[done])
         return bool(done.any())
@@ -284,9 +284,11 @@ class _Wait:
             if x.watch is not None:
                 x.watch.uses(self.i, barrier, here)
             is_over = parities[part] != barrier.parity
+            if barrier.missed is not None:
+                is_over |= barrier.takes_missed(x.tid[here])
             done[part] = is_over
             if is_over.any():
-                barrier.passes(self.i)
+                barrier.passes(self.i, x.tid[here[is_over]], parities[part][is_over])
                 passed.append((here[is_over], barrier))
             if not is_over.all():
                 barrier.asked = barrier.phase
@@ -297,8 +299,10 @@ class _Wait:
                 x.watch.acquire_at(current(x), passed, relaxed=self.relaxed, scope=self.scope, by_parity=self.by_parity)
         return done, waiting
 
-    def _give_up(self, x: Wave, threads: np.ndarray) -> None:
-        """Let waiting threads go on with False: their time is over."""
+    def _give_up(self, x: Wave, threads: np.ndarray, barrier: Mbarrier | None = None) -> None:
+        """Let waiting threads go on with False: their time is over. Or with True, where other lanes of their warp have passed the phase of a `barrier`."""
+        if barrier is not None:
+            threads = threads[~barrier.misses(x.tid[threads])]
         given_up = x.state.get(self)
         if given_up is None:
             given_up = x.state[self] = np.zeros(x.total, bool)
