@@ -317,6 +317,32 @@ cu.cuStreamCreate(ctypes.byref(at[1]), 0), cu.cuEventCreate(ctypes.byref(at[2]),
 cu.cuCtxPopCurrent_v2(None)
 print(cu.cuEventRecord(at[2], at[1]), cu.cuEventRecord(at[2], None), cu.cuEventCreate(ctypes.byref(at[2]), 0))
 """
+ATTRIBUTES = """
+import ctypes
+cu, rt, at, value = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcudart.so.13"), [ctypes.c_void_p() for _ in range(2)], (ctypes.c_uint32 * 16)()
+for stream in at: rt.cudaStreamCreate(ctypes.byref(stream))
+def policy(call, stream):
+    call(stream, 3, value)
+    return value[0]
+print(policy(rt.cudaStreamGetAttribute, at[0]), policy(cu.cuStreamGetAttribute, None))  # automatic
+value[0] = 4
+print(rt.cudaStreamSetAttribute(at[0], 3, value), policy(cu.cuStreamGetAttribute, at[0]), policy(cu.cuStreamGetAttribute, at[1]))
+print(cu.cuStreamCopyAttributes(at[1], at[0]), policy(rt.cudaStreamGetAttribute, at[1]), rt.cudaStreamGetAttribute(at[1], 3, None))
+"""
+CONTEXTLESS = """
+import ctypes
+cu, rt = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcudart.so.13")
+at, number = [ctypes.c_void_p() for _ in range(3)], ctypes.c_int()
+rt.cudaStreamCreate(ctypes.byref(at[0]))
+rt.cudaDeviceGetCacheConfig(ctypes.byref(number))
+print(number.value, cu.cuCtxSetCacheConfig(2), rt.cudaDeviceGetCacheConfig(ctypes.byref(number)), number.value, cu.cuCtxSetCacheConfig(4))
+while not cu.cuCtxPopCurrent_v2(None): pass
+properties = (ctypes.c_int32 * 22)(1, 0, 1)  # pinned memory of the card, as CU_MEM_ALLOCATION_TYPE_PINNED and CU_MEM_LOCATION_TYPE_DEVICE say
+print(cu.cuMemPoolCreate(ctypes.byref(at[1]), properties), cu.cuMemAllocFromPoolAsync(ctypes.byref(at[2]), ctypes.c_size_t(64), at[1], at[0]))
+side = [0, 0, 0, 0, 2, 0, at[2].value, 0, 0, 0, 0]
+box = (ctypes.c_uint64 * 25)(*side, *side[:6], at[2].value + 32, *side[7:], 32, 1, 1)
+print(cu.cuMemcpy3DPeerAsync(box, at[0]), cu.cuMemcpy3DPeerAsync(box, None), cu.cuMemFreeAsync(at[2], at[0]), cu.cuMemFreeAsync(at[2], None))
+"""
 VERSIONS = """
 import ctypes
 cu = ctypes.CDLL("libcuda.so.1")
@@ -331,6 +357,14 @@ for name, version, symbol in (("cuStreamGetCtx", 9020, "cuStreamGetCtx"), ("cuSt
 
 def test_an_event_is_recorded_on_a_stream_whatever_context_is_current(asked):
     assert asked["without context"].split() == ["0", "201", "201"]
+
+
+def test_a_stream_keeps_the_attributes_that_it_is_given(asked):
+    assert asked["attributes"].split() == ["1", "1", "0", "4", "1", "0", "4", "1"]
+
+
+def test_what_names_a_stream_or_a_device_asks_for_no_current_context(asked):
+    assert asked["contextless"].split() == ["0", "0", "0", "2", "1", "0", "0", "0", "201", "0", "201"]
 
 
 def test_a_program_gets_the_function_of_the_cuda_that_it_was_built_with(asked):
@@ -864,7 +898,7 @@ def test_nvml_says_of_the_card_what_the_driver_says(asked):
 def asked():
     """What each of these prints, one after the other in one program, and what smemsim told."""
     asks = {"without context": WITHOUT_CONTEXT, "versions": VERSIONS, "graphics": GRAPHICS, "trims": TRIMS, "absent": ABSENT, "nvml": NVML_ASKING,
-            "textures": TEXTURES}  # fmt: skip
+            "textures": TEXTURES, "attributes": ATTRIBUTES, "contextless": CONTEXTLESS}  # fmt: skip
     done = run([sys.executable, "-c", f"for name, text in {asks!r}.items(): print('=', name), exec(text, {{}})"])
     parts = re.split(r"^= (.*)\n", done.stdout, flags=re.MULTILINE)[1:]
     assert parts[::2] == [*asks], done.stderr

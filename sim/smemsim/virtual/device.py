@@ -114,6 +114,7 @@ class VirtualDevice:
         self.label = ""  # before the numbers of its launches in names of files: which of a program's processes this is
         self.launches: list[Launched] = []
         self.limits = dict(DEVICE_LIMITS)
+        self.cache_preference = 0  # cudaFuncCache; it changes nothing
         self.modules: list[Module] = []
         self.hooks = hooks_of(self.policy.hooks)
         self.registered: list[tuple[Allocation, Allocation]] = []  # the host's memory of another process, and what holds its copy here

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+
 from smemsim.virtual.graphs import Graph, Node
 
 __all__ = ["Event", "Stream"]
+
+
+VALUE = 64  # bytes of an attribute's value
+SYNCHRONIZATION_POLICY, PRIORITY, SYNC_DOMAINS = 3, 8, 9  # CUlaunchAttributeID
+AUTO = 1  # CUsynchronizationPolicy
 
 
 class Stream:
@@ -17,6 +24,25 @@ class Stream:
         self.is_origin = False
         self.is_broken = False
         self.mode = 0
+        self._attributes = {
+            SYNCHRONIZATION_POLICY: struct.pack("<I", AUTO),
+            SYNC_DOMAINS: bytes((0, 1)),
+        }  # which of default and remote accesses
+
+    def attribute(self, number: int) -> bytes:
+        """The value of an attribute, as it was set last; it changes nothing here."""
+        value = struct.pack("<i", self.priority) if number == PRIORITY else self._attributes.get(number, b"")
+        return value.ljust(VALUE, b"\0")
+
+    def set_attribute(self, number: int, value: bytes) -> None:
+        """Give an attribute a value."""
+        if number == PRIORITY:
+            (self.priority,) = struct.unpack_from("<i", value)
+        self._attributes[number] = value
+
+    def copy_attributes(self, other: Stream) -> None:
+        """Take over those of another stream."""
+        self.priority, self._attributes = other.priority, dict(other._attributes)
 
 
 class Event:

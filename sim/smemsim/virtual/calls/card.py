@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smemsim.virtual.calls.handles import Handles
-from smemsim.virtual.errors import UNSUPPORTED_LIMIT, CudaError
+from smemsim.virtual.errors import INVALID_VALUE, UNSUPPORTED_LIMIT, CudaError
 
 __all__ = ["CardCalls"]
 
@@ -28,6 +28,14 @@ class CardCalls(Handles):
 
     def properties(self, version: int) -> bytes:
         return self.device.properties(version)
+
+    def cache_config(self) -> int:
+        return self.device.cache_preference
+
+    def set_cache_config(self, preference: int) -> None:
+        if preference > 3:
+            raise CudaError(INVALID_VALUE)
+        self.device.cache_preference = preference
 
     def limit(self, number: int) -> int:
         self.device.check()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from smemsim.virtual.calls.handles import SIGNED, Handles
 from smemsim.virtual.errors import CAPTURE_UNSUPPORTED, ILLEGAL_STATE, CudaError
 from smemsim.virtual.graphs import Graph
@@ -27,6 +29,20 @@ class StreamCalls(Handles):
     def stream_info(self, stream: int) -> tuple[int, int]:
         found = self._stream(stream)
         return (found.priority, found.flags) if found is not None else (0, 0)
+
+    def stream_attribute(self, stream: int, attribute: int) -> bytes:
+        return (self._stream(stream) or self._default).attribute(attribute)
+
+    def stream_set_attribute(self, stream: int, attribute: int, value: bytes) -> None:
+        (self._stream(stream) or self._default).set_attribute(attribute, value)
+
+    def stream_copy_attributes(self, to: int, other: int) -> None:
+        (self._stream(to) or self._default).copy_attributes(self._stream(other) or self._default)
+
+    @functools.cached_property
+    def _default(self) -> Stream:
+        """Has the attributes of the default stream."""
+        return Stream()
 
     def event_create(self, flags: int) -> int:
         self.device.check()

@@ -13,6 +13,11 @@
         R state_ = needed();                   \
         if (state_) return state_;             \
     } while (0)
+#define NEED_ON(stream)                        \
+    do {                                       \
+        R state_ = needed_on(stream);          \
+        if (state_) return state_;             \
+    } while (0)
 #define WANT(pointer) if (!(pointer)) return INVALID_VALUE
 
 /* The runtime's codes that the driver does not have: configuration, pitch, direction. */
@@ -35,6 +40,7 @@ API void smemsim_make_current(void) { /* of the runtime, which initializes the d
     if (!depth) stack[depth++] = PRIMARY;
     if (!primary_count || is_destroyed[0]) primary_count += !primary_count, is_destroyed[0] = 0;
 }
+static R started(void) { return !is_initialized ? NOT_INITIALIZED : smemsim_is_over() ? 0 : smemsim_start(); }
 static R needed(void) {
     if (!is_initialized) return NOT_INITIALIZED;
     R error = smemsim_is_over() ? 0 : smemsim_start();
@@ -47,6 +53,8 @@ API R smemsim_reset(void) { /* all memory and code are gone, and the primary con
     if (!error) is_destroyed[0] = 1, primary_count = 0, __atomic_add_fetch(&resets, 1, __ATOMIC_RELEASE);
     return error;
 }
+
+static R needed_on(U stream) { return stream > 2 ? started() : needed(); } /* a stream of the program's own has its context with it; the default ones take the current one */
 
 API R cuInit(unsigned flags) {
     if (flags) return INVALID_VALUE;
@@ -209,8 +217,8 @@ API R cuCtxGetLimit(size_t *value, int limit) { NEED; return CALL("limit", "i|I"
 API R cuCtxSetLimit(int limit, size_t value) { NEED; return CALL("set_limit", "ii", (U)limit, (U)value); }
 API R cuCtxGetApiVersion(U context, unsigned *version) { WANT(version); (void)context; *version = 3020; return 0; }
 API R cuCtxGetStreamPriorityRange(int *least, int *greatest) { NEED; if (least) *least = 0; if (greatest) *greatest = -5; return 0; }
-API R cuCtxGetCacheConfig(int *config) { WANT(config); *config = 0; return 0; }
-API R cuCtxSetCacheConfig(int config) { (void)config; return 0; }
+API R cuCtxGetCacheConfig(int *config) { NEED; WANT(config); U c = 0; R error = CALL("cache_config", "|I", &c); *config = (int)c; return error; }
+API R cuCtxSetCacheConfig(int config) { NEED; return CALL("set_cache_config", "i", (U)config); }
 API R cuCtxGetSharedMemConfig(int *config) { WANT(config); *config = 1; return 0; }
 API R cuCtxSetSharedMemConfig(int config) { (void)config; return 0; }
 API R cuCtxResetPersistingL2Cache(void) { return 0; }
@@ -541,11 +549,11 @@ API R cuMemAllocPitch_v2(U *address, size_t *pitch, size_t width, size_t height,
 API R cuMemAllocManaged(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "managed", CALLER); }
 API R cuMemHostAlloc(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "pinned", CALLER); }
 API R cuMemAllocHost_v2(U *address, size_t bytes) { NEED; return allocate(address, bytes, "pinned", CALLER); }
-API R cuMemAllocAsync(U *address, size_t bytes, U stream) { NEED; char text[1024]; WANT(address); *address = 0; return !bytes ? 0 : CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
-API R cuMemAllocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { NEED; char text[1024]; WANT(address); *address = 0; return !bytes ? 0 : CALL("allocate_from_pool", "isii|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), pool, stream, address); }
+API R cuMemAllocAsync(U *address, size_t bytes, U stream) { NEED_ON(stream); char text[1024]; WANT(address); *address = 0; return !bytes ? 0 : CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
+API R cuMemAllocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { NEED_ON(stream); char text[1024]; WANT(address); *address = 0; return !bytes ? 0 : CALL("allocate_from_pool", "isii|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), pool, stream, address); }
 API R cuMemFree_v2(U address) { NEED; return CALL("free", "i", address); }
 API R cuMemFreeHost(U address) { NEED; return CALL("free", "i", address); }
-API R cuMemFreeAsync(U address, U stream) { NEED; return !address ? 0 : CALL("free_async", "ii", address, stream); }
+API R cuMemFreeAsync(U address, U stream) { NEED_ON(stream); return !address ? 0 : CALL("free_async", "ii", address, stream); }
 API R cuMemHostGetDevicePointer_v2(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
 API R cuMemHostGetFlags(unsigned *flags, U host) { WANT(flags); *flags = 2; return CALL("check_host", "i", host); }
 API R cuMemHostRegister_v2(U address, size_t bytes, unsigned flags) { NEED; (void)flags; char text[1024]; WANT(smemsim_is_mapped(address, bytes)); return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
@@ -585,7 +593,11 @@ API R cuPointerGetAttributes(unsigned count, int *attributes, void **values, U a
     return 0;
 }
 API R cuPointerSetAttribute(const void *value, int attribute, U address) { (void)value, (void)attribute, (void)address; return 0; }
-API R cuMemPoolCreate(U *pool, const void *props) { NEED; WANT(pool && props); return CALL("pool_create", "b|I", props, (size_t)88, pool); }
+API R cuMemPoolCreate(U *pool, const void *props) { /* of a device: no context is asked for */
+    WANT(pool && props);
+    R error = started();
+    return error ? error : CALL("pool_create", "b|I", props, (size_t)88, pool);
+}
 API R cuMemPoolDestroy(U pool) { return CALL("pool_destroy", "i", pool); }
 API R cuMemPoolTrimTo(U pool, size_t keep) { (void)pool, (void)keep; return 0; }
 API R cuMemPoolSetAttribute(U pool, int attribute, void *value) { WANT(value); return CALL("set_pool_attribute", "iii", pool, (U)attribute, attribute < 4 ? (U)*(int *)value : *(U *)value); }
@@ -690,6 +702,8 @@ static R copy3(const copy_3d *given, U stream) {
 }
 API R cuMemcpy3D_v2(const copy_3d *c) { NEED; return copy3(c, 0); }
 API R cuMemcpy3DAsync_v2(const copy_3d *c, U stream) { NEED; return copy3(c, stream); }
+API R cuMemcpy3DPeer(const copy_3d *c) { return cuMemcpy3D_v2(c); } /* CUDA_MEMCPY3D_PEER has contexts, which are the one device's, where the other has nothing */
+API R cuMemcpy3DPeerAsync(const copy_3d *c, U stream) { NEED_ON(stream); return copy3(c, stream); }
 typedef struct { size_t x, y; unsigned type; U host, device, array; size_t pitch; } side_2d;
 typedef struct { side_2d from, to; size_t width, height; } copy_2d;
 static R copy2(const copy_2d *c, U stream) {
@@ -816,16 +830,16 @@ API R cuStreamGetId(U stream, unsigned long long *id) { WANT(id); *id = stream; 
 API R cuStreamGetCtx(U stream, U *context) { WANT(context); (void)stream; *context = smemsim_context(); return 0; }
 API R cuStreamGetCtx_v2(U stream, U *context, U *green) { if (green) *green = 0; return cuStreamGetCtx(stream, context); } /* there are no green contexts */
 API R cuStreamGetDevice(U stream, int *device) { WANT(device); (void)stream; *device = 0; return 0; }
-API R cuStreamGetAttribute(U stream, int attribute, void *value) { WANT(value); (void)stream, (void)attribute; memset(value, 0, 64); return 0; }
-API R cuStreamSetAttribute(U stream, int attribute, const void *value) { (void)stream, (void)attribute, (void)value; return 0; }
-API R cuStreamCopyAttributes(U to, U from) { (void)to, (void)from; return 0; }
+API R cuStreamGetAttribute(U stream, int attribute, void *value) { NEED; WANT(value); return CALL("stream_attribute", "ii|B", stream, (U)attribute, value, (size_t)64); }
+API R cuStreamSetAttribute(U stream, int attribute, const void *value) { NEED; WANT(value); return CALL("stream_set_attribute", "iib", stream, (U)attribute, value, (size_t)64); }
+API R cuStreamCopyAttributes(U to, U from) { NEED; return CALL("stream_copy_attributes", "ii", to, from); }
 API R cuStreamAttachMemAsync(U stream, U address, size_t bytes, unsigned flags) { (void)stream, (void)address, (void)bytes, (void)flags; return 0; }
 API R cuStreamAddCallback(U stream, void *function, void *data, unsigned flags) { NEED; WANT(function); (void)flags; return CALL("call_back", "iii", stream, function, data); }
 API R cuEventCreate(U *event, unsigned flags) { NEED; WANT(event); return CALL("event_create", "i|I", (U)flags, event); }
 API R cuEventDestroy_v2(U event) { NEED; return CALL("event_destroy", "i", event); }
 API R cuEventDestroy(U event) { return cuEventDestroy_v2(event); }
 API R cuEventRecord(U event, U stream) {
-    if (stream <= 2) NEED; /* a stream of its own has a context: Dr.Jit 1.5 records events on one where none is current */
+    NEED_ON(stream); /* Dr.Jit 1.5 records events on one where no context is current */
     return CALL("event_record", "ii", event, stream);
 }
 API R cuEventRecordWithFlags(U event, U stream, unsigned flags) { (void)flags; return cuEventRecord(event, stream); }

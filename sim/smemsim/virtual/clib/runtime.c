@@ -301,8 +301,8 @@ API R cudaDeviceGetPCIBusId(char *id, int length, int device) { WANT(id); (void)
 API R cudaDeviceGetByPCIBusId(int *device, const char *id) { WANT(device); *device = 0; return smemsim_is_card(id) ? 0 : told(101); }
 API R cudaDeviceGetLimit(size_t *value, int limit) { return CALL("limit", "i|I", (U)limit, value); }
 API R cudaDeviceSetLimit(int limit, size_t value) { return CALL("set_limit", "ii", (U)limit, (U)value); }
-API R cudaDeviceGetCacheConfig(int *config) { WANT(config); *config = 0; return 0; }
-API R cudaDeviceSetCacheConfig(int config) { (void)config; return 0; }
+API R cudaDeviceGetCacheConfig(int *config) { WANT(config); U c = 0; R error = CALL("cache_config", "|I", &c); *config = (int)c; return error; }
+API R cudaDeviceSetCacheConfig(int config) { return CALL("set_cache_config", "i", (U)config); }
 API R cudaDeviceGetSharedMemConfig(int *config) { WANT(config); *config = 1; return 0; }
 API R cudaDeviceSetSharedMemConfig(int config) { (void)config; return 0; }
 API R cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { if (least) *least = 0; if (greatest) *greatest = -5; return told(bound()); }
@@ -526,6 +526,13 @@ API R cudaCreateSurfaceObject(U *object, const resource *r) { WANT(object && r &
 API R cudaDestroySurfaceObject(U object) { return CALL("object_destroy", "i", object); }
 API R cudaMemcpy3D(const copy_3d *c) { return copy_box(c, 0); }
 API R cudaMemcpy3DAsync(const copy_3d *c, U stream) { return copy_box(c, stream); }
+typedef struct { U from_array; size_t from_x, from_y, from_z; pitched from; int from_device; U to_array; size_t to_x, to_y, to_z; pitched to; int to_device; extent size; } copy_3d_peer;
+API R cudaMemcpy3DPeerAsync(const copy_3d_peer *p, U stream) {
+    WANT(p);
+    copy_3d c = {p->from_array, p->from_x, p->from_y, p->from_z, p->from, p->to_array, p->to_x, p->to_y, p->to_z, p->to, p->size, 4};
+    return copy_box(&c, stream);
+}
+API R cudaMemcpy3DPeer(const copy_3d_peer *p) { return cudaMemcpy3DPeerAsync(p, 0); }
 static R copy_symbol(const void *symbol, U other, size_t bytes, size_t offset, int kind, U stream, int is_to) {
     U address = 0, size = 0;
     R error = variable_of(symbol, &address, &size);
@@ -570,9 +577,9 @@ API R cudaStreamGetPriority(U stream, int *priority) { WANT(priority); U p = 0; 
 API R cudaStreamGetFlags(U stream, unsigned *flags) { WANT(flags); U f = 0; R error = CALL("stream_info", "i|II", stream, (U *)0, &f); *flags = (unsigned)f; return error; }
 API R cudaStreamGetId(U stream, unsigned long long *id) { WANT(id); *id = stream; return 0; }
 API R cudaStreamGetDevice(U stream, int *device) { WANT(device); (void)stream; *device = 0; return 0; }
-API R cudaStreamGetAttribute(U stream, int attribute, void *value) { WANT(value); (void)stream, (void)attribute; memset(value, 0, 64); return 0; }
-API R cudaStreamSetAttribute(U stream, int attribute, const void *value) { (void)stream, (void)attribute, (void)value; return 0; }
-API R cudaStreamCopyAttributes(U to, U from) { (void)to, (void)from; return 0; }
+API R cudaStreamGetAttribute(U stream, int attribute, void *value) { WANT(value); return CALL("stream_attribute", "ii|B", stream, (U)attribute, value, (size_t)64); }
+API R cudaStreamSetAttribute(U stream, int attribute, const void *value) { WANT(value); return CALL("stream_set_attribute", "iib", stream, (U)attribute, value, (size_t)64); }
+API R cudaStreamCopyAttributes(U to, U from) { return CALL("stream_copy_attributes", "ii", to, from); }
 API R cudaStreamAttachMemAsync(U stream, U address, size_t bytes, unsigned flags) { (void)stream, (void)address, (void)bytes, (void)flags; return 0; }
 API R cudaEventCreateWithFlags(U *event, unsigned flags) { WANT(event); return CALL("event_create", "i|I", (U)flags, event); }
 API R cudaEventCreate(U *event) { return cudaEventCreateWithFlags(event, 0); }
