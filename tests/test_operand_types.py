@@ -65,6 +65,7 @@ add.u32 %r1, %tid.x, 1           setp.eq.u32 %p1, %tid.x, 0        st.global.u32
 bar.sync 0, %ntid.x              shfl.sync.idx.b32 %r1, %r2, %laneid, 31, -1    add.u64 %d1, gv, 8  cvta.to.shared.u64 %d1, sv
 ld.u32 %r1, [cv]                 ld.global.u32 %r1, [sv]           ld.const.u32 %r1, [gv]           st.local.u32 [sv], %r1
 atom.shared.add.u32 %r1, [gv], 1    mbarrier.init.shared.b64 [gv], 1    mul.s32.hi %r1, %r2, %a1    mad.u32.lo %r1, %r2, %a1, %r3
+mul24.u32.hi %r1, %r2, %a1      dp2a.s32.s32.lo %r1, %r2, %a1, %r3    ld.param.u32 %r1, [sv]          st.shared.u32 [gv], %r1
 atom.global.add.f32 %f1, [%d1], %a1    atom.global.min.u32 %r1, [%d1], %f1    mbarrier.arrive.shared::cta.b64 %d1, [%g1]    bfe.u32 %r1, %g1, %r2, %r3
 """
 

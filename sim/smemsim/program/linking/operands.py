@@ -29,6 +29,7 @@ _TAKE_ADDRESSES = frozenset(
 _ONE_SPACE = frozenset(("atom", "ld", "ldmatrix", "mbarrier", "prefetch", "red", "st", "stmatrix"))  # whose address is in the one they name
 _GENERIC_SPACES = frozenset(("global", "local", "shared"))
 _MODES = frozenset(("hi", "lo", "wide"))  # which product: these words come first
+_WITH_MODES = frozenset(("dp2a", "mad", "mad24", "mul", "mul24"))
 _STRICT = frozenset(("bf16", "tf32"))  # no conversion from or to these has wider registers, nor one of packed numbers
 
 
@@ -117,12 +118,11 @@ def _takes_wider(wanted: str, own: str) -> bool:
 def check_shapes(i: Instruction, spaces: Mapping[str, str]) -> None:
     """InputError for vectors of unlike elements, for addresses that are none or in another state space, and for names where registers are needed.
 
-    `spaces` are those of variables by their names, but for parameters.
+    `spaces` are those of variables and of the kernel's parameters by their names.
     """
-    if i.op in ("mad", "mul") and not _MODES.isdisjoint(i.modifiers[1:]):
-        raise InputError(
-            f".{next(m for m in i.modifiers[1:] if m in _MODES)} comes first: {i.op}.lo, {i.op}.hi or {i.op}.wide, then the type"
-        )
+    if i.op in _WITH_MODES and not _MODES.isdisjoint(i.modifiers[1:]):
+        mode = next(m for m in i.modifiers[1:] if m in _MODES)
+        raise InputError(f".{mode} comes first: {i.op}.{mode}, then the type")
     for operand in i.operands[:1] if i.op in _HINTS else ():
         if not isinstance(operand, Address):
             raise InputError("needs an address in brackets")
@@ -139,7 +139,7 @@ def check_shapes(i: Instruction, spaces: Mapping[str, str]) -> None:
 
 def _check_space(i: Instruction, name: str, own: str) -> None:
     named = next((space for m in i.modifiers if (space := m.partition("::")[0]) in (*_WINDOWS, "global")), None)
-    if named == "param":  # of functions, which are part of the kernel here
+    if named == "param" and own == "local":  # parameters of functions, which are part of the kernel here
         return
     if own not in (_GENERIC_SPACES if named is None else (named,)):
         wanted = f".{named}" if named is not None else "a generic address"

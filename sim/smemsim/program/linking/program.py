@@ -75,7 +75,7 @@ class Places:
         self.parameters = entry.parameters
         self.parameter_bytes = self._lay_out("param", [(p.name, p.align, p.size) for p in entry.parameters], 0)
         used = {**{v.name: v for v in module.variables.values()}, **{v.name: v for v in inlined.variables}}
-        self.declared = {v.name: v.space for v in used.values() if v.space != "param"}
+        self.declared = {p.name: "param" for p in entry.parameters} | {v.name: v.space for v in used.values() if v.space != "param"}
         shared = [v for v in used.values() if v.space == "shared"]
         named = {name for i in inlined.body for name in i.symbols} | {v.name for v in inlined.variables}
         static = [(v.name, v.align, v.size) for v in shared if v.size and v.name in named]
