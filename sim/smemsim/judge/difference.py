@@ -370,9 +370,10 @@ def bound(product: Product, steps: list[np.ndarray]) -> np.ndarray:
     held = [np.abs(np.nan_to_num(to_float64(d, to), posinf=0, neginf=0)) for d in steps]
     last = [_last_place(x) for x in values]
     largest, granule = np.max(held, axis=0), _last_place(np.nan_to_num(product.start(), posinf=0, neginf=0))
+    term = np.empty(largest.shape)
     for k in range(values[0].shape[1]):
-        largest = np.maximum(largest, each[0][:, k, None] * each[1][None, :, k])
-        granule = np.minimum(granule, last[0][:, k, None] * last[1][None, :, k])
+        np.maximum(largest, np.multiply(each[0][:, k, None], each[1][None, :, k], out=term), out=largest)
+        np.minimum(granule, np.multiply(last[0][:, k, None], last[1][None, :, k], out=term), out=granule)
     terms, conversions = values[0].shape[1], 2 * len(product.a.bits)
     lost = 4 * largest * (terms * 2.0**-row.kept_bits + conversions * 2.0**-row.fraction_bits)
     total = np.abs(values[0]) @ np.abs(values[1]).T + held[0]

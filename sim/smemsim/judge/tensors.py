@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -59,12 +60,12 @@ class GlobalTensor:
         packed = self.fmt.bits < 8 and self.stride[axis] == 1
         return self.fmt.bits if packed else 8 * self.stride[axis]
 
-    @property
+    @functools.cached_property
     def contiguous(self) -> str | None:
         """The axis along which elements follow one another."""
         return next((axis for axis in self.stride if self.bit_stride(axis) == self.fmt.bits), None)
 
-    @property
+    @functools.cached_property
     def end(self) -> int:
         """The address behind the last element."""
         if self.scale_blocks:
@@ -140,10 +141,15 @@ class GlobalTensor:
             return self._in_blocks(np.asarray(addresses, np.int64), self.scale_blocks)
         rest = (np.asarray(addresses, np.int64) - self.address) * 8
         at = {axis: np.zeros_like(rest) for axis in self.stride}
-        for step, most, axis, weight in sorted(self._steps(), key=lambda one: -one[0]):
+        for step, most, axis, weight in self._walked:
             index = np.minimum(rest // step, most)
             at[axis], rest = at[axis] + index * weight, rest - index * step
         return at
+
+    @functools.cached_property
+    def _walked(self) -> list[tuple[int, int, str, int]]:
+        """The dimensions of memory, the widest steps first."""
+        return sorted(self._steps(), key=lambda one: -one[0])
 
     def _steps(self) -> Iterator[tuple[int, int, str, int]]:
         """(bits from one to the next, most of them, axis, what one is of the axis's index) of all dimensions of memory."""

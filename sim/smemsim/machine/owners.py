@@ -234,10 +234,17 @@ class Owners:
     def look(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(source, writer) of the bytes at offsets `at`, which may lie outside: the global byte (int64), and the writer's number, 0 for nobody."""
         inside = (at >= 0) & (at < self.size)
-        writer, place = self.of(np.where(inside, at, 0))
-        writer = np.where(inside, writer, 0)
+        if inside.all():
+            writer, place = self.of(at)
+        else:
+            writer, place = self.of(np.where(inside, at, 0))
+            writer = np.where(inside, writer, 0)
+        counts = np.bincount(writer.reshape(-1), minlength=1)
+        numbers = (np.flatnonzero(counts[1:]) + 1).tolist()
+        if len(numbers) == 1 and not counts[0]:  # as of most operands
+            return self.writers[numbers[0] - 1].sources[place].astype(np.int64, copy=False), writer
         source = np.full(writer.shape, UNWRITTEN, np.int64)
-        for number in (np.flatnonzero(np.bincount(writer.reshape(-1), minlength=1)[1:]) + 1).tolist():
+        for number in numbers:
             mine = writer == number
             source[mine] = self.writers[number - 1].sources[place[mine]]
         return source, writer

@@ -154,7 +154,7 @@ class Transfer:
     @property
     def sources(self) -> np.ndarray:
         """int64[n]: of a load, as a writer of shared memory: the global byte of each byte that it wrote, or region.OUTSIDE."""
-        return np.where(self.global_address < 0, OUTSIDE, self.global_address)
+        return self.global_address if self.whole else np.where(self.global_address < 0, OUTSIDE, self.global_address)
 
     @property
     def tile_shape(self) -> tuple[int, ...]:
