@@ -21,6 +21,7 @@ __all__ = ["FOLDER", "MOST", "MOST_BYTES", "Entry", "clear", "entries", "folder"
 FOLDER = "SMEMSIM_CACHE_DIR"
 MOST = "SMEMSIM_CACHE_BYTES"
 MOST_BYTES = 256 << 20  # in the folder, where MOST says nothing; the entries that were used longest ago go first
+OTHERS = 64  # the part of that which a process may write before it looks what others have written
 SUFFIX, LOCK = ".o", ".lock"
 _DIGEST = 32  # bytes of SHA-256 in front of every entry
 
@@ -89,12 +90,12 @@ def write(key: str, content: bytes) -> None:
         handle, name = tempfile.mkstemp(prefix=".", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(sealed(content))
+                written = file.write(sealed(content))
             pathlib.Path(name).replace(path)
         except OSError:
             pathlib.Path(name).unlink(missing_ok=True)
             raise
-        _bound()
+        _bound(written)
     except OSError:
         return
 
@@ -102,24 +103,33 @@ def write(key: str, content: bytes) -> None:
 def entries() -> list[Entry]:
     """What the folder has, the entries that were used longest ago first."""
     found = []
-    for path in folder().glob(f"*{SUFFIX}"):
-        try:
-            stat = path.stat()
-        except OSError:
-            continue
-        found.append(Entry(stat.st_mtime, stat.st_size, path))
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder()) as files:
+        for file in files:
+            if file.name.endswith(SUFFIX):
+                with contextlib.suppress(OSError):  # another process has removed it
+                    stat = file.stat()
+                    found.append(Entry(stat.st_mtime, stat.st_size, pathlib.Path(file.path)))
     return sorted(found)
 
 
-def _bound() -> None:
-    """Remove what was used longest ago, while there are too many bytes."""
+_room: dict[tuple[pathlib.Path, int], int] = {}  # of a folder and its limit: bytes that this process may write before it looks again
+
+
+def _bound(written: int) -> None:
+    """Remove what was used longest ago, while there are too many bytes. A folder has thousands of files, so that not every write looks at all of them."""
+    most = most_bytes()
+    key = folder(), most
+    _room[key] = _room.get(key, 0) - written
+    if _room[key] >= 0:
+        return
     known = entries()
-    size, most = sum(entry.bytes for entry in known), most_bytes()
+    size = sum(entry.bytes for entry in known)
     for entry in known:
         if size <= most:
             break
         size -= entry.bytes
         entry.path.unlink(missing_ok=True)
+    _room[key] = min(most - size, most // OTHERS)
 
 
 def clear() -> tuple[int, int]:
