@@ -103,7 +103,7 @@ def write(key: str, content: bytes) -> None:
 def entries() -> list[Entry]:
     """What the folder has, the entries that were used longest ago first."""
     found = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder()) as files:
+    with contextlib.suppress(OSError), os.scandir(folder()) as files:  # there may be none
         for file in files:
             if file.name.endswith(SUFFIX):
                 with contextlib.suppress(OSError):  # another process has removed it

@@ -141,13 +141,13 @@ class GlobalTensor:
             return self._in_blocks(np.asarray(addresses, np.int64), self.scale_blocks)
         rest = (np.asarray(addresses, np.int64) - self.address) * 8
         at = {axis: np.zeros_like(rest) for axis in self.stride}
-        for step, most, axis, weight in self._walked:
+        for step, most, axis, weight in self._by_width:
             index = np.minimum(rest // step, most)
             at[axis], rest = at[axis] + index * weight, rest - index * step
         return at
 
     @functools.cached_property
-    def _walked(self) -> list[tuple[int, int, str, int]]:
+    def _by_width(self) -> list[tuple[int, int, str, int]]:
         """The dimensions of memory, the widest steps first."""
         return sorted(self._steps(), key=lambda one: -one[0])
 
