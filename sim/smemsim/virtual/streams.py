@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import struct
 
+from smemsim.virtual.errors import INVALID_VALUE, CudaError
 from smemsim.virtual.graphs import Graph, Node
 
 __all__ = ["Event", "Stream"]
 
 
-VALUE = 64  # bytes of an attribute's value
-SYNCHRONIZATION_POLICY, PRIORITY, SYNC_DOMAINS = 3, 8, 9  # CUlaunchAttributeID
-AUTO = 1  # CUsynchronizationPolicy
+SYNCHRONIZATION_POLICY, PRIORITY = 3, 8  # CUlaunchAttributeID
+POLICIES = range(1, 5)  # CUsynchronizationPolicy
+# Values of attributes, as long as they are, and what an H100 says before they are set: an access policy window, a policy, a priority, the domains of default and
+# remote accesses, a domain.
+ATTRIBUTES = {1: bytes(32), SYNCHRONIZATION_POLICY: b"\xff" * 4, PRIORITY: bytes(4), 9: bytes((0, 1)), 10: bytes(4)}
 
 
 class Stream:
@@ -24,20 +27,21 @@ class Stream:
         self.is_origin = False
         self.is_broken = False
         self.mode = 0
-        self._attributes = {
-            SYNCHRONIZATION_POLICY: struct.pack("<I", AUTO),
-            SYNC_DOMAINS: bytes((0, 1)),
-        }  # which of default and remote accesses
+        self._attributes = dict(ATTRIBUTES)
 
     def attribute(self, number: int) -> bytes:
-        """The value of an attribute, as it was set last; it changes nothing here."""
-        value = struct.pack("<i", self.priority) if number == PRIORITY else self._attributes.get(number, b"")
-        return value.ljust(VALUE, b"\0")
+        """The value of an attribute, as it was set last; it changes nothing here. CudaError 1 where streams have none of this number."""
+        if number not in ATTRIBUTES:
+            raise CudaError(INVALID_VALUE)
+        return struct.pack("<i", self.priority) if number == PRIORITY else self._attributes[number]
 
     def set_attribute(self, number: int, value: bytes) -> None:
         """Give an attribute a value."""
+        value = value[: len(self.attribute(number))]
         if number == PRIORITY:
-            (self.priority,) = struct.unpack_from("<i", value)
+            (self.priority,) = struct.unpack("<i", value)
+        if number == SYNCHRONIZATION_POLICY and int.from_bytes(value, "little") not in POLICIES:
+            raise CudaError(INVALID_VALUE)
         self._attributes[number] = value
 
     def copy_attributes(self, other: Stream) -> None:

@@ -13,11 +13,8 @@
         R state_ = needed();                   \
         if (state_) return state_;             \
     } while (0)
-#define NEED_ON(stream)                        \
-    do {                                       \
-        R state_ = needed_on(stream);          \
-        if (state_) return state_;             \
-    } while (0)
+#define NEED_ON(stream) do { R state_ = needed_on(stream); if (state_) return state_; } while (0)
+#define NEED_START do { R state_ = started(); if (state_) return state_; } while (0) /* what names memory, a pool or an event, which know their context: as an H100 has it */
 #define WANT(pointer) if (!(pointer)) return INVALID_VALUE
 
 /* The runtime's codes that the driver does not have: configuration, pitch, direction. */
@@ -551,7 +548,7 @@ API R cuMemHostAlloc(U *address, size_t bytes, unsigned flags) { NEED; (void)fla
 API R cuMemAllocHost_v2(U *address, size_t bytes) { NEED; return allocate(address, bytes, "pinned", CALLER); }
 API R cuMemAllocAsync(U *address, size_t bytes, U stream) { NEED_ON(stream); char text[1024]; WANT(address); *address = 0; return !bytes ? 0 : CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
 API R cuMemAllocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { NEED_ON(stream); char text[1024]; WANT(address); *address = 0; return !bytes ? 0 : CALL("allocate_from_pool", "isii|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), pool, stream, address); }
-API R cuMemFree_v2(U address) { NEED; return CALL("free", "i", address); }
+API R cuMemFree_v2(U address) { NEED_START; return CALL("free", "i", address); }
 API R cuMemFreeHost(U address) { NEED; return CALL("free", "i", address); }
 API R cuMemFreeAsync(U address, U stream) { NEED_ON(stream); return !address ? 0 : CALL("free_async", "ii", address, stream); }
 API R cuMemHostGetDevicePointer_v2(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
@@ -593,11 +590,7 @@ API R cuPointerGetAttributes(unsigned count, int *attributes, void **values, U a
     return 0;
 }
 API R cuPointerSetAttribute(const void *value, int attribute, U address) { (void)value, (void)attribute, (void)address; return 0; }
-API R cuMemPoolCreate(U *pool, const void *props) { /* of a device: no context is asked for */
-    WANT(pool && props);
-    R error = started();
-    return error ? error : CALL("pool_create", "b|I", props, (size_t)88, pool);
-}
+API R cuMemPoolCreate(U *pool, const void *props) { NEED_START; WANT(pool && props); return CALL("pool_create", "b|I", props, (size_t)88, pool); }
 API R cuMemPoolDestroy(U pool) { return CALL("pool_destroy", "i", pool); }
 API R cuMemPoolTrimTo(U pool, size_t keep) { (void)pool, (void)keep; return 0; }
 API R cuMemPoolSetAttribute(U pool, int attribute, void *value) { WANT(value); return CALL("set_pool_attribute", "iii", pool, (U)attribute, attribute < 4 ? (U)*(int *)value : *(U *)value); }
@@ -661,15 +654,15 @@ API R cuMemGetAccess(U *flags, const void *location, U address) { NEED; (void)lo
 
 static R copy(U to, U from, size_t bytes, int kind, U stream) { return CALL("copy", "iiiii", to, from, (U)bytes, (U)kind, stream); }
 API R cuMemcpy(U to, U from, size_t bytes) { NEED; return copy(to, from, bytes, 4, 0); }
-API R cuMemcpyAsync(U to, U from, size_t bytes, U stream) { NEED; return copy(to, from, bytes, 4, stream); }
+API R cuMemcpyAsync(U to, U from, size_t bytes, U stream) { NEED_ON(stream); return copy(to, from, bytes, 4, stream); }
 API R cuMemcpyHtoD_v2(U to, U from, size_t bytes) { NEED; return copy(to, from, bytes, 1, 0); }
 API R cuMemcpyDtoH_v2(U to, U from, size_t bytes) { NEED; return copy(to, from, bytes, 2, 0); }
 API R cuMemcpyDtoD_v2(U to, U from, size_t bytes) { NEED; return copy(to, from, bytes, 3, 0); }
-API R cuMemcpyHtoDAsync_v2(U to, U from, size_t bytes, U stream) { NEED; return copy(to, from, bytes, 1, stream); }
-API R cuMemcpyDtoHAsync_v2(U to, U from, size_t bytes, U stream) { NEED; return copy(to, from, bytes, 2, stream); }
-API R cuMemcpyDtoDAsync_v2(U to, U from, size_t bytes, U stream) { NEED; return copy(to, from, bytes, 3, stream); }
+API R cuMemcpyHtoDAsync_v2(U to, U from, size_t bytes, U stream) { NEED_ON(stream); return copy(to, from, bytes, 1, stream); }
+API R cuMemcpyDtoHAsync_v2(U to, U from, size_t bytes, U stream) { NEED_ON(stream); return copy(to, from, bytes, 2, stream); }
+API R cuMemcpyDtoDAsync_v2(U to, U from, size_t bytes, U stream) { NEED_ON(stream); return copy(to, from, bytes, 3, stream); }
 API R cuMemcpyPeer(U to, U a, U from, U b, size_t bytes) { NEED; (void)a, (void)b; return copy(to, from, bytes, 3, 0); }
-API R cuMemcpyPeerAsync(U to, U a, U from, U b, size_t bytes, U stream) { NEED; (void)a, (void)b; return copy(to, from, bytes, 3, stream); }
+API R cuMemcpyPeerAsync(U to, U a, U from, U b, size_t bytes, U stream) { NEED_ON(stream); (void)a, (void)b; return copy(to, from, bytes, 3, stream); }
 
 /* Arrays: to copies they are memory, whose rows lie one behind the other. */
 
@@ -701,7 +694,7 @@ static R copy3(const copy_3d *given, U stream) {
     return error;
 }
 API R cuMemcpy3D_v2(const copy_3d *c) { NEED; return copy3(c, 0); }
-API R cuMemcpy3DAsync_v2(const copy_3d *c, U stream) { NEED; return copy3(c, stream); }
+API R cuMemcpy3DAsync_v2(const copy_3d *c, U stream) { NEED_ON(stream); return copy3(c, stream); }
 API R cuMemcpy3DPeer(const copy_3d *c) { return cuMemcpy3D_v2(c); } /* CUDA_MEMCPY3D_PEER has contexts, which are the one device's, where the other has nothing */
 API R cuMemcpy3DPeerAsync(const copy_3d *c, U stream) { NEED_ON(stream); return copy3(c, stream); }
 typedef struct { size_t x, y; unsigned type; U host, device, array; size_t pitch; } side_2d;
@@ -714,7 +707,7 @@ static R copy2(const copy_2d *c, U stream) {
 }
 API R cuMemcpy2D_v2(const copy_2d *c) { NEED; return copy2(c, 0); }
 API R cuMemcpy2DUnaligned_v2(const copy_2d *c) { NEED; return copy2(c, 0); }
-API R cuMemcpy2DAsync_v2(const copy_2d *c, U stream) { NEED; return copy2(c, stream); }
+API R cuMemcpy2DAsync_v2(const copy_2d *c, U stream) { NEED_ON(stream); return copy2(c, stream); }
 /* Bytes one behind the other, from a place in an array on. */
 static R place_in(U array, size_t offset, size_t bytes, U *address) {
     array_about a;
@@ -729,9 +722,9 @@ static R copy_in(U array, size_t offset, U other, size_t bytes, int is_to, int k
     return error ? error : is_to ? copy(own, other, bytes, kind, stream) : copy(other, own, bytes, kind, stream);
 }
 API R cuMemcpyHtoA_v2(U to, size_t offset, U from, size_t bytes) { NEED; return copy_in(to, offset, from, bytes, 1, 1, 0); }
-API R cuMemcpyHtoAAsync_v2(U to, size_t offset, U from, size_t bytes, U stream) { NEED; return copy_in(to, offset, from, bytes, 1, 1, stream); }
+API R cuMemcpyHtoAAsync_v2(U to, size_t offset, U from, size_t bytes, U stream) { NEED_ON(stream); return copy_in(to, offset, from, bytes, 1, 1, stream); }
 API R cuMemcpyAtoH_v2(U to, U from, size_t offset, size_t bytes) { NEED; return copy_in(from, offset, to, bytes, 0, 2, 0); }
-API R cuMemcpyAtoHAsync_v2(U to, U from, size_t offset, size_t bytes, U stream) { NEED; return copy_in(from, offset, to, bytes, 0, 2, stream); }
+API R cuMemcpyAtoHAsync_v2(U to, U from, size_t offset, size_t bytes, U stream) { NEED_ON(stream); return copy_in(from, offset, to, bytes, 0, 2, stream); }
 API R cuMemcpyDtoA_v2(U to, size_t offset, U from, size_t bytes) { NEED; return copy_in(to, offset, from, bytes, 1, 3, 0); }
 API R cuMemcpyAtoD_v2(U to, U from, size_t offset, size_t bytes) { NEED; return copy_in(from, offset, to, bytes, 0, 3, 0); }
 API R cuMemcpyAtoA_v2(U to, size_t to_offset, U from, size_t offset, size_t bytes) {
@@ -796,26 +789,26 @@ static R fill(U to, size_t pitch, unsigned value, int width, size_t count, size_
     return CALL("fill", "iiiiiii", to, (U)pitch, (U)value, (U)width, (U)count, (U)height, stream);
 }
 API R cuMemsetD8_v2(U to, unsigned char value, size_t count) { NEED; return fill(to, count * 1, value, 1, count, 1, 0); }
-API R cuMemsetD8Async(U to, unsigned char value, size_t count, U stream) { NEED; return fill(to, count * 1, value, 1, count, 1, stream); }
+API R cuMemsetD8Async(U to, unsigned char value, size_t count, U stream) { NEED_ON(stream); return fill(to, count * 1, value, 1, count, 1, stream); }
 API R cuMemsetD16_v2(U to, unsigned short value, size_t count) { NEED; return fill(to, count * 2, value, 2, count, 1, 0); }
-API R cuMemsetD16Async(U to, unsigned short value, size_t count, U stream) { NEED; return fill(to, count * 2, value, 2, count, 1, stream); }
+API R cuMemsetD16Async(U to, unsigned short value, size_t count, U stream) { NEED_ON(stream); return fill(to, count * 2, value, 2, count, 1, stream); }
 API R cuMemsetD32_v2(U to, unsigned value, size_t count) { NEED; return fill(to, count * 4, value, 4, count, 1, 0); }
-API R cuMemsetD32Async(U to, unsigned value, size_t count, U stream) { NEED; return fill(to, count * 4, value, 4, count, 1, stream); }
+API R cuMemsetD32Async(U to, unsigned value, size_t count, U stream) { NEED_ON(stream); return fill(to, count * 4, value, 4, count, 1, stream); }
 API R cuMemsetD2D8_v2(U to, size_t pitch, unsigned char value, size_t width, size_t height) { NEED; return fill(to, pitch, value, 1, width, height, 0); }
 API R cuMemsetD2D16_v2(U to, size_t pitch, unsigned short value, size_t width, size_t height) { NEED; return fill(to, pitch, value, 2, width, height, 0); }
 API R cuMemsetD2D32_v2(U to, size_t pitch, unsigned value, size_t width, size_t height) { NEED; return fill(to, pitch, value, 4, width, height, 0); }
-API R cuMemsetD2D8Async(U to, size_t pitch, unsigned char value, size_t width, size_t height, U stream) { NEED; return fill(to, pitch, value, 1, width, height, stream); }
-API R cuMemsetD2D16Async(U to, size_t pitch, unsigned short value, size_t width, size_t height, U stream) { NEED; return fill(to, pitch, value, 2, width, height, stream); }
-API R cuMemsetD2D32Async(U to, size_t pitch, unsigned value, size_t width, size_t height, U stream) { NEED; return fill(to, pitch, value, 4, width, height, stream); }
+API R cuMemsetD2D8Async(U to, size_t pitch, unsigned char value, size_t width, size_t height, U stream) { NEED_ON(stream); return fill(to, pitch, value, 1, width, height, stream); }
+API R cuMemsetD2D16Async(U to, size_t pitch, unsigned short value, size_t width, size_t height, U stream) { NEED_ON(stream); return fill(to, pitch, value, 2, width, height, stream); }
+API R cuMemsetD2D32Async(U to, size_t pitch, unsigned value, size_t width, size_t height, U stream) { NEED_ON(stream); return fill(to, pitch, value, 4, width, height, stream); }
 
 /* Streams and events */
 
 API R cuStreamCreateWithPriority(U *stream, unsigned flags, int priority) { NEED; WANT(stream); return CALL("stream_create", "ii|I", (U)flags, (U)(int64_t)priority, stream); }
 API R cuStreamCreate(U *stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
-API R cuStreamDestroy_v2(U stream) { NEED; return CALL("stream_destroy", "i", stream); }
+API R cuStreamDestroy_v2(U stream) { NEED_ON(stream); return CALL("stream_destroy", "i", stream); }
 API R cuStreamDestroy(U stream) { return cuStreamDestroy_v2(stream); }
-API R cuStreamSynchronize(U stream) { NEED; return answer(smemsim_synchronize(stream)); }
-API R cuStreamQuery(U stream) { NEED; return answer(smemsim_synchronize(stream)); }
+API R cuStreamSynchronize(U stream) { NEED_ON(stream); return answer(smemsim_synchronize(stream)); }
+API R cuStreamQuery(U stream) { NEED_ON(stream); return answer(smemsim_synchronize(stream)); }
 API R cuStreamWaitEvent(U stream, U event, unsigned flags) { NEED; (void)flags; return CALL("stream_wait", "ii", stream, event); }
 static R stream_info(U stream, int *priority, unsigned *flags) {
     U p = 0, f = 0;
@@ -830,24 +823,24 @@ API R cuStreamGetId(U stream, unsigned long long *id) { WANT(id); *id = stream; 
 API R cuStreamGetCtx(U stream, U *context) { WANT(context); (void)stream; *context = smemsim_context(); return 0; }
 API R cuStreamGetCtx_v2(U stream, U *context, U *green) { if (green) *green = 0; return cuStreamGetCtx(stream, context); } /* there are no green contexts */
 API R cuStreamGetDevice(U stream, int *device) { WANT(device); (void)stream; *device = 0; return 0; }
-API R cuStreamGetAttribute(U stream, int attribute, void *value) { NEED; WANT(value); return CALL("stream_attribute", "ii|B", stream, (U)attribute, value, (size_t)64); }
-API R cuStreamSetAttribute(U stream, int attribute, const void *value) { NEED; WANT(value); return CALL("stream_set_attribute", "iib", stream, (U)attribute, value, (size_t)64); }
+API R cuStreamGetAttribute(U stream, int attribute, void *value) { NEED_ON(stream); WANT(value); return CALL("stream_attribute", "ii|B", stream, (U)attribute, value, (size_t)64); }
+API R cuStreamSetAttribute(U stream, int attribute, const void *value) { NEED_ON(stream); WANT(value); return CALL("stream_set_attribute", "iib", stream, (U)attribute, value, (size_t)64); }
 API R cuStreamCopyAttributes(U to, U from) { NEED; return CALL("stream_copy_attributes", "ii", to, from); }
 API R cuStreamAttachMemAsync(U stream, U address, size_t bytes, unsigned flags) { (void)stream, (void)address, (void)bytes, (void)flags; return 0; }
 API R cuStreamAddCallback(U stream, void *function, void *data, unsigned flags) { NEED; WANT(function); (void)flags; return CALL("call_back", "iii", stream, function, data); }
 API R cuEventCreate(U *event, unsigned flags) { NEED; WANT(event); return CALL("event_create", "i|I", (U)flags, event); }
-API R cuEventDestroy_v2(U event) { NEED; return CALL("event_destroy", "i", event); }
+API R cuEventDestroy_v2(U event) { NEED_START; return CALL("event_destroy", "i", event); }
 API R cuEventDestroy(U event) { return cuEventDestroy_v2(event); }
 API R cuEventRecord(U event, U stream) {
     NEED_ON(stream); /* Dr.Jit 1.5 records events on one where no context is current */
     return CALL("event_record", "ii", event, stream);
 }
 API R cuEventRecordWithFlags(U event, U stream, unsigned flags) { (void)flags; return cuEventRecord(event, stream); }
-API R cuEventSynchronize(U event) { NEED; return CALL("event_synchronize", "i", event); }
-API R cuEventQuery(U event) { NEED; return CALL("event_synchronize", "i", event); }
+API R cuEventSynchronize(U event) { NEED_START; return CALL("event_synchronize", "i", event); }
+API R cuEventQuery(U event) { NEED_START; return CALL("event_synchronize", "i", event); }
 API R cuEventElapsedTime_v2(float *milliseconds, U begin, U end) {
     WANT(milliseconds);
-    NEED;
+    NEED_START;
     U micro = 0;
     R error = CALL("event_elapsed", "ii|I", begin, end, &micro);
     if (!error) *milliseconds = (float)micro / 1000;
