@@ -336,7 +336,7 @@ def _minus(at: tuple[int, ...], origin: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(eq=False)
-class _Together:
+class _SharedCourse:
     """CTAs of a wave, by their numbers, that have done the same so far but for where in their tensors the tiles lie, as `_Course.does` says it: noted is what the
     first of them does, and of the others what is their own."""
 
@@ -420,7 +420,7 @@ class Reads:
 
     def _forget(self) -> None:
         self._waves: dict[Wave, dict[int, _Course]] = {}
-        self._together: dict[Wave, _Together] = {}
+        self._together: dict[Wave, _SharedCourse] = {}
         self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
         self._places: dict[SharedOperand, _Places | None] = {}
         self._matrices: dict[Any, Matrix | str] = {}
@@ -514,7 +514,7 @@ class Reads:
         numbers, key = [cta.number for cta in ctas], self._map_key(first.tensor_map)
         if x not in self._waves:
             course = self._courses(x)[first.cta] = _Course(first.cta)
-            self._together[x] = _Together(numbers, course)
+            self._together[x] = _SharedCourse(numbers, course)
         its = self._together.get(x)
         is_alike = (
             its is not None and its.ctas == numbers and len({len(cta.shared.writers) for cta in ctas}) == 1 and its.load_alike(loads, key)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from smemsim.errors import SmemsimError
 from smemsim.program.compiled.constants import is_joint
-from smemsim.program.compiled.tier import Segment, Together, tier_of
+from smemsim.program.compiled.tier import CompiledChain, Segment, tier_of
 from smemsim.program.wave import ALL, Wave
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _end(wave: Wave, block: Block, marks: Unwritten | None) -> None:
         marks.run(wave, block.instructions[-1], lambda x: end.run(x, after))
 
 
-def _chain(wave: Wave, block: Block) -> Together | None:
+def _chain(wave: Wave, block: Block) -> CompiledChain | None:
     """The chain of blocks that begins here, if all threads of the wave run it as machine code."""
     tier = block.tier or tier_of(wave.program, block)
     if not tier.is_done and is_joint(wave.program, block.instructions[0]):
@@ -90,7 +90,7 @@ def _chain(wave: Wave, block: Block) -> Together | None:
     return chain if chain is not None and chain.chain.may_run(wave) else None
 
 
-def _tail(wave: Wave, block: Block) -> Together | None:
+def _tail(wave: Wave, block: Block) -> CompiledChain | None:
     """The chain that begins with the branch at the end of a block, if all threads of the wave run it as machine code."""
     tail = None if block.tier is None or wave.sel is not ALL else block.tier.tail
     return tail if tail is not None and tail.chain.may_run(wave) else None

@@ -15,7 +15,7 @@ from collections import defaultdict
 from types import FrameType
 from typing import Any
 
-from smemsim.program.compiled.tier import Loop, Segment, Together
+from smemsim.program.compiled.tier import CompiledChain, Loop, Segment
 from smemsim.ptx.module import Instruction
 
 __all__ = ["PARTS", "Hot", "Profile", "Sampler"]
@@ -165,7 +165,7 @@ def _look(frame: FrameType | None) -> tuple[str, tuple[int, int, int, str] | Non
         if name is not None:
             files.append(name)
             own = frame.f_locals.get("self") if name == "program/compiled/tier.py" else None
-            segment = own if isinstance(own, (Segment, Loop, Together)) else segment
+            segment = own if isinstance(own, (Segment, Loop, CompiledChain)) else segment
             if code.co_name == _BLOCK and where is None:
                 where = _where(frame.f_locals, segment)
         frame = frame.f_back
@@ -193,7 +193,7 @@ def _where(known: dict[str, Any], segment: Any) -> tuple[int, int, int, str] | N
         instructions = segment.piece.instructions
     elif isinstance(segment, Loop):
         instructions = segment.block.instructions
-    elif isinstance(segment, Together):
+    elif isinstance(segment, CompiledChain):
         instructions = segment.chain.instructions
     else:
         all_of = known["block"].instructions

@@ -475,7 +475,7 @@ class Loop:
         x.steps += trips - 1
 
 
-class Together:
+class CompiledChain:
     """A chain of blocks as machine code; `steps` are what is left of the last one."""
 
     def __init__(self, program: Any, chain: Chain) -> None:
@@ -515,10 +515,10 @@ class Tier:
         self.next = LOADING
         self.steps: list[Any] | None = None
         self.loop: Loop | None = None
-        self.chain: Together | None = None
-        self.tail: Together | None = None
+        self.chain: CompiledChain | None = None
+        self.tail: CompiledChain | None = None
         self.is_done = False
-        self.made: tuple[list[Any], Loop | None, Together | None, Together | None] | None = None
+        self.made: tuple[list[Any], Loop | None, CompiledChain | None, CompiledChain | None] | None = None
 
     @functools.cached_property
     def _accesses(self) -> float:
@@ -550,12 +550,12 @@ class Tier:
         else:
             self.next = COMPILING
 
-    def _make(self) -> tuple[list[Any], Loop | None, Together | None, Together | None]:
+    def _make(self) -> tuple[list[Any], Loop | None, CompiledChain | None, CompiledChain | None]:
         loop = loop_of(self.program, self.block)
         if loop is not None:
             return [], Loop(self.program, self.block, code_of_loop(self.program, loop)), None, None
         chains = chain_of(self.program, self.block), tail_of(self.program, self.block)
-        chain, tail = (None if one is None else Together(self.program, one) for one in chains)
+        chain, tail = (None if one is None else CompiledChain(self.program, one) for one in chains)
         return _steps(self.program, self.block, 0), None, chain, tail
 
 

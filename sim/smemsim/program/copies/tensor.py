@@ -127,7 +127,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
 
 
 @dataclasses.dataclass(eq=False)
-class _Together:
+class _AlikeLoads:
     """Loads that threads of different CTAs issue alike, but for their boxes: to one address of their windows, and counted by the mbarriers at one."""
 
     issuers: list[Issuer]
@@ -186,7 +186,7 @@ def _load_together(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int]
     if transfers is None:
         return False
     to = Received(0, dst, ClusterAddress(0, barrier), transfers[0].transaction_bytes)
-    _Together(issuers, boxes, transfers, address, to).deliver(x, i)
+    _AlikeLoads(issuers, boxes, transfers, address, to).deliver(x, i)
     return True
 
 
