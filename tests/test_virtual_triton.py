@@ -41,7 +41,7 @@ NAMES = [
     "test_products_with_another_type_of_the_result",
     "test_a_driver_that_is_made_anew", "test_the_card", "test_what_torch_looks_at_itself", "test_memory_is_counted_once_and_given_back", "test_streams_and_events",
     "test_operators_of_torch_library", "test_operators_of_torch_that_are_replaced_on_the_card", "test_a_compiled_kernel_is_launched_without_its_constexprs",
-    "test_python_collects_garbage_when_it_likes_on_a_card", "test_a_profiler_that_knows_real_cards_alone", "test_counting_in_memory_of_the_card[True]", "test_fake_tensors_are_where_a_card_has_them", "test_compiled_code_finds_the_card_that_has_the_tensors",
+    "test_python_collects_garbage_when_it_likes_on_a_card", "test_a_profiler_that_knows_real_cards_alone", "test_counting_in_memory_of_the_card[True]", "test_fake_tensors_are_where_a_card_has_them", "test_an_operator_is_compared_with_its_fake", "test_compiled_code_finds_the_card_that_has_the_tensors",
 ]  # fmt: skip
 
 ARCHITECTURES = {

@@ -724,6 +724,21 @@ def test_fake_tensors_are_where_a_card_has_them():
     assert (real + 1).is_cuda
 
 
+def test_an_operator_is_compared_with_its_fake():
+    """As torch.library.opcheck does."""
+    utils = pytest.importorskip("torch._subclasses.fake_utils")
+
+    @torch.library.custom_op("smemsim_suite::squared", mutates_args=(), device_types="cuda")
+    def squared(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x).copy_(x * x)
+
+    squared.register_fake(torch.empty_like)
+    x = torch.arange(3.0, device=DEVICE)
+    with utils.CrossRefFakeMode():
+        y = squared(x)
+    assert torch.equal(y.cpu(), torch.tensor([0.0, 1.0, 4.0]))
+
+
 def test_compiled_code_finds_the_card_that_has_the_tensors():
     try:
         driver = ctypes.CDLL("libcuda.so.1")

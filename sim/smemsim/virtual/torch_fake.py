@@ -61,13 +61,19 @@ def install() -> None:
         return
     mode = _modes.pop()
     FakeTensorMode.avoid_device_init = property(lambda self: True)
-    describe = MetaTensorDescriber.describe_tensor
+    MetaTensorDescriber.describe_tensor = _seeing(mode, MetaTensorDescriber.describe_tensor)
+    torch._prims_common.compare_tensor_meta = _seeing(mode, torch._prims_common.compare_tensor_meta)  # with which opcheck compares fakes and tensors
 
-    @functools.wraps(describe)
-    def described(*args: Any, **kwargs: Any) -> Any:
+
+def _seeing(mode: Any, function: Any) -> Any:
+    """A function of torch's, with the mode that sees where a tensor is."""
+    import torch
+
+    @functools.wraps(function)
+    def seen(*args: Any, **kwargs: Any) -> Any:
         if any(one is mode for one in torch.overrides._get_current_function_mode_stack()):
-            return describe(*args, **kwargs)
-        with mode:  # which sees where a tensor is
-            return describe(*args, **kwargs)
+            return function(*args, **kwargs)
+        with mode:
+            return function(*args, **kwargs)
 
-    MetaTensorDescriber.describe_tensor = described
+    return seen
