@@ -62,7 +62,9 @@ def install() -> None:
     mode = _modes.pop()
     FakeTensorMode.avoid_device_init = property(lambda self: True)
     MetaTensorDescriber.describe_tensor = _seeing(mode, MetaTensorDescriber.describe_tensor)
-    torch._prims_common.compare_tensor_meta = _seeing(mode, torch._prims_common.compare_tensor_meta)  # with which opcheck compares fakes and tensors
+    torch._prims_common.compare_tensor_meta = _seeing(
+        mode, torch._prims_common.compare_tensor_meta
+    )  # with which opcheck compares fakes and tensors
 
 
 def _seeing(mode: Any, function: Any) -> Any:
