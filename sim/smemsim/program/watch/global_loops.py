@@ -289,6 +289,8 @@ def observed(at, size, threads, index, known, cells, suspects):  # type: ignore[
     found, scope = 0, known.scope[index]
     for n in range(len(at)):
         warp, first, line = threads[n] >> 5, at[n] >> cells.shift, at[n] >> cells.line
+        if n > 0 and at[n] == at[n - 1] and warp == threads[n - 1] >> 5:  # lanes of a warp read one word
+            continue
         for cell in range(first, first + (size >> cells.shift)):
             last = cells.writers[cell] if cells.split[line] else cells.line_writers[line]
             if last == 0 or known.asynchronous[last & INDEX] or not _is_strong(last, warp, scope, known):

@@ -127,8 +127,10 @@ class ArrayShadow:
             self.observed = {cell * times + n: dict(of) for cell, of in self.observed.items() for n in range(times)}
 
     def observes(self, cell: int, warp: int, own: int, writes: tuple[int, ...]) -> None:
-        """A strong read of a warp has found these strong writes in a cell; `own` is its epoch."""
-        self.observed.setdefault(cell, {})[warp] = Observed(own, writes)
+        """A strong read of a warp has found these strong writes in a cell; `own` is its epoch. Of reads that find the same the first lies in front of most."""
+        reads = self.observed.setdefault(cell, {})
+        if warp not in reads or reads[warp].writes != writes:
+            reads[warp] = Observed(own, writes)
 
     def for_reads(self) -> None:
         """Make room for readers."""
