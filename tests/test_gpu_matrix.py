@@ -96,6 +96,26 @@ def test_ldmatrix_and_stmatrix_move_rows_that_lanes_name(direction: str, trans: 
         assert (kept == np.stack([matrix[lane // 4, lane % 4 * 2], matrix[lane // 4, lane % 4 * 2 + 1]], -1)).all()
 
 
+@pytest.mark.parametrize(
+    ("operation", "where"),
+    [
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r9}, [%r2]", "below 0x400"),
+        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r9}", "below 0x400"),
+        ("cp.async.ca.shared.global [%r2], [%rd1], 4", "below 0x400"),
+        ("ldmatrix.sync.aligned.m8n8.x1.b16 {%r9}, [%rd1]", "in global memory"),
+        ("stmatrix.sync.aligned.m8n8.x1.b16 [%rd1], {%r9}", "in global memory"),
+    ],
+)
+def test_rows_of_some_lanes_outside_of_the_windows_of_shared_memory_are_not_modelled(operation: str, where: str) -> None:
+    gpu = Device("sm_90a")
+    body = f"""
+    ld.param.b64 %rd1, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, smem; mov.u32 %r2, %r1; setp.eq.u32 %p0, %r0, 3; @%p0 sub.u32 %r2, %r1, 64;
+    {operation};
+"""
+    with pytest.raises(Unmodelled, match=where):
+        gpu.launch(kernel(body, ".b64 out", shared=1024), "k", block=32, args=(gpu.array(np.zeros(512, np.uint8)),))
+
+
 def test_bytes_make_the_round_trip_through_the_matrix_forms_of_blackwell() -> None:
     """stmatrix m16n8 of D fragments writes the transpose of a 16 x 8 matrix; ldmatrix m16n16 gives columns, four rows of them a register."""
     gpu = Device("sm_100a")

@@ -552,3 +552,36 @@ def test_loads_of_every_second_and_every_fourth_element(monkeypatch):
     np.testing.assert_array_equal(*found)
     np.testing.assert_array_equal(found[0][:, 0], given[3::4])
     np.testing.assert_array_equal(found[0][:, 7], given[1:256:2])
+
+
+DOUBTS = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .b32 %r<9>; .reg .b64 %d<4>; .shared .align 16 .b8 tile[512];
+ld.param.u64 %d0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, tile; mul.wide.u32 %d1, %r0, 4; add.u64 %d0, %d0, %d1; st.shared.u32 [%r1+256], %r0;
+mad.lo.u32 %r2, %r0, 4, %r1; mad.lo.u32 %r3, %r0, 16, %r1; bar.sync 0;
+READ
+mad.lo.u32 %r5, %r4, 5, %r0; st.global.u32 [%d0], %r5;
+ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "ld.shared.u32 %r4, [%r2];", "ld.volatile.shared.u32 %r4, [%r2];", "ld.relaxed.cta.shared.u32 %r4, [%r2];",
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];", "atom.shared.add.u32 %r4, [%r2], 1;",
+    ],
+)  # fmt: skip
+def test_what_nobody_has_written_is_found_where_machine_code_uses_it(read, monkeypatch):
+    """Read by what is machine code, and by what is none, in the block that uses it."""
+    told = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        gpu = smemsim.Gpu("sm_90a")
+        text = DOUBTS.replace("READ", read).replace(".address_size 64", f".address_size 64 // {mode}")
+        run = gpu.launch(text, "k", block=32, args=[gpu.array(np.zeros(32, np.uint32))], progress=False, workers=1)
+        told.append([(f.code, f.line, f.message) for f in run.findings])
+    assert told[0] == told[1]
+    assert [found[0] for found in told[0]] == ["R507"]

@@ -109,7 +109,7 @@ def _run_steps(wave: Wave, block: Block, marks: Unwritten | None, left: Sequence
     """Run the plain steps of a block, or those that are `left`: those that are machine code so, where no value in doubt is near. Is the block's end done too,
     as that of a loop is?"""
     steps: Sequence[Any] = block.steps if left is None else left
-    is_doubtful = marks is not None and marks.concerns(block.slots)
+    is_doubtful = _is_doubtful(wave, block)  # its gate may have brought some
     if left is None and steps and not is_doubtful and wave.late is None:
         tier = block.tier or tier_of(wave.program, block)
         if not tier.is_done:
@@ -121,11 +121,12 @@ def _run_steps(wave: Wave, block: Block, marks: Unwritten | None, left: Sequence
     for step in steps:
         if not isinstance(step, Segment):
             _run_step(wave, block, step, marks)
-            continue
-        threads = wave.sel if is_doubtful else step.run(wave)
-        if threads is not None:
+        else:
+            threads = wave.sel if is_doubtful else step.run(wave)
+            if threads is None:
+                continue  # machine code brings no doubts
             _run_closures(wave, block, step.steps, marks, threads)
-            is_doubtful = wave.watch is not None and wave.watch.unwritten.concerns(block.slots)
+        is_doubtful = _is_doubtful(wave, block)
     return False
 
 
@@ -144,9 +145,12 @@ def _run_closures(wave: Wave, block: Block, steps: Sequence[Plain], marks: Unwri
 
 def _near(wave: Wave, block: Block, marks: Unwritten | None) -> Unwritten | None:
     """What follows values in doubt through a block: from its begin on, or since a load of its own has brought what nobody has written."""
-    if marks is None and wave.watch is not None and wave.watch.unwritten.concerns(block.slots):
-        marks = wave.watch.unwritten
-    return marks
+    return wave.watch.unwritten if marks is None and _is_doubtful(wave, block) else marks
+
+
+def _is_doubtful(wave: Wave, block: Block) -> bool:
+    """Are values in doubt near a block now?"""
+    return wave.watch is not None and wave.watch.unwritten.concerns(block.slots)
 
 
 def _run_step(wave: Wave, block: Block, step: Plain, marks: Unwritten | None) -> None:

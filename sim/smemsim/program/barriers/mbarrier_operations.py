@@ -34,7 +34,8 @@ _SHARED = (None, "shared", "shared::cta", "shared::cluster")
 
 def barriers(x: Wave, i: Instruction, find: Locate) -> Iterator[tuple[Cta, int, slice]]:
     """The mbarriers that running threads name: (CTA, offset, slice of the running threads), one entry for neighbouring threads that name one mbarrier."""
-    (piece,) = find(x)
+    pieces = find(x)
+    piece = next((piece for piece in pieces if piece.space != "shared"), pieces[0])
     if piece.space != "shared":
         misuse(x, i, f"an address in {piece.space} memory: mbarriers lie in shared memory", "give the address of a shared variable")
     at = piece.at

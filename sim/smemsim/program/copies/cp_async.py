@@ -14,7 +14,7 @@ from smemsim.program.barriers.mbarrier import mbarrier_of
 from smemsim.program.barriers.mbarrier_operations import barriers
 from smemsim.program.late import lands
 from smemsim.program.memory.load_store import gathered, merged, own_values, scattered
-from smemsim.program.memory.spaces import Locate, Piece, locate, note_read, own, values_of
+from smemsim.program.memory.spaces import Locate, Piece, in_windows, locate, note_read, own, values_of
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Immediate, Instruction, Register
 
@@ -45,7 +45,7 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
     amount = _amount(c, operands[3], size) if len(operands) == 4 else None
 
     def copy(x: Wave) -> None:
-        (piece,) = to(x)
+        piece = in_windows(x, i, to)
         if amount is None:
             values = _words(x, i, sources[size](x), size)
         else:

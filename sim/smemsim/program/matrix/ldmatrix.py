@@ -14,7 +14,7 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.machine import loops
-from smemsim.program.memory.spaces import Locate, Piece, locate, note_read, note_write, values_of
+from smemsim.program.memory.spaces import Locate, Piece, in_windows, locate, note_read, note_write, values_of
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.wave import WARP
@@ -69,16 +69,15 @@ def _places(form: str) -> tuple[np.ndarray, np.ndarray]:
     return np.broadcast_arrays(lane % 4 * 2 + byte % 2, lane // 4 + 8 * (byte // 2))  # type: ignore[return-value]
 
 
-def _rows(x: Wave, where: Locate, count: int) -> Piece:
+def _rows(x: Wave, i: Instruction, where: Locate, count: int) -> Piece:
     """The places of the rows that the first `count` lanes of every warp name."""
     kept, threads = x.sel, x.threads
     if count < WARP:
         x.select(threads.reshape(-1, WARP)[:, :count].ravel())
     try:
-        (piece,) = where(x)
+        return in_windows(x, i, where)
     finally:
         x.select(kept)
-    return piece
 
 
 def _byte_places(rows: np.ndarray, matrices: int, form: str, bits: int = 8) -> np.ndarray:
@@ -125,7 +124,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     lanes, bits = count * (16 if shape == "m16n16" else 8), {"": 8, "b6x16_p32": 6, "b4x16_p64": 4}[packed]
 
     def run(x: Wave) -> None:
-        piece = _rows(x, where, lanes)
+        piece = _rows(x, i, where, lanes)
         if x.watch is not None:
             _told(x, piece, lanes, lambda: note_read(x, i, piece, ROW))
         rows = piece.at.reshape(-1, lanes)
@@ -178,7 +177,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
     lanes = 8 * count
 
     def run(x: Wave) -> None:
-        piece = _rows(x, where, lanes)
+        piece = _rows(x, i, where, lanes)
         values = np.stack([np.broadcast_to(read(x), x.n) for read in reads])
         at = _byte_places(piece.at.reshape(-1, lanes), count, form)
         written = values_of(x, piece, ROW)

@@ -36,6 +36,7 @@ __all__ = [
     "Piece",
     "Values",
     "for_part",
+    "in_windows",
     "locate",
     "note_read",
     "note_update",
@@ -130,6 +131,18 @@ def locate(
         first, further = address, beyond
         address = lambda x: first(x) + further(x)  # noqa: E731
     return find(i, address, size, (align or size) - 1)
+
+
+def in_windows(x: Wave, i: Instruction, where: Locate) -> Piece:
+    """The bytes of all running threads in the CTAs' windows of shared memory; Unmodelled where some are elsewhere."""
+    pieces = where(x)
+    for piece in pieces:
+        if piece.space == "reserved":
+            raise unmodelled(i, f"at a shared address below {x.window_begin:#x}, where the system keeps its own")
+        if piece.space != "shared":
+            raise unmodelled(i, f"at an address in {piece.space} memory (undefined: it accesses shared memory)")
+    (piece,) = pieces
+    return piece
 
 
 def _in_window(address: Any) -> Any:
