@@ -344,6 +344,8 @@ def test_two_processes_give_what_one_gives_also_when_one_dies():
     assert spread.execute_spread(two, done=done)
     assert sum(told) == ctas
     assert (out.numpy() == expected.numpy()).all()
+    assert two.evidence == {spread.APART}, "what is not looked for is told"
+    two.evidence.clear()
     same_launch(one, two)
 
 

@@ -585,3 +585,33 @@ def test_what_nobody_has_written_is_found_where_machine_code_uses_it(read, monke
         told.append([(f.code, f.line, f.message) for f in run.findings])
     assert told[0] == told[1]
     assert [found[0] for found in told[0]] == ["R507"]
+
+
+TWO_ARRAYS = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 given) {
+.reg .pred %p; .reg .b32 %r<9>; .reg .b64 %d<6>;
+ld.param.u64 %d0, [out]; ld.param.u64 %d1, [given]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 128, %r0; mul.wide.u32 %d2, %r2, 4; add.u64 %d0, %d0, %d2;
+mul.wide.u32 %d2, %r0, 4; add.u64 %d1, %d1, %d2; setp.eq.u32 %p, %r1, 0; @%p st.global.u32 [%d1+512], %r0; add.u64 %d1, %d1, 3584; mov.u32 %r3, 0; mov.u32 %r4, 0;
+TURN: ld.global.u32 %r5, [%d1]; ld.global.u32 %r6, [%d1+512]; add.u32 %r4, %r4, %r5; add.u32 %r4, %r4, %r6;
+add.u64 %d1, %d1, -3584; add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r3, 2; @%p bra TURN;
+st.global.u32 [%d0], %r4;
+ret; }
+"""
+
+
+def test_accesses_with_one_base_in_two_arrays_and_then_in_one(monkeypatch):
+    """The second load is in the array behind at first, which nobody writes, and then where another CTA has written."""
+    told = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        gpu = smemsim.Gpu("sm_90a")
+        out, begin = gpu.array(np.zeros(256, np.uint32)), 0x7F10_0000_0000
+        for n in range(2):
+            gpu.memory.place(np.arange(1024, dtype=np.uint32), begin + 4096 * n)
+        text = TWO_ARRAYS.replace(".address_size 64", f".address_size 64 // {mode}")
+        run = gpu.launch(text, "k", grid=2, block=128, args=[out, begin], progress=False, workers=1)
+        told.append([(f.code, f.line, f.message) for f in run.findings])
+    assert told[0] == told[1]
+    assert [found[0] for found in told[0]] == ["X008"]

@@ -156,7 +156,9 @@ COMMAND_LINE = "command line"
 @click.option("--arg", "given", multiple=True, metavar="ARG", help=ARGUMENT_HELP)
 @click.option("--ctas", metavar="0-3", help="Run these CTAs alone, with those of their clusters.")
 @click.option(
-    "--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other; left out: as many as save time."
+    "--workers",
+    type=click.IntRange(1),
+    help="Processes for CTAs that do not depend on each other; left out: as many as save time. Races between CTAs of different ones are not looked for.",
 )
 @click.option("--dask", metavar="ADDRESS", help="Give them to the Dask scheduler there (pip install 'smemsim[campaign]').")
 @click.option(

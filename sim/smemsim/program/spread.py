@@ -1,6 +1,7 @@
 """A grid's CTAs over several processes, and their results put together.
 
-CTAs that do not wait for each other may run anywhere; what they wrote is put together in the order of their numbers, as if they had run here.
+CTAs that do not wait for each other may run anywhere; what they wrote is put together in the order of their numbers, as if they had run here. What each process
+knows of accesses of global memory stays there: of CTAs apart only different values in one place are told, and that it is so (`APART`).
 """
 
 from __future__ import annotations
@@ -164,6 +165,10 @@ WORTH = 6.0  # seconds of work left, above which processes are worth starting
 DEATHS = 5  # times that workers may be lost
 LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
 OBJECTS = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")  # what they read is no array of global memory
+APART = (
+    "races in global memory between CTAs that ran in different processes are not looked for, only whether they leave different values: "
+    "workers = 1 (--workers 1) looks at all CTAs together"
+)
 SOON = 1e-6  # seconds: the least that a part of a launch is given
 
 Done = Callable[[int], None]
@@ -209,6 +214,8 @@ def execute_spread(
         return True
     from smemsim import crews  # what starts processes takes long to import
 
+    if watch and launch.options.watch_global:
+        launch.evidence.add(APART)
     work, most = work_of(launch, watch=watch), -(-len(left) // together)
     crew: crews.Crew
     if client is None:

@@ -350,21 +350,22 @@ class Segment:
         return self._find(x, frame, code, {access.number: row[row != NOWHERE.ctypes.data] + access.apart for access, row in rows.items()})
 
     def _find(self, x: Wave, frame: Frame, code: Code, places: dict[int, np.ndarray]) -> bool:
-        """Look for the array that each access of global memory is in, by where threads do it. False where it is not one."""
-        addresses = {}
+        """Look for the array that each access of global memory is in, those of a row in one, by where threads do it. False where it is not one."""
+        ends: dict[int, list[int]] = {}  # of a row: where its accesses begin and end
         for access in code.of_global:
             begin, _, host, _ = frame.row(access.row.lead).tolist()
-            addresses[access] = (places[access.number] + (begin - host)).view(np.uint64)
-        for access, address in addresses.items():
-            row = frame.row(access.number)
-            if not len(address):
-                continue
-            region = x.launch.memory.holding(int(address.min()), int(address.max()) + access.size)
-            if region is None or region.chunks is not None:
-                return False
-            where = region.words.ctypes.data + region.begin - region.words_begin
-            row[:3] = np.uint64(region.begin).view(np.int64), max(0, len(region.data) - access.size + 1), where
-            frame.regions[access.number] = region
+            address = (places[access.number] + (begin - host)).view(np.uint64)
+            if len(address):
+                ends.setdefault(access.row.number, []).extend((int(address.min()), int(address.max()) + access.size))
+        found = {row: x.launch.memory.holding(min(of), max(of)) for row, of in ends.items()}
+        if any(region is None or region.chunks is not None for region in found.values()):
+            return False
+        for access in code.of_global:
+            region = found.get(access.row.number)
+            if region is not None:
+                where = region.words.ctypes.data + region.begin - region.words_begin
+                frame.row(access.number)[:3] = np.uint64(region.begin).view(np.int64), max(0, len(region.data) - access.size + 1), where
+                frame.regions[access.number] = region
         self.launch, self.found = weakref.ref(x.launch, self._forget), (frame.memory[HEAD:].copy(), list(frame.regions))
         return True
 
