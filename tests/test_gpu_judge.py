@@ -45,6 +45,16 @@ class Product:
     sums: bool = True
     odd: tuple[int, int] | None = None
     d: int = 0
+    first: str = ""  # instructions in front of it
+
+
+ZEROED = "\n".join(
+    (
+        "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+        *(f"mov.f32 %f{n}, 0f00000000;" for n in range(32)),
+        "wgmma.fence.sync.aligned;",
+    )
+)
 
 
 def steps(a: int, b: int, **more: object) -> list[Product]:
@@ -68,6 +78,7 @@ def kernel(
         lines.append(f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%to], [%map, {{{at}}}], [%bar];")
     multiply = []
     for p in products:
+        multiply.append(p.first)
         for side, offset, base in (("a", p.a, p.word_a), ("b", p.b, p.word_b)):
             multiply.append(f"add.u32 %at, %tiles, {offset}; and.b32 %at, %at, 0x3ffff; shr.u32 %at, %at, 4; cvt.u64.u32 %start, %at;")
             multiply.append(f"mov.b64 %word, {base:#x};")
@@ -422,6 +433,49 @@ def test_a_trip_may_be_missing_where_nothing_is_lost():
     assert gemm(range(0, 4, 2), 256).findings == []  # some blocks of a sparse matrix
     assert gemm(range(4), 256, split=True).findings == []
     assert gemm(range(4), 256, split=True, ctas=range(3)).findings == []
+
+
+# ---- two products on one accumulator
+
+
+def heads(rows_or_columns: str, second: tuple[int, ...] = (0, 1, 2, 3), *, zeroed: bool = True) -> Run:
+    """One tile and then another one are multiplied with a third, each into the same registers by instructions that add, as of two heads or two tiles of keys.
+
+    "tiles of B": A's tile stays, B's rows go on. "heads of A": B's tile stays, A's head goes on along the columns of its tensor. `zeroed`: the registers are
+    between, `second` is the order in which the second product takes A's steps.
+    """
+    gpu, is_a = Gpu("sm_90a"), rows_or_columns == "heads of A"
+    a, b = (tensor(gpu, (128, 128), (BOX, ROWS), name=name) for name in "AB")
+    loads = [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0)), Load(0, 2 * TILE, (64, 0)) if is_a else Load(1, 2 * TILE, (0, 64))]
+    last = [
+        dataclasses.replace(p, a=p.a + 32 * (k - n))
+        for n, (k, p) in enumerate(zip(second, steps(*(2 * TILE, TILE) if is_a else (0, 2 * TILE)), strict=True))
+    ]
+    if zeroed:
+        last[0] = dataclasses.replace(last[0], first=ZEROED)
+    return run(kernel(2, loads, [*steps(0, TILE), *last]), gpu, a, b)
+
+
+@pytest.mark.parametrize("which", ["tiles of B", "heads of A"])
+def test_two_products_with_one_tile_are_two(which: str):
+    assert heads(which).findings == []
+
+
+@pytest.mark.parametrize("which", ["tiles of B", "heads of A"])
+def test_a_wrong_order_of_k_in_one_of_two_products_is_found(which: str):
+    found = heads(which, (0, 2, 1, 3))
+    assert [f.code for f in found.findings] == ["R502"], found.text()
+    assert "only K steps 0, 3 of 4 are right" in found.findings[0].message
+
+
+def test_two_products_may_add_up():
+    assert heads("tiles of B", zeroed=False).findings == []
+
+
+def test_a_sum_that_goes_on_with_another_k_is_found():
+    """Nobody has zeroed the registers: the second head's k of A meets the first one's of B in one sum."""
+    found = heads("heads of A", zeroed=False)
+    assert [f.code for f in found.findings] == ["R508"], found.text()
 
 
 # ---- what may be a consequence

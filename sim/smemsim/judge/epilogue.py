@@ -123,7 +123,7 @@ def _chains(reads: Reads) -> Iterator[list[Product]]:
     chains: dict[tuple[object, ...], list[Product]] = {}
     for p in reads.products:
         chain = chains.get(p.accumulator)
-        if chain and p.events[0].scale_d and _place(chain[0]) == _place(p):
+        if chain and not p.events[0].begins and _place(chain[0]) == _place(p):
             chain.append(p)
             continue
         if chain:

@@ -319,7 +319,7 @@ class _Course:
         steps = list[tuple[Any, ...]]()
         for _, _, event, *operands in self.steps:
             steps.append((event.instruction.line, event.thread // WGMMA_THREADS, event.kind, event.d, event.m, event.n, event.k, event.a, event.b,
-                          event.a_major, event.b_major, event.scale_d, event.idesc, event.is_sparse))  # fmt: skip
+                          event.a_major, event.b_major, event.begins, event.idesc, event.is_sparse))  # fmt: skip
             for operand in operands:
                 if operand is None:
                     steps.append(())
@@ -695,7 +695,7 @@ class Reads:
             self._reached(event, a, b)
         key = (course.cta, event.thread // WGMMA_THREADS, event.kind, event.d)
         product = course.open.get(key)
-        if product is None or not event.scale_d or not _goes_on(product, event, a, b):
+        if product is None or event.begins or not _goes_on(product, event, a, b):
             product = course.open[key] = Product(number, course.cta, key, [], [], [], (read_a, read_b))
             course.products.append(product)
         product.events.append(event)
@@ -882,7 +882,7 @@ class Reads:
                         event.b,
                         event.a_major,
                         event.b_major,
-                        event.scale_d,
+                        event.begins,
                         event.idesc,
                     )
                 )
@@ -1109,7 +1109,7 @@ def _apart(course: _Course) -> Iterator[tuple[list[Issued], list[Product]]]:
         last[p.accumulator] = p
         if (
             before is not None
-            and p.events[0].scale_d
+            and not p.events[0].begins
             and any(x is not None and x == y for x, y in zip(_rows(before), _rows(p), strict=True))
         ):
             parent[root(id(p))] = root(id(before))
@@ -1166,9 +1166,19 @@ def _goes_on(product: Product, event: Mma, a: OperandRead | None, b: OperandRead
     if (a is None) != (product.a[0] is None) or (b is None) != (product.b[0] is None):
         return False
     pairs = [(a, product.a[0]), (b, product.b[0])]
+    if _is_another(pairs):
+        return False
     if any(x is not None and y is not None and x.loads[0] is y.loads[0] for x, y in pairs):
         return True
     return any(x is not None and y is not None and {load.number for load in x.loads} & {load.number for load in y.loads} for x, y in pairs)
+
+
+def _is_another(pairs: Sequence[tuple[OperandRead | None, OperandRead | None]]) -> bool:
+    """Do the k of both operands begin again as at a product's first instruction, with another tile of one of them? That is a product of its own on one
+    accumulator: two tiles of K or of B, which one tile of Q or of A is multiplied with, or the parts of numbers that were split."""
+    both = [(now, first) for now, first in pairs if now is not None and first is not None]
+    begin_again = len(both) == len(pairs) and all(now.at[1] == first.at[1] for now, first in both)
+    return begin_again and any({*now.loads}.isdisjoint(first.loads) for now, first in both)
 
 
 # ---- Operands that are read as another type than their tensor map brings
@@ -1214,7 +1224,7 @@ def mismatches(reads: Reads) -> list[Finding]:
             continue
         last = before.get(p.accumulator)
         before[p.accumulator] = p
-        if last is None or not p.events[0].scale_d:
+        if last is None or p.events[0].begins:
             continue
         last_a, last_b = last.a[0], last.b[0]
         if last_a is None or last_b is None or (last_a.base, last_b.base) != (a.base, b.base):
@@ -1259,7 +1269,7 @@ def swapped(reads: Reads) -> list[Finding]:
             sums.pop(p.accumulator, None)
             continue
         held = sums.setdefault(p.accumulator, [])
-        if not p.events[0].scale_d or not held or (held[0][0].base, held[0][1].base) != (a.base, b.base):
+        if p.events[0].begins or not held or (held[0][0].base, held[0][1].base) != (a.base, b.base):
             held.clear()
         held.append((a, b))
         for name, wrong, other in (("A", 0, 1), ("B", 1, 0)):
@@ -1331,7 +1341,7 @@ def _are_whole(reads: Reads, reach: Reach) -> bool:
         if not steps:
             continue
         before = last.get(p.accumulator)
-        if before is None or not p.events[0].scale_d or steps[0][0] <= before[-1][0]:
+        if before is None or p.events[0].begins or steps[0][0] <= before[-1][0]:
             before = last[p.accumulator] = []
             sums.append(before)
         before += steps
@@ -1427,7 +1437,7 @@ def turned(reads: Reads) -> list[Finding]:
     for p in reads.products:
         before = last.get(p.accumulator)
         last[p.accumulator] = p
-        if before is None or not p.events[0].scale_d:
+        if before is None or p.events[0].begins:
             continue
         odd, rest = (before, p) if len(before.events) < len(p.events) else (p, before)
         are_few = len(odd.events) < len(rest.events)  # sums of A B and B A, or of a symmetric matrix's halves, have as many of each

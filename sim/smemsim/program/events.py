@@ -86,11 +86,17 @@ class Mma(_Issued):
     idesc: int | None = None
     cta_group: int = 1
     d: int = 0  # which accumulator: its first register, or its address in tensor memory
+    is_new: bool = False  # others have given D its value since the last sum there
+
+    @property
+    def begins(self) -> bool:
+        """Does it begin a sum: is scale-d false, or what it adds to no sum of matrix instructions?"""
+        return self.is_new or not self.scale_d
 
     @property
     def form(self) -> tuple[Any, ...]:
         """What it does, but for the CTA that does it: events of one instruction that have one form do the same."""
-        return self.thread, self.kind, self.m, self.n, self.k, self.a, self.b, self.scale_d, self.idesc, self.d, self.unwritten
+        return self.thread, self.kind, self.m, self.n, self.k, self.a, self.b, self.begins, self.idesc, self.d, self.unwritten
 
     def operand(self, side: str) -> SharedOperand | None:
         """A ("a") or B ("b") as each CTA of the group reads it; None where it is not in shared memory."""

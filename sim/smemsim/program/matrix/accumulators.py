@@ -2,12 +2,15 @@
 
 A loop over K adds to the same registers again and again, and nobody reads them in between. Their values are then kept as matrices, and come back into the
 registers when a block of instructions begins that names one of them (`Wave.settle`).
+
+Whether an instruction goes on with a sum follows from its registers: they hold what the last wgmma left there, also where a loop has moved it away and back.
+Zeros, or anything else that others have written there, begin another sum.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +23,11 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
 __all__ = ["Accumulators", "accumulators", "bits_of_slots"]
+
+
+def _is_sum(left: np.ndarray, now: np.ndarray) -> bool:
+    """Do registers still hold what a wgmma left there? Zeros may be either, and count as written by others."""
+    return bool(np.array_equal(left, now) and now.any())
 
 
 def bits_of_slots(slots: Iterable[int]) -> int:
@@ -44,6 +52,9 @@ class _Matrix:
     values: np.ndarray
     is_here: np.ndarray
 
+    def __post_init__(self) -> None:
+        self.has_sum = np.zeros_like(self.is_here)
+
 
 class Accumulators:
     """The accumulators of a wave's warpgroups whose registers do not have their values now."""
@@ -51,9 +62,24 @@ class Accumulators:
     def __init__(self, x: Wave) -> None:
         self.x = x
         self.kept: dict[tuple[int, ...], _Matrix] = {}
+        self._left: dict[
+            tuple[frozenset[int], int], np.ndarray | None
+        ] = {}  # what a wgmma left in registers of a warpgroup; None: is under way
 
-    def of(self, slots: tuple[int, ...], n: int, groups: np.ndarray, adds: np.ndarray) -> np.ndarray:
-        """The accumulators (warpgroups of the wave, 64, N) of registers, to be changed for these warpgroups; what they hold counts where `adds`."""
+    def left(self, slots: frozenset[int], groups: Sequence[int], values: np.ndarray | None) -> None:
+        """A wgmma has left this (registers, warpgroups, threads) in registers, or will."""
+        self._left |= {(slots, group): None if values is None else values[:, n] for n, group in enumerate(groups)}
+
+    def goes_on(self, slots: frozenset[int], groups: Sequence[int], values: np.ndarray) -> list[bool]:
+        """Do registers of warpgroups, with these values, hold what a wgmma has left there?"""
+        keys = [(slots, group) for group in groups]
+        return [key in self._left and ((left := self._left[key]) is None or _is_sum(left, values[:, n])) for n, key in enumerate(keys)]
+
+    def of(self, slots: tuple[int, ...], n: int, groups: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, list[bool]]:
+        """The accumulators (warpgroups of the wave, 64, N) of registers, to be changed for these warpgroups; what they hold counts where `adds`.
+
+        And of each warpgroup: does it go on with a sum?
+        """
         bits = bits_of_slots(slots)
         if any(of.slots & bits and key != slots for key, of in self.kept.items()):
             self.x.settle(bits)
@@ -64,10 +90,16 @@ class Accumulators:
             of = self.kept[slots] = _Matrix(bits, places, np.empty((count, WGMMA_M, n), np.uint32), np.zeros(count, bool))
         if not of.is_here[groups].all():
             new = groups[adds & ~of.is_here[groups]]
-            of.values[new] = self.x.register_words[WARPGROUP * new[:, None, None] + of.places]
+            words = self.x.register_words[WARPGROUP * new[:, None, None] + of.places]
+            of.has_sum[new] = [
+                bool(of.has_sum[group]) and _is_sum(of.values[group], own) for group, own in zip(new.tolist(), words, strict=True)
+            ]
+            of.values[new] = words
             of.is_here[groups] = True
         self.x.held |= bits
-        return of.values
+        goes_on = (adds & of.has_sum[groups]).tolist()
+        of.has_sum[groups] = True
+        return of.values, goes_on
 
     def settle(self, slots: int) -> int:
         """Give registers their values where one of these is among them; returns those whose values are still here."""

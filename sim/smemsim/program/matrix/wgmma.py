@@ -159,7 +159,9 @@ class _Mma:
         scale = [bool(value) for value in self._uniform(x, self.scale_d, "scale-d")]
         a: Any = self._registers(x, self.read_a) if self.in_registers else self._uniform(x, self.read_a[0], "A's descriptor")
         metadata = None if self.metadata is None else np.broadcast_to(self.metadata(x), x.n).reshape(-1, WARPGROUP)
-        events = self._events(x, ctas, firsts, a, b, scale)
+        groups = [first // WARPGROUP for first in firsts]
+        values, goes_on = self._held(x, groups, scale)
+        events = self._events(x, ctas, firsts, a, b, scale, goes_on)
         judge_products(x, events)  # before they are executed: one may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read([cta.shared for cta in ctas], a, b, metadata)
@@ -171,26 +173,32 @@ class _Mma:
         if x.watch is not None:
             self._tell(x, ctas, firsts, a, b, scale)
         if x.late is None:
-            self._add(x, operands, firsts, scale)
+            self._add(x, operands, groups, scale, values)
             return
+        accumulators(x).left(self.sums, groups, None)
 
         def act() -> None:
             regs: Any = self._registers(x, self.read_a) if self.in_registers else a
             late = of.read([cta.shared for cta in ctas], regs, b, metadata)
-            self._write(x, self._product(late, self._registers(x, self.read_d), scale))
+            self._write(x, groups, self._product(late, self._registers(x, self.read_d), scale))
 
         lands(x, act, stream="wgmma", kind="wgmma", threads=x.threads.copy())
 
-    def _add(self, x: Wave, operands: Any, firsts: list[int], scale: list[bool]) -> None:
+    def _held(self, x: Wave, groups: list[int], scale: list[bool]) -> tuple[np.ndarray | None, list[bool]]:
+        """Where the values of D are kept, if they are, and whether each warpgroup goes on with a sum."""
+        held = accumulators(x)
+        if x.late is None and self.d_slots and self.of.adds_in_place:
+            return held.of(self.d_slots, self.of.n, np.array(groups, np.int64), np.array(scale))
+        return None, held.goes_on(self.sums, groups, self._registers(x, self.read_d))
+
+    def _add(self, x: Wave, operands: Any, groups: list[int], scale: list[bool], values: np.ndarray | None) -> None:
         """Add up what was multiplied, in the registers of D or where their values are kept."""
-        if self.d_slots and self.of.adds_in_place:
-            which, adds = np.array(firsts, np.int64) // WARPGROUP, np.array(scale)
-            values = accumulators(x).of(self.d_slots, self.of.n, which, adds)
-            where = np.zeros((len(which), 3), np.int64)
-            where[:, 0] = which
-            self.of.add(operands, Sums(values, where, adds))
+        if values is not None:
+            where = np.zeros((len(groups), 3), np.int64)
+            where[:, 0] = groups
+            self.of.add(operands, Sums(values, where, np.array(scale)))
         else:
-            self._write(x, self._product(operands, self._registers(x, self.read_d), scale))
+            self._write(x, groups, self._product(operands, self._registers(x, self.read_d), scale))
 
     def _product(self, operands: Any, held: np.ndarray, scale: list[bool]) -> np.ndarray:
         """The registers of D, from the operands and what was in them."""
@@ -199,9 +207,10 @@ class _Mma:
             c[~np.asarray(scale)] = 0
         return to_registers(self.of.execute(operands, c), self.of.d_type)
 
-    def _write(self, x: Wave, out: np.ndarray) -> None:
+    def _write(self, x: Wave, groups: list[int], out: np.ndarray) -> None:
         for n, write in enumerate(self.write_d):
             write(x, out[n].reshape(-1))
+        accumulators(x).left(self.sums, groups, out)
 
     def _registers(self, x: Wave, reads: list[Read]) -> np.ndarray:
         """Registers (registers, warpgroups, 128)."""
@@ -213,7 +222,9 @@ class _Mma:
             x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
         return dataclasses.replace(event, unwritten=True) if is_unwritten else event
 
-    def _events(self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int], scale: list[bool]) -> list[Mma]:
+    def _events(
+        self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int], scale: list[bool], goes_on: list[bool]
+    ) -> list[Mma]:
         """What is recorded of the instruction of each warpgroup; X014 where it is one's first and no fence came before it."""
         fenced = [("wgmma.fence", first) in cta.state for cta, first in zip(ctas, firsts, strict=True)]
         if not all(fenced):
@@ -225,9 +236,10 @@ class _Mma:
             x.launch.find("X014", self.i, told, repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE)
         words_of_a = [None] * len(firsts) if self.in_registers else a
         i, shape, forms, negate, is_sparse, d = self.i, self.shape, self.forms, self.of.negate, self.of.is_sparse, self.first_slot
-        each = zip(ctas, x.tid[firsts].tolist(), words_of_a, b, scale, strict=True)
+        each = zip(ctas, x.tid[firsts].tolist(), words_of_a, b, scale, goes_on, strict=True)
         return [
-            Mma(cta.number, tid, i, *shape, word_a, word_b, *forms, adds, negate, is_sparse, d=d) for cta, tid, word_a, word_b, adds in each
+            Mma(cta.number, tid, i, *shape, word_a, word_b, *forms, adds, negate, is_sparse, d=d, is_new=not sums)
+            for cta, tid, word_a, word_b, adds, sums in each
         ]
 
     def _uniform(self, x: Wave, read: Any, what: str) -> list[int]:
