@@ -343,11 +343,15 @@ def stored_by_one(meets: str) -> str:
     T: {waits()} @!%p4 bra OUT; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"""
 
 
-def freed_by_one(meets: str, gives: str = AGAIN, *, count: int = 1, words: str = "%r7", takes: str = "st.shared.u32 [%r6], %r1;") -> str:
-    """Lanes of warp 0 read a word each, and lane 0 says so; warp 1 waits for that and overwrites them."""
+def freed_by_one(
+    meets: str, gives: str = AGAIN, *, count: int = 1, words: str = "%r7", takes: str = "st.shared.u32 [%r6], %r1;", first: str = "", then: str = "",
+    guard: str = "", waits_by: str = waits(),
+) -> str:  # fmt: skip
+    """Lanes of warp 0 read a word each, and lane 0 says so; warp 1 waits for that and overwrites them. `first`, `then`: around the reads."""
     gives = gives if gives.startswith(("@", "mbar")) else f"@%p4 {gives}"
-    return f"""{init(count)} st.shared.u32 [%r6], %r1; bar.sync 0; @%p3 bra T; ld.shared.u32 %r9, [{words}]; {RESULT} {meets} {gives} bra OUT;
-    T: {waits()} {takes} OUT:"""
+    zero = "mov.u32 %r16, 0; add.u32 %r10, %r8, 1024; @%p2 st.shared.u32 [%r10], %r16;" if waits_by == ACQUIRES else ""
+    return f"""{init(count)} {zero} st.shared.u32 [%r6], %r1; bar.sync 0; @%p3 bra T; {first} {guard} ld.shared.u32 %r9, [{words}]; {RESULT} {then} {meets}
+    {gives} bra OUT; T: {waits_by} {takes} OUT:"""
 
 
 REFILL = f"fence.proxy.async.shared::cta; {LOAD.replace('%p1', '%p4')} {waits(parity='1', label='V')}"
@@ -613,17 +617,20 @@ KERNELS = (
     Kernel("lanes, one fences for all",                given_by_one("", "@%p4 " + ACQ + VOLATILE_UP.replace("st.", "@%p4 st.", 1), POLLS), "X008"),
     Kernel("lanes, each its own flag",                 given_by_one("", "add.u32 %r10, %r8, 1024; st.release.cta.shared.u32 [%r10], 1;", OWN_FLAGS)),
     Kernel("lanes, one frees for all, met",            freed_by_one("bar.warp.sync -1;")),
-    Kernel("lanes, one frees for all",                 freed_by_one(""), "X008"),
+    Kernel("lanes, one frees for all",                 freed_by_one(""), remarks="X008"),
     Kernel("lanes, one frees for all, met by shfl",    freed_by_one("shfl.sync.idx.b32 %r20, %r9, 0, 31, -1;")),
-    Kernel("lanes, one frees for all, a proxy fence",  freed_by_one("fence.proxy.async.shared::cta;"), "X008"),
-    Kernel("lanes, one frees for half, met",           freed_by_one("setp.lt.u32 %p8, %r3, 16; @%p8 bar.warp.sync 0xffff;"), "X008"),
+    Kernel("lanes, one frees for all, a proxy fence",  freed_by_one("fence.proxy.async.shared::cta;"), remarks="X008"),
+    Kernel("lanes, one frees for half, met",           freed_by_one("setp.lt.u32 %p8, %r3, 16; @%p8 bar.warp.sync 0xffff;"), remarks="X008"),
+    Kernel("lanes, one frees what the others read",    freed_by_one("", first="@%p4 bra N;", then="N:"), "X008"),
+    Kernel("lanes, one frees, guarded loads",          freed_by_one("", guard="@!%p4"), "X008"),
+    Kernel("lanes, one sets a flag, all have read",    freed_by_one("", RELEASE, waits_by=ACQUIRES), "X008"),
     Kernel("lanes, one frees what it has read",        freed_by_one("", words="%r5", takes="@%p4 st.shared.u32 [sm+4], 1;")),
     Kernel("lanes, each frees",                        freed_by_one("", "mbarrier.arrive.shared::cta.b64 _, [bar];", count=32)),
     Kernel("lanes, one frees, later for all",          freed_by_one(AGAIN + "bar.warp.sync -1;", count=2)),
     Kernel("lanes, one frees for a bulk load, met",    freed_by_one("bar.warp.sync -1;", takes=REFILL)),
-    Kernel("lanes, one frees for a bulk load",         freed_by_one("", takes=REFILL), "X008"),
+    Kernel("lanes, one frees for a bulk load",         freed_by_one("", takes=REFILL), remarks="X008"),
     Kernel("lanes, one frees for atomics, met",        freed_by_one("bar.warp.sync -1;", takes="red.shared.add.u32 [%r6], 1;")),
-    Kernel("lanes, one frees for atomics",             freed_by_one("", takes="red.shared.add.u32 [%r6], 1;"), "X008"),
+    Kernel("lanes, one frees for atomics",             freed_by_one("", takes="red.shared.add.u32 [%r6], 1;"), remarks="X008"),
     Kernel("lanes, one waits, then they meet",         loaded(f"@!%p4 bra N; {waits()} N: bar.warp.sync -1;")),
     Kernel("lanes, one waits, the others do not",      loaded(f"@!%p4 bra N; {waits()} N:"), "X004"),
     Kernel("lanes, one waits, they meet by shfl",      loaded(f"@!%p4 bra N; {waits()} N: shfl.sync.idx.b32 %r20, %r1, 0, 31, -1;")),

@@ -10,7 +10,7 @@ from smemsim.ptx.module import Instruction, Label, Pair, Register, Sink, Vector
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
 
-__all__ = ["behind", "block_of", "computes", "following", "is_read", "read_first"]
+__all__ = ["behind", "block_of", "comes_by", "computes", "following", "is_read", "read_first"]
 
 
 _LEAVE = ("bra", "brx", "exit", "ret", "call", "trap")
@@ -65,6 +65,17 @@ def _before(program: Program) -> dict[int, list[int]]:
         for after in following(program, n) or ():
             before[after].append(n)
     return before
+
+
+def comes_by(program: Program, n: int, blocks: set[int]) -> bool:
+    """Do all threads that come to block n come by one of these blocks?"""
+    count = len(program.blocks)
+
+    def step(m: int) -> Iterable[int]:
+        after = following(program, m) if m < count and m not in blocks else ()
+        return range(count) if after is None else after
+
+    return n in blocks or n not in _reached(0, step)
 
 
 def _reached(n: int, step: Callable[[int], Iterable[int]]) -> set[int]:

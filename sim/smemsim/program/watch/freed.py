@@ -1,6 +1,8 @@
 """Words that some lanes of a warp free, by a release, while its other lanes may still read them (PTX ISA 9.1 §8.1, 8.8): lanes are threads, and one that releases
 answers for the reads of those alone that it has met (bar.warp.sync, or any instruction that they execute together). As `unreleased.py`, for reads.
 
+What libraries write is a remark (rule order.lane_frees): an arrival at an mbarrier by a lane that has come by the load itself, as the other lanes of its warp have.
+
 The order of `clocks.py` is that of warps, in which each release ends a tick of the warp's clock. Here stands which lanes a tick does not answer for; which lane
 has read a word, and when, the tables of shared memory say (`read_mark`).
 """
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.distinct import distinct
+from smemsim.program.linking.flow import comes_by
 from smemsim.program.watch.clocks import Order
 from smemsim.program.watch.lanes import LANE_BITS, MANY, NO_LANE, PART_BITS, SEVERAL, Lanes
 from smemsim.program.watch.shared import SharedShadow
@@ -38,6 +41,7 @@ class _Tick:
 
     answers: np.ndarray
     release: Instruction
+    block: int
     by: int
 
 
@@ -62,7 +66,7 @@ class FreedByOthers:
             clock = self.order.at_fence(warp) if relaxed else int(self.order.clock[warp])
             known = self.ticks.get(time := self._time(warp), {})
             if clock and (len(here) < np.count_nonzero(alive) or clock in known):
-                self._note(time, clock, _Tick(self._answers(warp, here), i, int(here[0])))
+                self._note(time, clock, _Tick(self._answers(warp, here), i, self.x.at, int(here[0])))
 
     def fences_proxy(self, warps: np.ndarray) -> None:
         """These warps are about to execute a proxy fence."""
@@ -118,9 +122,20 @@ class FreedByOthers:
             return bool(tick.answers[lane] > part)
         return lane in (NO_LANE, MANY) or int(np.count_nonzero(tick.answers > part)) > 1  # of several lanes it is not known which
 
+    def _is_custom(self, line: int, tick: _Tick) -> bool:
+        """Is a release what libraries write: an arrival at an mbarrier, by a lane that has come by the load of this line as the others have?"""
+        blocks = enumerate(self.x.program.blocks)
+        loads = {n for n, block in blocks if any(i.line == line and i.op == "ld" and i.guard is None for i in block.instructions)}
+        return tick.release.op == "mbarrier" and comes_by(self.x.program, tick.block, loads)
+
     def _tell(self, i: Instruction, at: int, reader: int, lane: int, tick: _Tick) -> None:
         warp, release, line = self.telling.warp(reader), tick.release, int(self.shared.read_line[at])
         whose = f"lane {lane}" if lane != SEVERAL else "other lanes"
+        if self._is_custom(line, tick):
+            self.telling.excuses["lane"] = release
+            told = f"{{i}} overwrites {{where}}, which {whose} of warp {warp} may still read at line {line}: nothing says that it has,"
+            self.telling.find("X008", i, np.array([at]), told, formal="lane", other=line)
+            return
         self.telling.find(
             "X008", i, np.array([at]), f"{{i}} overwrites {{where}}, which {whose} of warp {warp} may still read at line {line}: lane {tick.by} alone releases, at line "
             f"{release.line} ({release.name}), and has not met {whose} in between", f"bar.warp.sync (__syncwarp) in front of line {release.line}, or let each lane arrive",

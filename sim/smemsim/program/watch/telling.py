@@ -31,6 +31,10 @@ _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally w
     "relaxed": ("which by the PTX ISA releases nothing", "barrier.cluster.arrive.release"),
     "wait": ("whose scope by the PTX ISA leaves out what another CTA has done", ".acquire.cluster instead of .acquire.cta"),
     "arrive": ("whose scope by the PTX ISA leaves out the CTA that waits", ".release.cluster instead of .release.cta"),
+    "lane": (
+        "which by the PTX ISA answers for the reads of the lane that executes it alone",
+        "bar.warp.sync (__syncwarp) in front of the arrival",
+    ),
     "warpgroup": ("which by the PTX ISA waits for the threads of its own warp alone", "a barrier of the warpgroup's four warps before it,"),
 }
 WAIT = {
