@@ -359,6 +359,25 @@ def test_warps_that_poll_by_an_atomic_and_share_its_answer_end_or_are_told_to_ha
     assert not done.out_of_time
 
 
+# Two warps take their own lock and then the other's, and give back what they have where one was taken: in step neither ever gets both.
+BOTH_LOCKS = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry k(.param .u64 at) { .reg .pred %p<6>; .reg .b32 %r<9>; .reg .b64 %d<4>; ld.param.u64 %d1, [at];
+mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; xor.b32 %r3, %r2, 1; and.b32 %r4, %r1, 31; setp.ne.u32 %p1, %r4, 0; mov.u32 %r5, 0;
+mul.wide.u32 %d2, %r2, 4; add.u64 %d2, %d2, %d1; mul.wide.u32 %d3, %r3, 4; add.u64 %d3, %d3, %d1;
+AGAIN: bar.sync 0; @%p1 bra DONE;
+TRY: atom.acquire.gpu.global.exch.b32 %r6, [%d2], 1; atom.acquire.gpu.global.exch.b32 %r7, [%d3], 1; or.b32 %r8, %r6, %r7; setp.eq.u32 %p2, %r8, 0;
+setp.eq.u32 %p3, %r6, 0; @%p3 st.relaxed.gpu.global.u32 [%d2], 0; setp.eq.u32 %p3, %r7, 0; @%p3 st.relaxed.gpu.global.u32 [%d3], 0; @!%p2 bra TRY;
+DONE: bar.sync 0; add.u32 %r5, %r5, 1; setp.lt.u32 %p4, %r5, 120; @%p4 bra AGAIN; ret; }"""
+
+
+@pytest.mark.parametrize(("held", "codes"), [(0, set()), (1, {"X006"})], ids=["free locks", "a lock that nobody gives back"])
+def test_warps_that_in_step_never_get_on_and_apart_do_are_no_endless_loop_however_often(held, codes):
+    gpu = Gpu("sm_90a")
+    done = gpu.launch(BOTH_LOCKS, args=[gpu.array(np.full(2, held, np.uint32))], block=64, sanitize=False, progress=False, limit_seconds=60)
+    assert {f.code for f in done.findings} == codes
+    assert not done.out_of_time
+
+
 @pytest.mark.parametrize(("ends", "codes"), [("", {"X006"}), ("exit;", {"T210"})], ids=["hangs", "ends"])
 def test_bytes_that_came_in_an_earlier_phase_are_late_in_a_hang(ends, codes):
     body = f"""mbarrier.init.shared::cta.b64 [bar], 1; mov.u32 %r2, 0;

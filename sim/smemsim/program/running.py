@@ -198,7 +198,9 @@ class _Run:
         wave, trips = self.wave, self.trips
         is_late = wave.steps > self.parts_at
         is_long = wave.turns is not None and trips >= TRIPS and trips & (trips - 1) == 0 and wave.program.looks
-        if not (reason == self.circle.why or is_long or is_late) or not Apart.can_help(wave, self.apart if reason else None):
+        is_circle = reason == self.circle.why
+        before = None if not reason or (is_circle and self.circle.is_another()) else self.apart
+        if not (is_circle or is_long or is_late) or not Apart.can_help(wave, before):
             return False
         self.apart = Apart(wave)
         self.parts_at += (self.limit - self.parts_at) // 2 * is_late

@@ -40,7 +40,7 @@ class Apart:
 
     @staticmethod
     def can_help(x: Wave, before: Apart | None = None) -> bool:
-        """Are there threads to part, and has one ended since they last were?"""
+        """Are there threads to part, and has one ended since they last were, if that counts?"""
         is_new = before is None or int((x.key >= EXITED).sum()) > before.ended
         return is_new and int((x.key < GATHERING).sum()) > 1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -105,11 +106,18 @@ class Circle(Endless):
     """`Endless` for loops that store or use atomics: their state includes the contents of shared and global memory.
 
     For one warp alone, where all others have exited or wait for it, and for several that are all at the same block, as Triton's are that meet at a barrier in
-    the loop: of these, others than here may see on hardware what each stores in between, and so they run apart before that is told (`Apart`).
+    the loop: of these, others than here may see on hardware what each stores in between, and so they run apart before that is told (`Apart`), once for each state.
     """
 
     why: str = "loops for ever: its registers and all memory are the same as one iteration earlier"
     apart: int = 0  # changes that were no stores
+    known: set[bytes] = dataclasses.field(default_factory=set)  # states that were come back to
+
+    def is_another(self) -> bool:
+        """Is the state that was come back to none of those before? Then somebody has gone further in between."""
+        before = len(self.known)
+        self.known.add(hashlib.blake2b(b"".join(part.tobytes() for part in self.state)).digest())
+        return len(self.known) > before
 
     def turn(self, x: Wave, block: int) -> str:
         if x.changes - x.stores != self.apart:
