@@ -332,11 +332,16 @@ def test_ctas_of_other_processes_are_judged_as_well():
     assert (found.judged.instructions, found.judged.ctas, found.judged.distinct) == (320, 80, 2)
 
 
-def test_the_last_line_says_what_was_not_judged():
+def overwritten() -> Run:
+    """A thread has stored over the first element of the tile that is read."""
     gpu = Gpu("sm_90a")
     loads = [Load(0, 0, (0, 0))]
-    found = run(kernel(1, loads, steps(0, 0)).replace("wgmma.fence", "st.shared.v4.b32 [tiles], {%x, %x, %x, %x}; fence.proxy.async; wgmma.fence"),
+    return run(kernel(1, loads, steps(0, 0)).replace("wgmma.fence", "st.shared.v4.b32 [tiles], {%x, %x, %x, %x}; fence.proxy.async; wgmma.fence"),
                 gpu, tensor(gpu, (64, 64), (BOX, ROWS)))  # fmt: skip
+
+
+def test_the_last_line_says_what_was_not_judged():
+    found, gpu, loads = overwritten(), Gpu("sm_90a"), [Load(0, 0, (0, 0))]
     assert found.judged.instructions < found.judged.of == 4
     assert "not judged: operands that begin where no tensor load wrote" in found.summary()
     assert found.as_dict()["judged"]["missed"] == found.judged.missed != {}
@@ -352,6 +357,12 @@ def test_limits_are_told_where_they_are_met(monkeypatch, name: str, most: int, t
     found = one_wrong(8, 7)
     assert told in str(found.judged)
     assert found.judged.instructions < found.judged.of == 32
+
+
+def test_an_instruction_that_is_not_judged_for_two_reasons_counts_once(monkeypatch):
+    monkeypatch.setattr(operand_reads, "MOST_PIECES", 0)
+    judged = overwritten().judged
+    assert (judged.instructions, sum(judged.missed.values()), len(judged.missed)) == (0, judged.of, 2), judged
 
 
 @pytest.mark.parametrize("modes", [[], [[32, 128, 0]], [[0, 128, 0, 1]], [[32, 128, 2, 1]], [[32, -1, 0, 1]], "m"])

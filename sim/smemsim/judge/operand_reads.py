@@ -230,6 +230,7 @@ class Product:
     a: list[OperandRead | None]
     b: list[OperandRead | None]
     first: tuple[OperandRead | None, OperandRead | None]  # of the first instruction, nothing but fill counted too
+    missed: int = 0  # instructions of which an operand in shared memory is not judged, each told by itself
 
     @property
     def reads(self) -> Iterator[OperandRead]:
@@ -701,6 +702,7 @@ class Reads:
         product.events.append(event)
         product.a.append(a)
         product.b.append(b)
+        product.missed += read_b is None or (read_a is None and event.a is not None)
 
     def _reached(self, event: Mma, a: OperandRead, b: OperandRead) -> None:
         """Records how far along K two matrices are multiplied by any CTA."""
@@ -852,8 +854,11 @@ class Reads:
             if not piece.products:
                 return
             self.complete = False
-            count = sum(len(p.events) for p in piece.products)
-            self.missed_instructions[f"instructions of CTAs that do something other than the first {MOST_PIECES} different ones"] += count
+            count = sum(len(p.events) - p.missed for p in piece.products)
+            if count:
+                self.missed_instructions[f"instructions of CTAs that do something other than the first {MOST_PIECES} different ones"] += (
+                    count
+                )
             return
         self.pieces[piece.key] = piece
         self._products = self._loads = None
