@@ -449,13 +449,13 @@ def test_a_trip_may_be_missing_where_nothing_is_lost():
 # ---- two products on one accumulator
 
 
-def heads(rows_or_columns: str, second: tuple[int, ...] = (0, 1, 2, 3), *, zeroed: bool = True) -> Run:
+def heads(which: str, second: tuple[int, ...] = (0, 1, 2, 3), *, zeroed: bool = True, **more: object) -> Run:
     """One tile and then another one are multiplied with a third, each into the same registers by instructions that add, as of two heads or two tiles of keys.
 
-    "tiles of B": A's tile stays, B's rows go on. "heads of A": B's tile stays, A's head goes on along the columns of its tensor. `zeroed`: the registers are
-    between, `second` is the order in which the second product takes A's steps.
+    "tiles of B": A's tile stays, B's rows go on. "heads of A": B's tile stays, A's head goes on along the columns of its tensor. `zeroed`: so are the
+    registers between them, `second` is the order in which the second product takes A's steps.
     """
-    gpu, is_a = Gpu("sm_90a"), rows_or_columns == "heads of A"
+    gpu, is_a = Gpu("sm_90a"), which == "heads of A"
     a, b = (tensor(gpu, (128, 128), (BOX, ROWS), name=name) for name in "AB")
     loads = [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0)), Load(0, 2 * TILE, (64, 0)) if is_a else Load(1, 2 * TILE, (0, 64))]
     last = [
@@ -464,7 +464,7 @@ def heads(rows_or_columns: str, second: tuple[int, ...] = (0, 1, 2, 3), *, zeroe
     ]
     if zeroed:
         last[0] = dataclasses.replace(last[0], first=ZEROED)
-    return run(kernel(2, loads, [*steps(0, TILE), *last]), gpu, a, b)
+    return run(kernel(2, loads, [*steps(0, TILE), *last]), gpu, a, b, **more)
 
 
 @pytest.mark.parametrize("which", ["tiles of B", "heads of A"])
@@ -483,9 +483,11 @@ def test_two_products_may_add_up():
     assert heads("tiles of B", zeroed=False).findings == []
 
 
-def test_a_sum_that_goes_on_with_another_k_is_found():
+@pytest.mark.parametrize("schedule", [None, "latest"])
+def test_a_sum_that_goes_on_with_another_k_is_found(schedule: str | None):
     """Nobody has zeroed the registers: the second head's k of A meets the first one's of B in one sum."""
-    found = heads("heads of A", zeroed=False)
+    assert heads("heads of A", schedule=schedule).findings == []
+    found = heads("heads of A", zeroed=False, schedule=schedule)
     assert [f.code for f in found.findings] == ["R508"], found.text()
 
 

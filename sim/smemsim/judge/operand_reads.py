@@ -856,9 +856,8 @@ class Reads:
             self.complete = False
             count = sum(len(p.events) - p.missed for p in piece.products)
             if count:
-                self.missed_instructions[f"instructions of CTAs that do something other than the first {MOST_PIECES} different ones"] += (
-                    count
-                )
+                reason = f"instructions of CTAs that do something other than the first {MOST_PIECES} different ones"
+                self.missed_instructions[reason] += count
             return
         self.pieces[piece.key] = piece
         self._products = self._loads = None

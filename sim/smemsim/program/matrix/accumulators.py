@@ -62,9 +62,7 @@ class Accumulators:
     def __init__(self, x: Wave) -> None:
         self.x = x
         self.kept: dict[tuple[int, ...], _Matrix] = {}
-        self._left: dict[
-            tuple[frozenset[int], int], np.ndarray | None
-        ] = {}  # what a wgmma left in registers of a warpgroup; None: is under way
+        self._left: dict[tuple[frozenset[int], int], np.ndarray | None] = {}  # by registers and warpgroup; None: is under way
 
     def left(self, slots: frozenset[int], groups: Sequence[int], values: np.ndarray | None) -> None:
         """A wgmma has left this (registers, warpgroups, threads) in registers, or will."""
