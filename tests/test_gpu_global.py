@@ -733,3 +733,29 @@ STORES_SHARED, READS_SHARED = "st.shared.u32 [%r9], 9;", "ld.shared.u32 %r2, [%r
 )
 def test_who_has_seen_a_strong_write_follows_it_in_shared_memory(then, before, severities):
     assert races(TOLD_IN_SHARED.format(before + then), np.zeros(1, np.uint32), block=64) == severities
+
+
+# Warp 2 adds to a word, warp 0 waits for that, meets warp 1 or not, looks again and says so; warp 1 reads the word plainly.
+LOOKS_AGAIN = """.shared .align 8 .b32 word[2]; mov.u32 %r9, word; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r9], 0; @%p1 st.shared.u32 [%r9+4], 0; bar.sync 0;
+shr.u32 %r4, %r1, 5; setp.eq.u32 %p1, %r4, 1; @%p1 bra ONE; setp.eq.u32 %p1, %r1, 64; @%p1 red.relaxed.cta.shared.add.u32 [%r9], 1; setp.eq.u32 %p1, %r4, 2; @%p1 bra END;
+W: ld.relaxed.cta.shared.u32 %r3, [%r9]; setp.eq.u32 %p3, %r3, 0; @%p3 bra W; {meets} ld.relaxed.cta.shared.u32 %r3, [%r9]; st.relaxed.cta.shared.u32 [%r9+4], 1; bra END;
+ONE: {meets} V: ld.relaxed.cta.shared.u32 %r3, [%r9+4]; setp.eq.u32 %p3, %r3, 0; @%p3 bra V; ld.shared.u32 %r2, [%r9]; st.global.u32 [%d20], %r2; END:"""
+
+
+@pytest.mark.parametrize(("meets", "severities"), [("bar.sync 1, 64;", set()), ("", {"wrong"})])
+def test_who_looks_again_has_seen_a_strong_write_at_the_first_look(meets, severities):
+    assert races(LOOKS_AGAIN.format(meets=meets), np.zeros(1, np.uint32), block=96) == severities
+
+
+# CTA 1 writes a word by a strong store; CTA 0 waits for that and copies the word by a bulk copy.
+COPIED_FLAG = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.ne.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; @%p1 bra ADD;
+mbarrier.init.shared::cta.b64 [full], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 16; AGAIN: {look} setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN; {fence}
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [here], [%d20], 16, [full];
+FULL: mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], 0; @!%p3 bra FULL; bra END; ADD: st.release.gpu.global.u32 [%d20], 1; END:"""
+
+
+@pytest.mark.parametrize("look", ["ld.relaxed.gpu.global.u32 %r3, [%d20];", "ld.acquire.gpu.global.u32 %r3, [%d20];"])
+@pytest.mark.parametrize(("fence", "codes"), [("fence.proxy.async;", set()), ("", {"X003"})])
+def test_a_copy_of_what_a_strong_read_has_found_follows_it_behind_a_proxy_fence(look, fence, codes):
+    done, _ = run_in(COPIED_FLAG.format(look=look, fence=fence), [np.zeros(4, np.uint32)], grid=2)
+    assert {f.code for f in done.findings.values()} == codes

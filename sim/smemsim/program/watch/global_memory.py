@@ -400,7 +400,19 @@ class GlobalShadow:
         for fence, seen in self._fences:
             if self.order.done[warp, fence.number]:
                 late &= ~inside | (seen[np.where(inside, local, 0)] < when)
+        for n in np.flatnonzero(late).tolist():
+            late[n] = not self._has_fenced(array, warp, int(suspects[n, 1]), int(suspects[n, 2]))
         self._tell(op.instruction, array, suspects[late], np.full(int(late.sum()), warp), "reads", code="X003")
+
+    def _has_fenced(self, array: ArrayShadow, warp: int, cell: int, epoch: int) -> bool:
+        """Does a proxy fence lie between the strong read that has found a strong write, and what a warp does now (rule order.observation)?"""
+        fenced = self.order.fenced[warp]
+        for reader, read in array.observed.get(cell, {}).items():
+            other = reader - self.first
+            is_near = 0 <= other < len(self.order.clock) and other // len(fenced) == warp // len(fenced)
+            if is_near and epoch in read.writes and fenced[other % len(fenced)] >= read.read >> loops.WHEN & loops.CLOCK:
+                return True
+        return False
 
     # ---- what other waves have done
 

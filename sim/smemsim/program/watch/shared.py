@@ -380,7 +380,9 @@ class SharedShadow:
         for place, warp, other in zip(at[found].tolist(), warps[found].tolist(), who[found].tolist(), strict=True):
             clocks = self.tables.changed_when[place] * any(self.line[place] in lines for lines in self._lines.values())
             clocks[other % self.per_cluster] = self.when[place]
-            self._observed.setdefault(place, {})[warp] = int(self.order.clock[warp]), clocks
+            of_word = self._observed.setdefault(place, {})
+            if warp not in of_word or (clocks > of_word[warp][1]).any():  # who finds the same ones again has found them before
+                of_word[warp] = int(self.order.clock[warp]), clocks
 
     @functools.cached_property
     def _lines(self) -> dict[str, set[int]]:
