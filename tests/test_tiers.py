@@ -615,3 +615,23 @@ def test_accesses_with_one_base_in_two_arrays_and_then_in_one(monkeypatch):
         told.append([(f.code, f.line, f.message) for f in run.findings])
     assert told[0] == told[1]
     assert [found[0] for found in told[0]] == ["X008"]
+
+
+IN_TURN = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .b32 %r<3>; .reg .b64 %d<4>;
+ld.param.u64 %d0, [out]; mov.u32 %r0, %tid.x; mul.wide.u32 %d1, %r0, 4; add.u64 %d1, %d0, %d1; mov.u32 %r1, 77; sub.u64 %d2, %d0, %d1; add.u64 %d2, %d0, %d2;
+st.global.u32 [%d1], %r0; BETWEEN st.global.u32 [%d2+124], %r1;
+ret; }
+"""
+
+
+@pytest.mark.parametrize("between", ["", "st.global.u32 [%d1+64], %r0;"])
+def test_a_warp_does_one_store_behind_the_other(between, monkeypatch):
+    """Of lanes that store into each other's words the later instruction stays, as of a warp that runs in step."""
+    text = IN_TURN.replace("BETWEEN", between)
+    found = [_in(mode, monkeypatch, text, "k", [np.zeros(48, np.uint32)], grid=1, block=32)[0] for mode in ("closures", "compiled")]
+    np.testing.assert_array_equal(*found)
+    assert (found[0][:32] == 77).all()

@@ -1,7 +1,8 @@
 """When a block's steps run as machine code, and when as closures.
 
 Closures are the reference: they execute a block until it has cost as much as compiling it does, and again wherever a segment finds an address outside,
-or the watch wants a closer look. Both leave the same bytes and the same findings.
+or the watch wants a closer look. Both leave the same bytes and the same findings. (Without the watch nobody looks whether lanes store into each other's
+words by several instructions with no meeting between them: then it is the order of the groups of threads that says what stays.)
 """
 
 from __future__ import annotations
@@ -391,6 +392,7 @@ class Segment:
             return False
         shadow = self._shadow(x) if any(access.space == "shared" for access in code.accesses) else None
         first, last, mask = given
+        cross = functools.cache(lambda: _cross(x, frame, code, first))
         for access in code.accesses:
             is_global, i, size = access.space == "global", access.instruction, access.size
             region = frame.regions[access.number]
@@ -408,6 +410,7 @@ class Segment:
             threads, places = _places(x, frame, access, first)
             if not len(places):
                 continue
+            crosses = is_global and not access.is_load and access is not code.stores[0] and cross()
             x.select(threads)
             try:
                 at = places - memory.ctypes.data
@@ -416,7 +419,7 @@ class Segment:
                     passes = watches(i, Piece("global", memory, at), size)
                 else:
                     passes = (watch.passes_read if access.is_load else watch.passes_write)(x, i, at, size)
-                if not passes:
+                if crosses or not passes:
                     return False
             finally:
                 x.select(kept)
@@ -433,6 +436,51 @@ def _places(x: Wave, frame: Frame, access: Access, first: int) -> tuple[Any, np.
         return whole, places
     runs = places != NOWHERE.ctypes.data
     return (x.threads if not first else whole)[runs], places[runs]
+
+
+def _cross(x: Wave, frame: Frame, code: Code, first: int) -> bool:
+    """Do several stores to global memory write bytes of each other from different threads? A warp does one after the other; machine code all of a group of threads."""
+    stores = [access for access in code.of_global if not access.is_load]
+    if len(stores) < 2:
+        return False
+    where = [_places(x, frame, access, first) for access in stores]
+    everybody = np.arange(x.total)
+    own = [(everybody[threads], places, access.size) for access, (threads, places) in zip(stores, where, strict=True) if len(places)]
+    return len(own) > 1 and not (_are_threads_apart(own) or _are_warps_apart(own, x.total // WARP + 1)) and _share_bytes(own)
+
+
+def _are_threads_apart(own: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> bool:
+    """Does each thread write behind all that those in front of it write? Of each store: the threads, where, how many bytes."""
+    if any(not np.array_equal(threads, own[0][0]) for threads, _, _ in own):
+        return False
+    least = np.minimum.reduce([places for _, places, _ in own])
+    last = np.maximum.reduce([places + size for _, places, size in own])
+    return bool((least[1:] >= last[:-1]).all())
+
+
+def _are_warps_apart(own: Sequence[tuple[np.ndarray, np.ndarray, int]], warps: int) -> bool:
+    """Does each warp write by each store behind, or in front of, all that it writes by the others?"""
+    least, last = np.full((len(own), warps), -1), np.full((len(own), warps), -1)
+    for n, (threads, places, size) in enumerate(own):
+        begins = np.flatnonzero(np.diff(threads // WARP, prepend=-1))
+        of = threads[begins] // WARP
+        least[n, of], last[n, of] = np.minimum.reduceat(places, begins), np.maximum.reduceat(places, begins) + size
+    order = np.argsort(least, axis=0)
+    least, last = np.take_along_axis(least, order, 0), np.take_along_axis(last, order, 0)
+    return bool((least[1:] >= last[:-1]).all())
+
+
+def _share_bytes(own: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> bool:
+    """Is there something that different threads write by different stores?"""
+    unit, parts = min(size for _, _, size in own), []
+    for n, (threads, places, size) in enumerate(own):
+        cells = (places[:, None] // unit + np.arange(size // unit)).ravel()
+        parts.append(np.stack([cells, np.repeat(threads, size // unit), np.full(len(cells), n)]))
+    cells, *who = np.concatenate(parts, axis=1)
+    order = np.argsort(cells, kind="stable")
+    begins = np.flatnonzero(np.diff(cells[order], prepend=-1))
+    several = [np.minimum.reduceat(one[order], begins) != np.maximum.reduceat(one[order], begins) for one in who]
+    return bool(np.logical_and(*several).any())
 
 
 def _own(row: np.ndarray, x: Wave, first: int) -> np.ndarray:
