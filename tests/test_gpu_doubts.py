@@ -522,3 +522,41 @@ def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doub
     gpu = Gpu("sm_100a")
     found = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
     assert [f.code for f in (*found.findings, *found.remarks)] == ["R507"] * is_doubtful
+
+
+@pytest.mark.parametrize(
+    ("shift", "half", "is_doubtful"),
+    [
+        ("shr.u32 %r42, %r41, 16", 0, {"%never, %given": False, "%given, %never": True}),
+        ("shr.s32 %r42, %r41, 16", 1, {"%never, %given": False, "%given, %never": True}),
+        ("shr.u32 %r42, %r41, 16", 1, {"%never, %given": False, "%given, %never": False}),
+        ("shl.b32 %r42, %r41, 16", 1, {"%never, %given": True, "%given, %never": False}),
+        ("shl.b32 %r42, %r41, 16", 0, {"%never, %given": False, "%given, %never": False}),
+        ("shl.b32 %r42, %r41, 8", 0, {"%never, %given": True, "%given, %never": False}),
+        ("shr.u32 %r42, %r41, 8", 0, {"%never, %given": True, "%given, %never": True}),
+        ("shr.u32 %r42, %r41, 8", 1, {"%never, %given": False, "%given, %never": True}),
+    ],
+)
+def test_what_is_shifted_has_the_doubts_of_the_halves_that_it_comes_from(shift, half, is_doubtful):
+    """As bf16 pairs are taken apart: by shl.b32 16, and shr.u32 16."""
+    for halves, expected in is_doubtful.items():
+        body = f"mov.b32 %r41, {{{halves}}}; {shift}; mov.b32 {{%low, %high}}, %r42; st.global.b16 [%d20], {('%low', '%high')[half]};"
+        text = ptx_kernel(1, f"{{ .reg .b16 %low, %high, %never, %given; cvt.u16.u32 %given, %r1; {body} }}")
+        gpu = Gpu("sm_90a")
+        found = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
+        assert [f.code for f in (*found.findings, *found.remarks)] == ["R507"] * expected, halves
+
+
+@pytest.mark.parametrize("ctas", [1, 8])
+@pytest.mark.parametrize(
+    ("load", "code"), [("ld.shared.u32 %r2, [%r9];", "R507"), ("ld.shared.v4.u32 {%r2, %r3, %r4, %r5}, [%r9];", "X004")]
+)
+def test_a_load_that_never_came_is_no_smaller_for_several_ctas_than_for_one(ctas, load, code):
+    """A read of less than a load brings is one of what nobody has written, however many CTAs do it."""
+    body = f""".shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r9, here; mbarrier.init.shared::cta.b64 [full], 1;
+    {load} st.global.u32 [%d20], %r2;
+    FULL: mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], 0; @!%p3 bra FULL;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [here], [%d20], 16, [full];"""
+    gpu = Gpu("sm_90a")
+    found = gpu.launch(ptx_kernel(1, body), grid=ctas, block=1, args=[gpu.array(np.zeros(4, np.uint32))], progress=False)
+    assert {f.code for f in found.findings} - {"X008"} == {code, "X006"}

@@ -134,7 +134,9 @@ PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}  # types of
 _NARROW, _WIDE = ("u32", "s32"), ("u64", "s64")
 BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))  # of packed types
 BITWISE = frozenset(("and", "not", "or", "selp", "xor"))  # whose halves of a result come of the same halves of what they read
-CHOOSING = frozenset((("and", "b16"), ("and", "b32"), ("prmt", "b32")))  # that take bytes of a register by a number
+CHOOSING = frozenset(
+    (("and", "b16"), ("and", "b32"), ("prmt", "b32"), ("shl", "b32"), ("shr", "b32"), ("shr", "s32"), ("shr", "u32"))
+)  # that take bytes or bits of a register by a number
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
 )  # they say themselves where the values go, and so does st.async
@@ -566,11 +568,17 @@ class Unwritten:
         return self._joined([halves, *first[numbers:]])  # behind them scales
 
     def _chosen(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
-        """The marks (2, n) of the halves of what takes bytes of registers by a number: `prmt` its selector, `and` its mask."""
+        """The marks (2, n) of the halves of what takes bytes of registers by a number: `prmt` its selector, `and` its mask, shifts how far."""
         halves = [self._parts_of(source, threads, 2) for source in sources[:-1]]
         number, bits = sources[-1].value if isinstance(sources[-1], Immediate) else 0, bits_of(i.modifiers[0]) // 2
         if i.op == "and":
             return np.stack([halves[0][n] * bool(number >> bits * n & (1 << bits) - 1) for n in range(2)])
+        if i.op in ("shl", "shr"):
+            low, high = halves[0]
+            if number < bits:
+                both = self._joined([low, high])
+                return np.stack([low, both] if i.op == "shl" else [both, high])
+            return np.stack([np.zeros_like(low), low] if i.op == "shl" else [high, high * (i.modifiers[0] == "s32")])
         bytes_ = [number >> 4 * n & 7 for n in range(4)]
         taken = [halves[byte >> 2][byte >> 1 & 1] for byte in bytes_]
         return np.stack([self._joined(taken[:2]), self._joined(taken[2:])])

@@ -73,7 +73,8 @@ class EarlyReads:
         """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
         loads = [i for i in self.telling.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
         for line, (i, words) in list(self._reads.items()):
-            if loads and np.count_nonzero(words) >= LOADED and self.x.launch.findings.pop(("R507", line), None) is not None:
+            of_cta = words.reshape(len(self.x.ctas), -1).sum(axis=1).max()
+            if loads and of_cta >= LOADED and self.x.launch.findings.pop(("R507", line), None) is not None:
                 self.telling.find(
                     "X004", i, np.flatnonzero(words), f"{{i}} reads {{where}} before anybody has brought it (line {', '.join(str(n.line) for n in loads[:6])} "
                     "may, and never came to it): nothing made the reader wait",
