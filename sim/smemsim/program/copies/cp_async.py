@@ -45,7 +45,7 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
     amount = _amount(c, operands[3], size) if len(operands) == 4 else None
 
     def copy(x: Wave) -> None:
-        piece = in_windows(x, i, to)
+        piece = in_windows(x, i, to, or_below=True)
         if amount is None:
             values = _words(x, i, sources[size](x), size)
         else:

@@ -133,9 +133,12 @@ def locate(
     return find(i, address, size, (align or size) - 1)
 
 
-def in_windows(x: Wave, i: Instruction, where: Locate) -> Piece:
-    """The bytes of all running threads in the CTAs' windows of shared memory; Unmodelled where some are elsewhere."""
+def in_windows(x: Wave, i: Instruction, where: Locate, *, or_below: bool = False) -> Piece:
+    """The bytes of all running threads in the CTAs' windows of shared memory, `or_below` those of all in what the system keeps there; Unmodelled where some are
+    elsewhere."""
     pieces = where(x)
+    if or_below and len(pieces) == 1 and pieces[0].space == "reserved":
+        return pieces[0]
     for piece in pieces:
         if piece.space == "reserved":
             raise unmodelled(i, f"at a shared address below {x.window_begin:#x}, where the system keeps its own")
