@@ -102,7 +102,7 @@ class Gpu(Device):
         A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006, and one that stores nothing all the while after a
         twentieth of that; loops that change nothing end much earlier. `limit_seconds` ends it after a time, whatever it does, with
         `out_of_time` instead of a finding: a slow machine is no fault of the kernel. Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,
-        or on the Dask cluster of a `distributed.Client`; without either on all processors, where that saves time. The results are the same.
+        or on the Dask cluster of a `distributed.Client`; without either on all processors, where that saves time and no races in global memory are looked for, as those between processes are not found. Results are the same.
         Findings show the lines of sources that the PTX names (`.file`) where these lie below the current folder or one of `sources`.
         `cancel` says how `clusterlaunchcontrol.try_cancel` is answered: "resident" lets CTAs take over the clusters that do not fit on the card at
         once, "never" none, "one" one for each cluster that begins, "always" all of them. "all" runs the kernel with each of the other three on the

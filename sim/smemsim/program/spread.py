@@ -183,13 +183,15 @@ def execute_spread(
 ) -> bool:
     """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on the `workers` processes or the Dask cluster of its options.
 
-    Without either it is processes, one for each processor, where the first waves say that more than a few seconds are left. CTAs that wait for
-    each other, add to the same words, take over each other's work, ask for %smid, allocate memory, or fill arrays that were declared uninitialised, run here. Raises InputError where workers are lost again and again.
+    Without either it is processes, one for each processor, where the first waves say that more than a few seconds are left, and where races in global memory
+    are not looked for: processes would not see those between them. CTAs that wait for each other, add to the same words, take over each other's work, ask for %smid, allocate memory, or fill arrays that were declared uninitialised, run here. Raises InputError where workers are lost again and again.
     """
     workers, client = launch.options.workers, launch.options.client
     count = processors() if workers is None else workers
+    looks = watch and launch.options.watch_global
     is_one = (
-        launch.schedule is not None
+        (looks and workers is None and client is None)
+        or launch.schedule is not None
         or launch.memory.has_declared
         or launch.program.names_multiprocessors
         or launch.program.allocates
@@ -214,7 +216,7 @@ def execute_spread(
         return True
     from smemsim import crews  # what starts processes takes long to import
 
-    if watch and launch.options.watch_global:
+    if looks:
         launch.evidence.add(APART)
     work, most = work_of(launch, watch=watch), -(-len(left) // together)
     crew: crews.Crew

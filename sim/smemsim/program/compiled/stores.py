@@ -31,6 +31,46 @@ _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int6
 _WIDE, _BITS = f"<{WARP} x i64>", f"<{WARP} x i1>"
 
 
+def _whole_line(name: str, line: str) -> str:
+    """From %`name`.whole on: a line all of which is stored; nobody else may have been there."""
+    return f"""{name}.whole:
+%{name}.lw.at = getelementptr i64, ptr %line_writers, i64 {line}
+%{name}.lw = load i64, ptr %{name}.lw.at, align 8
+%{name}.lw.none = icmp eq i64 %{name}.lw, 0
+%{name}.lw.own = icmp eq i64 %{name}.lw, %own
+%{name}.lw.good = or i1 %{name}.lw.none, %{name}.lw.own
+br i1 %{name}.lw.good, label %{name}.whole.reads, label %fail
+{name}.whole.reads:
+br i1 %has.readers, label %{name}.whole.look, label %{name}.take
+{name}.whole.look:
+%{name}.lr.at = getelementptr i64, ptr %line_readers, i64 {line}
+%{name}.lr = load i64, ptr %{name}.lr.at, align 8
+%{name}.lr.none = icmp eq i64 %{name}.lr, 0
+br i1 %{name}.lr.none, label %{name}.take, label %fail
+{name}.take:
+store i64 %own, ptr %{name}.lw.at, align 8
+br label %next"""
+
+
+def _part_of_line(name: str, line: str, after: str) -> str:
+    """From %`name`.part on: a line of which a part is stored is kept as its cells, if nobody has been there."""
+    return f"""{name}.part:
+%{name}.pw.at = getelementptr i64, ptr %line_writers, i64 {line}
+%{name}.pw = load i64, ptr %{name}.pw.at, align 8
+%{name}.pw.none = icmp eq i64 %{name}.pw, 0
+br i1 %{name}.pw.none, label %{name}.part.reads, label %fail
+{name}.part.reads:
+br i1 %has.readers, label %{name}.part.look, label %{name}.splits
+{name}.part.look:
+%{name}.pr.at = getelementptr i64, ptr %line_readers, i64 {line}
+%{name}.pr = load i64, ptr %{name}.pr.at, align 8
+%{name}.pr.none = icmp eq i64 %{name}.pr, 0
+br i1 %{name}.pr.none, label %{name}.splits, label %fail
+{name}.splits:
+store i8 1, ptr %{name}.split.at, align 1
+br label {after}"""
+
+
 def _wide_text() -> str:
     """A warp's threads that store neighbouring cells, as many as a line has: all of a line, or the end of one and the begin of the next."""
     lines = f"""wide:
@@ -63,48 +103,18 @@ wide.at:
 br i1 %w.begins, label %wide.begin, label %wide.first
 wide.begin:
 br i1 %w.split, label %wide.cells, label %wide.whole
-wide.whole:
-%wlw.at = getelementptr i64, ptr %line_writers, i64 %wln
-%wlw = load i64, ptr %wlw.at, align 8
-%wlw.none = icmp eq i64 %wlw, 0
-%wlw.own = icmp eq i64 %wlw, %own
-%wlw.good = or i1 %wlw.none, %wlw.own
-br i1 %wlw.good, label %wide.reads, label %fail
-wide.reads:
-br i1 %has.readers, label %wide.readers, label %wide.take
-wide.readers:
-%wlr.at = getelementptr i64, ptr %line_readers, i64 %wln
-%wlr = load i64, ptr %wlr.at, align 8
-%wlr.none = icmp eq i64 %wlr, 0
-br i1 %wlr.none, label %wide.take, label %fail
-wide.take:
-store i64 %own, ptr %wlw.at, align 8
-br label %next
+{_whole_line("wide", "%wln")}
 """.splitlines()
     for part, line, after in (("first", "%wln", "%wide.second"), ("second", "%wln.behind", "%wide.cells")):
         if part == "second":
             lines += ["wide.second:", "%wln.behind = add i64 %wln, 1"]
         else:
             lines += ["wide.first:"]
-        lines += f"""%{part}.at = getelementptr i8, ptr %split, i64 {line}
-%{part}.split = load i8, ptr %{part}.at, align 1
+        lines += f"""%{part}.split.at = getelementptr i8, ptr %split, i64 {line}
+%{part}.split = load i8, ptr %{part}.split.at, align 1
 %{part}.is.split = icmp ne i8 %{part}.split, 0
-br i1 %{part}.is.split, label {after}, label %{part}.whole
-{part}.whole:
-%{part}.w.at = getelementptr i64, ptr %line_writers, i64 {line}
-%{part}.w = load i64, ptr %{part}.w.at, align 8
-%{part}.w.none = icmp eq i64 %{part}.w, 0
-br i1 %{part}.w.none, label %{part}.reads, label %fail
-{part}.reads:
-br i1 %has.readers, label %{part}.look, label %{part}.splits
-{part}.look:
-%{part}.r.at = getelementptr i64, ptr %line_readers, i64 {line}
-%{part}.r = load i64, ptr %{part}.r.at, align 8
-%{part}.r.none = icmp eq i64 %{part}.r, 0
-br i1 %{part}.r.none, label %{part}.splits, label %fail
-{part}.splits:
-store i8 1, ptr %{part}.at, align 1
-br label {after}""".splitlines()
+br i1 %{part}.is.split, label {after}, label %{part}.part
+{_part_of_line(part, line, after)}""".splitlines()
     lines += f"""wide.cells:
 %wcell = lshr i64 %wat, %shift
 %ww.at = getelementptr i64, ptr %writers, i64 %wcell
@@ -201,8 +211,8 @@ br i1 %is.idle, label %one, label %runs
 runs:
 %at = sub i64 %place, %host
 %ln = lshr i64 %at, %line
-%split.at = getelementptr i8, ptr %split, i64 %ln
-%is.split8 = load i8, ptr %split.at, align 1
+%one.split.at = getelementptr i8, ptr %split, i64 %ln
+%is.split8 = load i8, ptr %one.split.at, align 1
 %is.split = icmp ne i8 %is.split8, 0
 br i1 %is.split, label %cells, label %whole
 whole:
@@ -214,11 +224,11 @@ whole:
 %is.there = icmp sle i64 %n.last, %last
 %may.fit = and i1 %fits, %is.there
 %may.be = and i1 %is.begin, %may.fit
-br i1 %may.be, label %compare, label %part
+br i1 %may.be, label %compare, label %one.part
 compare:
 %j = phi i64 [ 1, %whole ], [ %j.next, %equal ]
 %is.all = icmp sge i64 %j, %per.line
-br i1 %is.all, label %free, label %other
+br i1 %is.all, label %one.whole, label %other
 other:
 br i1 %is.masked, label %other.look, label %other.runs
 other.look:
@@ -228,7 +238,7 @@ other.look:
 %is.off.too = icmp eq i8 %mj, 0
 br i1 %is.off.too, label %hole, label %other.runs
 hole:
-br i1 %is.odd, label %fail, label %part
+br i1 %is.odd, label %fail, label %one.part
 other.runs:
 %pj = getelementptr i64, ptr %pn, i64 %j
 %other.place = load i64, ptr %pj, align 8
@@ -242,39 +252,9 @@ br label %compare
 gap:
 %is.hole = icmp eq i64 %other.place, %nowhere
 %unclear = and i1 %is.hole, %is.odd
-br i1 %unclear, label %fail, label %part
-free:
-%lw.at = getelementptr i64, ptr %line_writers, i64 %ln
-%lw = load i64, ptr %lw.at, align 8
-%lw.none = icmp eq i64 %lw, 0
-%lw.own = icmp eq i64 %lw, %own
-%lw.good = or i1 %lw.none, %lw.own
-br i1 %lw.good, label %free.reads, label %fail
-free.reads:
-br i1 %has.readers, label %free.look, label %take
-free.look:
-%lr.at = getelementptr i64, ptr %line_readers, i64 %ln
-%lr = load i64, ptr %lr.at, align 8
-%lr.none = icmp eq i64 %lr, 0
-br i1 %lr.none, label %take, label %fail
-take:
-store i64 %own, ptr %lw.at, align 8
-br label %next
-part:
-%pw.at = getelementptr i64, ptr %line_writers, i64 %ln
-%pw = load i64, ptr %pw.at, align 8
-%pw.none = icmp eq i64 %pw, 0
-br i1 %pw.none, label %part.reads, label %fail
-part.reads:
-br i1 %has.readers, label %part.look, label %splits
-part.look:
-%pr.at = getelementptr i64, ptr %line_readers, i64 %ln
-%pr = load i64, ptr %pr.at, align 8
-%pr.none = icmp eq i64 %pr, 0
-br i1 %pr.none, label %splits, label %fail
-splits:
-store i8 1, ptr %split.at, align 1
-br label %cells
+br i1 %unclear, label %fail, label %one.part
+{_whole_line("one", "%ln")}
+{_part_of_line("one", "%ln", "%cells")}
 cells:
 %cell0 = lshr i64 %at, %shift
 br label %cell.loop
@@ -312,7 +292,7 @@ br i1 %more.cells, label %cell.loop, label %one
 one:
 br label %next
 next:
-%by = phi i64 [ %per.line, %take ], [ 1, %one ], [ {WARP}, %wide.take ], [ {WARP}, %wide.note ]
+%by = phi i64 [ %per.line, %one.take ], [ 1, %one ], [ {WARP}, %wide.take ], [ {WARP}, %wide.note ]
 %n.next = add i64 %n, %by
 %more = icmp slt i64 %n.next, %last
 br i1 %more, label %loop, label %done
