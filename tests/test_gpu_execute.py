@@ -323,6 +323,18 @@ def test_only_ctas_that_depend_on_nobody_leave_home(monkeypatch):
     assert out.numpy().any()
 
 
+@pytest.mark.parametrize(("watch_global", "parts"), [(True, 0), (False, 1)])
+def test_a_launch_goes_to_processes_by_itself_only_where_no_races_between_them_are_looked_for(monkeypatch, watch_global, parts):
+    asked, work_of = [], spread.work_of
+    monkeypatch.setattr(spread, "WORTH", 0.0)
+    monkeypatch.setattr(spread, "processors", lambda: 2)
+    monkeypatch.setattr(spread, "work_of", lambda launch, **of: asked.append(launch) or work_of(launch, **of))
+    launch, (_, out) = scaled(ctas=4096, watch_global=watch_global)
+    assert spread.execute_spread(launch)
+    assert len(asked) == parts
+    assert out.numpy().any()
+
+
 def killing(pids):
     """A `done` that kills one worker when the first shard is back, and the CTAs that it was told of."""
     told = []
