@@ -1,6 +1,7 @@
 """Reading PTX: what compilers wrote comes back whole, names mean what the scopes say, and nothing else than a sentence meets a bad text."""
 
 import ast
+import math
 import operator
 import pathlib
 import re
@@ -117,6 +118,16 @@ def test_comments_may_stand_wherever_blanks_may(name):
     text = re.sub(r"\n", " // } ; @\n", "".join(parts))
     assert text != TEXTS[name]
     assert meaning(read_module(text)) == meaning(MODULES[name])
+
+
+def test_line_markers_of_the_preprocessor_are_passed_over():
+    """In the form that ptxas 13.0 takes: to the end of its line, within a statement too, and no other one."""
+    plain = HEAD + ".entry k() {\n.reg .b32 %r<2>;\nmov.b32 %r1,\n3;\nret; }"
+    marked = plain.replace("\n", ' # 12 "a//b.cu" 1 3 \n').replace("3;", '#line 7 "x"\r\n3;')
+    module = read_module('#1 "<built-in>"\n' + marked)
+    assert [(i.name, i.operands, i.line) for i in module.functions["k"].body] == [
+        (i.name, i.operands, i.line + 1 + (i.name == "ret")) for i in read_module(plain).functions["k"].body
+    ]
 
 
 @every_file
@@ -372,6 +383,12 @@ CONTENTS = {
     ".v2 .f32 x[1] = {{1.0, 2.0}}": struct.pack("<2f", 1, 2),
     ".b64 x[2] = {-1, 18446744073709551615}": b"\xff" * 16,
     ".b32 x[2] = {}": bytes(8),
+    ".b32 x[2] = {1.5, 7}": struct.pack("<fI", 1.5, 7),  # the rest as ptxas 13.0 has it in the machine code
+    ".b64 x = 1.5": struct.pack("<d", 1.5),
+    ".b16 x = 1.1": b"\x9a\x99",
+    ".f32 x[2] = {-3.5e38, 0d3FF0000000000001}": struct.pack("<2f", -math.inf, 1),
+    ".f64 x[3] = {0f3F800000, -(1.0 / 4.0) * 2.0 + 3.0, 1e300 * 1e300}": struct.pack("<Q2d", 0x3F800000, 2.5, math.inf),
+    ".u64 x = (1.5 < 2.0) + 1": struct.pack("<Q", 2),
 }
 
 
@@ -437,10 +454,28 @@ REFUSALS = {
     HEAD + ".global .b32 x[2][];": "x: only the first extent of an array may be left out",
     HEAD + ".global .align 3 .b32 x;": ".align 3: needs a power of two, in bytes",
     HEAD + ".global .b32 x;\n.const .b32 x;": "line 5: x is declared twice in the file",
-    HEAD + ".global .b32 x[2] = {1, 2, 3};": "the contents of x are 4 bytes too long",
+    HEAD + ".global .b32 x[2] = {1, 2, 3};": "the contents of x are too long: 3 between braces, where 2 fit",
     HEAD + ".global .b32 x[2] = {{1}, {2}};": "x has 1 extents, and more braces",
     HEAD + ".global .b32 x = y;": "x: an address has 8 bytes, an element of .b32 has 4",
-    HEAD + ".global .b64 x = y;": "x begins with the address of y, which nothing declares",
+    HEAD + ".global .u64 x = y;": "x begins with the address of y, which nothing declares",
+    HEAD + ".global .b32 x[1] = 1;": "'{' expected before the elements of x, an array or a vector",
+    HEAD + ".global .b32 x[2][2] = {{1, 2}, 3};": "'{' expected before the elements of x",
+    HEAD + ".global .v2 .b32 x[2] = {{1, 2}, {3}};": "x: a vector has all of its 2 elements, not 1",
+    HEAD + ".global .f32 x = 1;": "x: a .f32 begins with a float such as 1.0 or 0f3F800000, not with the integer 1",
+    HEAD + ".global .u32 x = 1.0;": "x: a .u32 begins with an integer, not with '1.0'",
+    HEAD + ".global .f16x2 x = 1;": "x: a .f16x2 has no contents",
+    HEAD + ".global .b64 y; .global .b64 x = y;": "x: ptxas takes an address in elements of .u64, not of .b64",
+    HEAD + ".shared .b32 x = 1;": "x: only variables of .global and .const that are no .extern have contents",
+    HEAD + ".extern .global .b32 x = 1;": "x: only variables of .global and .const that are no .extern have contents",
+    HEAD + ".global .b8 x[];": "x: a variable that is no .extern has a size",
+    HEAD + ".global .f64 x = 1e400;": "'1e400' is no number of 64 bits",
+    HEAD + ".global .f64 x = 1.0 + 1;": "'+' of these is no constant",
+    HEAD + ".global .f64 x = 1.0 / -0.0;": "a constant expression divides by zero",
+    HEAD + ".global .f64 x = 1 ? 1.5 : 2.5;": "'?' chooses between integers",
+    HEAD + ".global .u64 x = 1.5 ? 1 : 2;": "'?' asks an integer, not a float",
+    HEAD + ".global .u64 x = (.s64) 1.5;": "(.s64) of a float is no constant",
+    "# 1\n" + HEAD: "line 1: this is no PTX",
+    HEAD + '# 1 "x" .global .b32 x;': "a directive expected outside of functions",
     HEAD + ".global .b8 x[2] = {0xFF(y), 0xFF00(y)};": "x: the bytes of address y at offset 0 are not all eight",
     HEAD + ".global .b8 x[2] = {0(y)};": "x: 0(...) must be one byte of an address",
     HEAD + ".global .b8 x[999999999] = {1};": "smemsim takes 268435456 at most",
@@ -477,7 +512,7 @@ REFUSED_STATEMENTS = {
     "mov.b32 %r1, 1/0;": "a constant expression divides by zero",
     "mov.b32 %r1, 1 << 64;": "a constant expression shifts by 64 bits; 0 to 63 are possible",
     "mov.b32 %r1, (1;": "')' expected after a constant expression",
-    "mov.f32 %f1, 1.5+1.5;": "'+' of floats is not read; write the result as one number",
+    "mov.f32 %f1, 1.5+1;": "'+' of these is no constant: both must be integers, or both floats of 64 bits",
     "mov.f32 %f1, ~1.5;": "'~' of a float is no constant",
     f"mov.b32 %r1, {'(' * 99};": "more than 50 parentheses or signs within one another",
     "setp.eq.b32 %p1, 1, 2, !1.5;": "'!' of a float is no constant",

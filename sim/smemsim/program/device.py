@@ -22,12 +22,13 @@ from smemsim.machine.region import GlobalMemory
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, element_strides, pack, shape_of, storage
 from smemsim.program.execute import execute
 from smemsim.program.launch import EVERY, Launch, LaunchConfig, LinkedKernel, LoadedKernel, RunOptions, check_shape
-from smemsim.program.linking.inline import function_addresses
+from smemsim.program.linking.inline import function_addresses, interface
 from smemsim.program.linking.program import Program, linked, module_of
 from smemsim.program.schedule import seeds_of
 from smemsim.ptx.module import Module, Variable
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.assumptions import in_force
+from smemsim.spec.ptx import CONSTANT_BYTES, PARAMETER_BYTES
 from smemsim.spec.targets import FIRST_VERSIONS, target_number
 from smemsim.words.tensor_map import TensorMap
 
@@ -88,6 +89,7 @@ class LoadedPtx:
         self.addresses: dict[str, int] = {}
         self._kernels: dict[tuple[str, str], LinkedKernel] = {}
         _check_target(module, device.arch)
+        _check_sizes(module)
         self._place([v for v in module.variables.values() if v.space in ("global", "const") and not v.is_extern])
 
     def kernel(self, name: str | None = None) -> LinkedKernel:
@@ -295,7 +297,9 @@ def _check_target(module: Module, arch: str) -> None:
     own = module.own_target
     if not re.fullmatch(r"sm_\d+[af]?", own):
         raise InputError(f".target {', '.join(module.target)}: names no architecture; sm_90a, sm_100a ... are needed")
-    version = tuple(map(int, re.findall(r"\d+", module.version)[:2]))
+    if module.address_size != 64:
+        raise InputError(f".address_size {module.address_size}: sm_90 and higher have addresses of 64 bits alone; ptxas refuses it")
+    version = _version(module)
     if version < (first := FIRST_VERSIONS.get(own, (0, 0))):
         raise InputError(
             f".version {module.version}: knows no .target {own}: it needs .version {first[0]}.{first[1]} or later; ptxas refuses it"
@@ -306,3 +310,19 @@ def _check_target(module: Module, arch: str) -> None:
             raise InputError(f"arch = {arch}: the PTX is for {own} alone (.target); make a Gpu({own!r}), or compile for {arch}")
     if target_number(own) > target_number(arch):
         raise InputError(f"arch = {arch}: the PTX is for {own}, which is newer (.target)")
+
+
+def _check_sizes(module: Module) -> None:
+    constant = sum(v.size for v in module.variables.values() if v.space == "const" and not v.is_extern)
+    if constant > CONSTANT_BYTES:
+        raise InputError(f"the .const variables have {constant} bytes; {CONSTANT_BYTES} are there, and ptxas refuses more")
+    most = max((since, size) for since, size in PARAMETER_BYTES.items() if since <= _version(module))[1]
+    for entry in module.entries:
+        if (size := interface((), entry.parameters)[2]) > most:
+            raise InputError(
+                f"line {entry.line}: the parameters of {entry.name} take {size} bytes; {most} are possible under .version {module.version}"
+            )
+
+
+def _version(module: Module) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", module.version)[:2]))

@@ -75,7 +75,8 @@ __all__ = [
 
 
 NAME = r"[A-Za-z_$%][\w$]*"
-_COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
+_MARKER = r'#[ \t]*(?:line[ \t]*)?\d+[ \t]+"[^"\n]*"(?:[ \t]+\d+)*[ \t\r]*$'  # of the C preprocessor; ptxas 13.0 takes it in no other form
+_COMMENT = re.compile(rf'"[^"\n]*"|//[^\n]*|/\*.*?\*/|/\*|{_MARKER}', re.DOTALL | re.MULTILINE)
 _ASSEMBLY = re.compile(r"// begin inline asm\b.*?// end inline asm\b", re.DOTALL)
 _OWN_LINES = re.compile(r"(?m)^[ \t]*\.loc[ \t][^\n]*")
 _LINE_END = re.compile("\n")
@@ -95,7 +96,7 @@ _TOKEN = re.compile(
 
 
 class Source:
-    """A PTX text without its comments, every line where it was.
+    """A PTX text without its comments and the preprocessor's line markers, every line where it was.
 
     Without the `.loc` of inline assembly as well: LLVM (Triton) counts the lines of the assembly text there, from the call on, as if they were the
     source's.
@@ -402,6 +403,7 @@ _INTEGER = re.compile(r"0[xX]([0-9a-fA-F]+)U?|0[bB]([01]+)U?|(0[0-7]*)U?|([1-9]\
 _FLOAT = re.compile(r"0[fF]([0-9a-fA-F]{8})|0[dD]([0-9a-fA-F]{16})", re.ASCII)
 _DECIMAL = re.compile(r"\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+", re.ASCII)
 _SIGN = {"f32": 1 << 31, "f64": 1 << 63}
+_ZEROS = (Immediate(0, "f64"), Immediate(1 << 63, "f64"))
 _DEEPEST_PARENTHESES = 50  # parentheses within parentheses
 
 
@@ -422,6 +424,10 @@ _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
     {"+": lambda a, b: a + b, "-": lambda a, b: a - b},
     {"*": lambda a, b: a * b, "/": _quotient, "%": lambda a, b: a - _quotient(a, b) * b},
 )
+_OF_FLOATS: dict[str, Callable[[float, float], float]] = {  # of .f64 alone; the comparisons give integers
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
+}  # fmt: skip
 _BINARY = {sign: (level, operation) for level, row in enumerate(_LEVELS) for sign, operation in row.items()}
 _UNARY: dict[str, Callable[[int], int]] = {"-": lambda a: -a, "+": lambda a: a, "~": lambda a: ~a, "!": lambda a: int(not a)}
 
@@ -446,7 +452,7 @@ def number(word: str) -> Immediate | None:
         return Immediate(value) if value < 1 << 64 else None
     if match := _FLOAT.fullmatch(word):
         return Immediate(int(match[1], 16), "f32") if match[1] else Immediate(int(match[2], 16), "f64")
-    if _DECIMAL.fullmatch(word):
+    if _DECIMAL.fullmatch(word) and math.isfinite(float(word)):
         return Immediate(int.from_bytes(struct.pack("<d", float(word)), "little"), "f64")
     return Immediate(WARP_SIZE) if word == "WARP_SZ" else None
 
@@ -473,21 +479,44 @@ def _binary(tokens: Tokens, loosest: int, depth: int) -> Immediate:
         level, operation = row
         sign = tokens.take()
         right = _binary(tokens, level + 1, depth)
-        if left.kind != "int" or right.kind != "int":
-            tokens.fail(f"{sign!r} of floats is not read; write the result as one number")
-        if sign in ("/", "%") and right.value == 0:
+        if sign in ("/", "%") and right in (Immediate(0), *_ZEROS):
             tokens.fail("a constant expression divides by zero")
+        if left.kind != "int" or right.kind != "int":
+            left = _of_floats(tokens, sign, left, right)
+            continue
         if sign in ("<<", ">>") and not 0 <= right.value < 64:
             tokens.fail(f"a constant expression shifts by {shown(right.value)} bits; 0 to 63 are possible")
         left = Immediate(operation(left.value, right.value))
         if left.value.bit_length() > 256:  # 64 bits are the hardware's; this only keeps products of products small
             left = Immediate(left.value % (1 << 64))
     if loosest == 0 and tokens.accept("?"):
+        if left.kind != "int":
+            tokens.fail("'?' asks an integer, not a float")
         if_true = _binary(tokens, 0, _deeper(tokens, depth))
         tokens.expect(":", "after the first choice of '?'")
         if_false = _binary(tokens, 0, _deeper(tokens, depth))
+        if if_true.kind != "int" or if_false.kind != "int":
+            tokens.fail("'?' chooses between integers, not floats; write the result as one number")
         return if_true if left.value else if_false
     return left
+
+
+def _of_floats(tokens: Tokens, sign: str, left: Immediate, right: Immediate) -> Immediate:
+    if sign not in _OF_FLOATS or left.kind != "f64" or right.kind != "f64":
+        tokens.fail(f"{sign!r} of these is no constant: both must be integers, or both floats of 64 bits (then + - * / or a comparison)")
+    value = _OF_FLOATS[sign](_double(left), _double(right))
+    return Immediate(int(value)) if isinstance(value, bool) else Immediate(int.from_bytes(struct.pack("<d", value), "little"), "f64")
+
+
+def _single(value: float) -> bytes:
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
+def _double(value: Immediate) -> float:
+    return float(struct.unpack("<d", value.value.to_bytes(8, "little"))[0])
 
 
 def _unary(tokens: Tokens, depth: int) -> Immediate:
@@ -504,6 +533,8 @@ def _unary(tokens: Tokens, depth: int) -> Immediate:
             kind = tokens.take()
             tokens.expect(")", f"after '({kind}'")
             value = _unary(tokens, _deeper(tokens, depth))
+            if value.kind != "int":
+                tokens.fail(f"({kind}) of a float is no constant")
             low = value.value % (1 << 64)
             return Immediate(low - (low >> 63 << 64) if kind == ".s64" else low)
         value = _binary(tokens, 0, _deeper(tokens, depth))
@@ -713,48 +744,69 @@ class _Piece:
     addend: int
 
 
-def read_contents(tokens: Tokens, name: str, kind: str, element: int, extents: tuple[int | None, ...]) -> Contents:
-    """What follows the `=` of variable `name` of elements of `element` bytes; the first extent is None where the contents decide it."""
-    if not element:
+def read_contents(tokens: Tokens, name: str, kind: str, element: int, extents: tuple[int | None, ...], lanes: int = 1) -> Contents:
+    """What follows the `=` of variable `name` of elements of `element` bytes; the first extent is None where the contents decide it.
+
+    The last extent is the elements of a vector, where it has `lanes`.
+    """
+    if not element or kind in ("f16", "f16x2"):
         tokens.fail(f"{name}: a .{kind} has no contents")
-    inner = [
-        math.prod(1 if e is None else e for e in extents[i:]) * element for i in range(len(extents) + 1)
-    ]  # bytes that one pair of braces fills
-    size = None if extents and extents[0] is None else inner[0]
-    if inner[0] > _LARGEST_CONTENTS:
-        tokens.fail(f"{name} has {inner[0]} bytes with contents; smemsim takes {_LARGEST_CONTENTS} at most")
-    data = bytearray()
-    references: list[tuple[int, str, int]] = []
-    pieces: list[tuple[int, _Piece]] = []
-    begun: list[int] = []  # where the open braces began
-    rows = 0
-    while True:
-        if tokens.accept("{"):
-            begun.append(len(data))
-            if len(begun) > max(1, len(extents)):
-                tokens.fail(f"{name} has {len(extents)} extents, and more braces within one another than that")
-            if tokens.peek() != "}":
-                continue
-        else:
-            offset = len(data)
-            value = _value(tokens, name, kind, element)
-            if isinstance(value, _Piece):
-                pieces.append((offset, value))
-            elif isinstance(value, tuple):
-                references.append((offset, *value))
-            data += value if isinstance(value, bytes) else bytes(element)
-        while begun and tokens.accept("}"):
-            taken = len(data) - begun.pop()
-            rows += len(begun) == 1
-            if (begun or size is not None) and taken > inner[len(begun)]:
-                tokens.fail(f"the contents of {name} are {taken - inner[len(begun)]} bytes too long")
-        if not begun:
-            break
-        tokens.expect(",", f"or '}}' in the contents of {name}")
+    row = math.prod(1 if e is None else e for e in extents[1:]) * element
+    size = row if not extents else None if extents[0] is None else row * extents[0]
+    if (size or row) > _LARGEST_CONTENTS:
+        tokens.fail(f"{name} has {size or row} bytes with contents; smemsim takes {_LARGEST_CONTENTS} at most")
+    filling = _Filling(tokens, name, kind, element, extents, lanes)
+    rows = filling.fill(0)
     # ptxas (13.0, 13.4) lets the next row follow a short one at once and puts all zeros at the end.
-    end = rows * inner[1] if size is None else size
-    data += bytes(max(0, end - len(data)))
-    return Contents(bytes(data), tuple(sorted([*references, *_joined(tokens, name, pieces)])))
+    end = rows * row if size is None else size
+    filling.data += bytes(max(0, end - len(filling.data)))
+    return Contents(bytes(filling.data), tuple(sorted([*filling.references, *_joined(tokens, name, filling.pieces)])))
+
+
+@dataclasses.dataclass
+class _Filling:
+    """The contents of one variable while they are read: a pair of braces for each array and vector, a constant for each element."""
+
+    tokens: Tokens
+    name: str
+    kind: str
+    element: int
+    extents: tuple[int | None, ...]
+    lanes: int
+    data: bytearray = dataclasses.field(default_factory=bytearray)
+    references: list[tuple[int, str, int]] = dataclasses.field(default_factory=list)
+    pieces: list[tuple[int, _Piece]] = dataclasses.field(default_factory=list)
+
+    def fill(self, level: int) -> int:
+        """One element, or the braces of the extent `level` and what is between them: how many."""
+        tokens = self.tokens
+        if level == len(self.extents):
+            if tokens.peek() == "{":
+                tokens.fail(f"{self.name} has {level} extents, and more braces within one another than that")
+            self.constant()
+            return 1
+        extent, count = self.extents[level], 0
+        tokens.expect("{", f"before the elements of {self.name}, an array or a vector (each of its extents has braces)")
+        while not tokens.accept("}"):
+            if count:
+                tokens.expect(",", f"or '}}' in the contents of {self.name}")
+            self.fill(level + 1)
+            count += 1
+        if extent is not None and count > extent:
+            tokens.fail(f"the contents of {self.name} are too long: {count} between braces, where {extent} fit")
+        if extent is not None and count < extent and self.lanes > 1 and level == len(self.extents) - 1:
+            tokens.fail(f"{self.name}: a vector has all of its {extent} elements, not {count}")
+        return count
+
+    def constant(self) -> None:
+        """One element: a number, or an address that is known later."""
+        offset = len(self.data)
+        value = _value(self.tokens, self.name, self.kind, self.element)
+        if isinstance(value, _Piece):
+            self.pieces.append((offset, value))
+        elif isinstance(value, tuple):
+            self.references.append((offset, *value))
+        self.data += value if isinstance(value, bytes) else bytes(self.element)
 
 
 def _value(tokens: Tokens, name: str, kind: str, element: int) -> bytes | _Piece | tuple[str, int]:
@@ -762,6 +814,8 @@ def _value(tokens: Tokens, name: str, kind: str, element: int) -> bytes | _Piece
     if is_name(word) and word != "WARP_SZ":
         if element != _ADDRESS_BYTES:
             tokens.fail(f"{name}: an address has 8 bytes, an element of .{kind} has {element}")
+        if kind != "u64":
+            tokens.fail(f"{name}: ptxas takes an address in elements of .u64, not of .{kind}")
         return _symbol(tokens)
     if starts_number(word) and tokens.words[tokens.i + 1] == "(" and (mask := number(word)) is not None:
         index = max(0, mask.value.bit_length() - 1) // 8
@@ -773,16 +827,14 @@ def _value(tokens: Tokens, name: str, kind: str, element: int) -> bytes | _Piece
         tokens.expect(")", "after an address")
         return _Piece(index, symbol, addend)
     value = expression(tokens)
-    if kind in ("f32", "f64", "f16") and value.kind != kind:
-        if kind == "f16" or value.kind == "f32":
-            tokens.fail(f"{name}: contents of .{kind} are not read as {shown(word)}")
-        number_ = float(value.value) if value.kind == "int" else struct.unpack("<d", value.value.to_bytes(8, "little"))[0]
-        if kind == "f64":
-            return struct.pack("<d", number_)
-        try:
-            return struct.pack("<f", number_)
-        except OverflowError:
-            tokens.fail(f"{name}: {shown(word)} is too large for .f32")
+    is_float = value.kind != "int"
+    if kind[0] == "f" and not is_float:
+        tokens.fail(f"{name}: a .{kind} begins with a float such as 1.0 or 0f3F800000, not with the integer {shown(value.value)}")
+    if kind[0] in "us" and is_float:
+        tokens.fail(f"{name}: a .{kind} begins with an integer, not with {shown(word)}")
+    if value.kind == "f64" and element == TYPE_BYTES["f32"]:
+        return _single(_double(value))
+    # ptxas takes the bits of 0f3F800000 for an .f64 too (13.0).
     return (value.value % (1 << 8 * element)).to_bytes(element, "little")
 
 
@@ -875,8 +927,12 @@ def read_variables(tokens: Tokens, space: str, *, is_extern: bool) -> Iterator[V
         contents = Contents(None, ())
         size = declared.size
         if tokens.accept("="):
-            contents = read_contents(tokens, declared.name, kind, declared.element, declared.extents)
+            if is_extern or space not in ("global", "const"):
+                tokens.fail(f"{declared.name}: only variables of .global and .const that are no .extern have contents to begin with")
+            contents = read_contents(tokens, declared.name, kind, declared.element, declared.extents, lanes)
             size = len(contents.data or b"")
+        if not size and not is_extern and space != "param":
+            tokens.fail(f"{declared.name}: a variable that is no .extern has a size")
         yield Variable(
             declared.name, space, declared.align, size, kind, contents.data, contents.references, is_extern, line, declared.element
         )
@@ -1311,7 +1367,8 @@ class _ModuleReader:
                 source.fail(0, f"no {needed} in the file; a PTX file begins with .version and .target")
         self.finish()
         target = tuple(word.strip() for word in self.heads[".target"].split(","))
-        return Module(self.heads[".version"], target, int(self.heads.get(".address_size", "32")), self.functions, self.variables)
+        size = int(self.heads.get(".address_size", "64"))  # ptxas takes a text that does not say so as one of 64 bits
+        return Module(self.heads[".version"], target, size, self.functions, self.variables)
 
     def no_directive(self, at: int) -> None:
         if ".version" not in self.heads:  # what else it may be is nobody's business: its text is not shown

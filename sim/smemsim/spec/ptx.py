@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["CLOCKS", "LINKAGE", "LONG_REGISTERS", "PERFORMANCE", "SETMAXNREG", "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE"]
+__all__ = [
+    "CLOCKS", "CONSTANT_BYTES", "LINKAGE", "LONG_REGISTERS", "PARAMETER_BYTES", "PERFORMANCE", "SETMAXNREG", "SPACES", "SPECIAL_REGISTERS",
+    "TYPE_BYTES", "WARP_SIZE",
+]  # fmt: skip
 
 
 WARP_SIZE = 32  # what the predefined constant WARP_SZ is (4.4)
 SETMAXNREG = range(24, 257, 8)  # numbers of registers that setmaxnreg takes (9.7.19)
+
+CONSTANT_BYTES = 65536  # of the .const variables of a file (5.1.3)
+PARAMETER_BYTES = {(0, 0): 4352, (8, 1): 32764}  # of an entry, from a version of PTX on (ptxas 13.0; 5.1.6.1 says the larger one alone)
 
 _NUMBERS = {f"{kind}{bits}": bits // 8 for kind in "bus" for bits in (8, 16, 32, 64)}
 
