@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from launches import found, run
 from launches import kernel as ptx_kernel
-from launches import run
 from ptx_kernels import kernel, wait
 from scaled import WORD as SCALES
 from smemsim import Gpu, InstrDescriptor, Run, Severity, SmemDescriptor
@@ -23,6 +23,22 @@ def launched(text: str, *, block: int = 128, arch: str = "sm_90a") -> Run:
 
 def codes(run: Run) -> list[str]:
     return [f.code for f in run.findings]
+
+
+# ---- registers that no instruction gives a value
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    {
+        "a branch": ("@%p19 bra ON; mov.b32 %r9, 0; ON:", ["R507"]),
+        "a guard of an atomic operation": ("@%p19 red.global.add.u32 [%d20], 1;", ["R507"]),
+        "a branch that nobody comes to": ("bra OFF; @%p19 bra ON; mov.b32 %r9, 0; ON: OFF:", []),
+        "a branch on a value": ("setp.eq.u32 %p19, %r1, 3; @%p19 bra ON; mov.b32 %r9, 0; ON:", []),
+    }.values(),
+)
+def test_a_predicate_without_a_value_that_decides_is_told(body, told):
+    assert list(found(body, np.zeros(32, np.uint32))) == told
 
 
 # ---- rows of a wgmma

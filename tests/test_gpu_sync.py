@@ -417,6 +417,7 @@ def test_clusters_see_each_other():
 
 
 OUT = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; st.global.u32 [%d1], %r1;"
+PART = "setp.lt.u32 %p2, %r1, 32;"
 SKIPS = {
     "branch around": ("@%p1 bra ON; bar.sync 0; ON: {OUT}", True),
     "a loop some leave": (
@@ -426,6 +427,12 @@ SKIPS = {
     "return": ("@%p1 ret; bar.sync 0; {OUT}", False),
     "return with a result": ("@%p1 bra OFF; bar.sync 0; {OUT} ret; OFF: {OUT}", False),
     "meet again": ("mov.u32 %r5, sm; mad.lo.u32 %r4, %r1, 4, %r5; @%p1 bra ON; st.shared.u32 [%r4], %r1; ON: bar.sync 0; {OUT}", False),
+    "an arrival alone": ("{PART} @%p2 bra W; @!%p1 bar.arrive 1, 64; bra ON; W: bar.sync 1, 64; ON: {OUT}", True),
+    "an arrival that nobody waits for": ("@!%p1 bar.arrive 1, 64; {OUT}", True),
+    "an arrival of all": ("{PART} @%p2 bra W; bar.arrive 1, 64; bra ON; W: bar.sync 1, 64; ON: {OUT}", False),
+    "an arrival of all that nobody waits for": ("{PART} @%p2 bra ON; bar.arrive 1, 64; ON: {OUT}", False),
+    "an arrival, and a return": ("{PART} @%p2 bra W; @!%p1 bar.arrive 1, 64; ret; W: bar.sync 1, 64; {OUT}", False),
+    "an arrival of single threads": ("{PART} @%p2 bra ON; @!%p1 barrier.arrive 1, 64; ON: {OUT}", False),
     "for single threads": ("@%p1 bra ON; barrier.sync 0; ON: {OUT}", False),
 }
 
@@ -434,7 +441,7 @@ SKIPS = {
 def test_lanes_that_branch_around_a_barrier_of_their_warp_are_told_at_it(name):
     """Lanes that exit in front of an aligned barrier are not missed there; those that come by behind it are."""
     body, wrong = SKIPS[name]
-    told = found(f"setp.ge.u32 %p1, %r1, 40; {body.replace('{OUT}', OUT)}", np.zeros(64, np.uint32), block=64)
+    told = found(f"setp.ge.u32 %p1, %r1, 40; {body.replace('{OUT}', OUT).replace('{PART}', PART)}", np.zeros(64, np.uint32), block=64)
     assert set(told) == ({"X011"} if wrong else set())
     assert not wrong or "thread (40, 0, 0)" in told["X011"]
 

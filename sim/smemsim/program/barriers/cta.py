@@ -615,7 +615,7 @@ def _are_left(x: Wave, barrier: NamedBarrier) -> None:
 
 def _exited_from_cta(x: Wave, threads: np.ndarray) -> None:
     """Threads have exited: barriers for all threads of the CTA no longer wait for them."""
-    note_exits(x, threads)
+    note_exits(x, threads, is_awaited=bool(_open(x)))
     if not _open(x):
         return
     ctas = set(distinct(x.cta_of[threads]).tolist())

@@ -27,9 +27,9 @@ _EXITED_IN = "blocks in which threads have exited"
 _ACTS = {"atom", "cp", "ld", "red", "st"}
 
 
-def note_exits(x: Wave, threads: np.ndarray) -> None:
-    """Threads exit at the end of the running block; those of a whole warp have nobody to leave behind."""
-    if len(threads) % WARP == 0 and (len(threads) == x.total or (np.bincount(threads // WARP) % WARP == 0).all()):
+def note_exits(x: Wave, threads: np.ndarray, *, is_awaited: bool) -> None:
+    """Threads exit at the end of the running block; those of a whole warp have nobody to leave behind, unless some have arrived at a barrier that `is_awaited`."""
+    if not is_awaited and len(threads) % WARP == 0 and (len(threads) == x.total or (np.bincount(threads // WARP) % WARP == 0).all()):
         return
     blocks = x.state.get(_EXITED_IN)
     if blocks is None:
@@ -48,7 +48,7 @@ def check_skipped(x: Wave, i: Instruction, at: int, threads: np.ndarray) -> None
     if blocks is None:
         return
     warps = distinct(threads // WARP)
-    others = (warps[:, None] * WARP + np.arange(WARP)).ravel()
+    others = np.setdiff1d((warps[:, None] * WARP + np.arange(WARP)).ravel(), threads)
     others = others[blocks[others] >= 0]
     late = next((n for n in distinct(blocks[others]).tolist() if _acts(x.program, n) and n in behind(x.program, at)), None)
     if late is None:

@@ -225,8 +225,9 @@ class Program:
                 operand.items for operand in i.operands if isinstance(operand, Arguments)
             ):  # a call's results come from the callee
                 given.update(slot for item in items for slot in slots_in(item))
-            for slot, is_result in i.mentions:
-                if is_result or i.op not in _ONE_RESULT:
+            for n, (slot, is_result) in enumerate(i.mentions):
+                is_guard = i.guard is not None and not n
+                if is_result or (i.op not in _ONE_RESULT and not is_guard):
                     given.add(slot)
                 readers.setdefault(slot, i)
         return {slot: i for slot, i in readers.items() if slot not in given}
