@@ -17,14 +17,16 @@ from click.testing import CliRunner
 
 import smemsim
 from smemsim import InputError, TraceError, budget
+from smemsim.array_files import read_npz
 from smemsim.campaign import ChunkResult, Ledger
 from smemsim.cli import main
 from smemsim.evidence import load_suite
-from smemsim.files import parse_toml, read_bytes, read_npz, write_whole
+from smemsim.files import read_bytes, write_whole
 from smemsim.judge import read_scenario
 from smemsim.judge.outputs import out_names
 from smemsim.program.threads.system import formatted
 from smemsim.ptx import read_module
+from smemsim.tables import parse_toml
 from smemsim.words.tensor_map.text import find_calls
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"

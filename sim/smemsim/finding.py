@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypeAli
 from smemsim.errors import SmemsimError
 from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES, Severity
+from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     import pathlib
@@ -257,7 +258,7 @@ class Element(TypedDict):
 MOST_LINES = 12  # of findings that are alike
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Finding:
     """One thing that is wrong, or will be: what, where, with which numbers, and what to write instead.
 

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from smemsim.arguments import closest, shown
 from smemsim.errors import InputError
-from smemsim.files import parse_toml, read_bytes
+from smemsim.files import read_bytes
 from smemsim.finding import Path
+from smemsim.values import dataclass
 
 __all__ = [
     "Key",
@@ -35,6 +36,7 @@ __all__ = [
     "made",
     "mistake",
     "name_told",
+    "parse_toml",
     "plain",
     "read_table",
     "schema_of",
@@ -49,6 +51,20 @@ Made = TypeVar("Made")
 
 MOST_NUMBER = 1 << 48
 MOST_NAME = 60  # characters of a name in a sentence
+MOST_PARTS = 64  # of a dotted key
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:(?>[\w-]+|\"[^\"\n]*\"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}")
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """A TOML text as a dict. ValueError for what is none, InputError for keys of so many parts that reading them would take for ever.
+
+    >>> parse_toml("a.b = 1")
+    {'a': {'b': 1}}
+    """
+    if found := _LONG_KEY.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise InputError(f"line {line}: a key of more than {MOST_PARTS} parts")
+    return tomllib.loads(text)
 
 
 class Kind(NamedTuple):
@@ -122,7 +138,7 @@ KINDS: dict[str, Kind] = {
 # ---- The keys of a table
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Key:
     """One key: what it holds (a name of `KINDS`, or a kind of its own), what it means, whether it must be there, and the attribute that has its value."""
 
@@ -344,7 +360,7 @@ def _with(there: object, keys: Sequence[str | int], value: object, path: Path) -
 # ---- The text of a file, and where in it a key stands
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Source:
     """Where tables come from: the name that messages have for it, and the text of the file, "" where it is none."""
 

@@ -9,7 +9,6 @@ import gc
 import importlib
 import os
 import sys
-import traceback
 from typing import Any, NoReturn
 
 import click
@@ -113,8 +112,10 @@ def _end(ctx: click.Context, code: int, message: str) -> NoReturn:
 
 def _place(error: BaseException) -> str:
     """The line of the source that raised an error, for a report of the error."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return f" ({os.path.basename(at.tb_frame.f_code.co_filename)}:{at.tb_lineno})" if at is not None else ""
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -456,7 +456,7 @@ def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch
 
 def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile, how: Wanted) -> str:
     """What rule gives a difference; "" where none does, or nobody has said what was expected but for its digest."""
-    from smemsim.files import read_array
+    from smemsim.array_files import read_array
 
     if not expected.endswith(".npy"):
         return ""

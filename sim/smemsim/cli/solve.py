@@ -189,7 +189,7 @@ def _explained(arch: str | None, matrices: dict[str, pathlib.Path | None], given
 
 def _array(path: pathlib.Path) -> np.ndarray:
     """The array of an .npy file."""
-    from smemsim.files import read_npy
+    from smemsim.array_files import read_npy
 
     return read_npy(path, MOST_BYTES)
 

@@ -8,7 +8,6 @@ and the bytes of small ones and of those that approximate instructions made.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import inspect
 import json
@@ -22,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import is_whole, shown, suggestion, whole
+from smemsim.array_files import read_array
 from smemsim.budget import ask
 from smemsim.errors import InputError, SmemsimError, TraceError
 from smemsim.evidence.format import Suite
 from smemsim.evidence.recipes import EMPTY, WIDTHS, array_of
-from smemsim.files import named_inside, read_array, read_bytes
+from smemsim.files import named_inside, read_bytes
 from smemsim.finding import Path
 from smemsim.judge.numbers import Tolerance
 from smemsim.program.arrays import DeviceArray, number_bytes, storage
@@ -37,6 +37,7 @@ from smemsim.ptx.module import Address, Function, Module, Parameter, Register, S
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.tensor_map import MAP_BYTES
 from smemsim.tables import Key, Kind, Source, TableError, as_in, check_table, is_list_of, mistake
+from smemsim.values import dataclass
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
@@ -328,7 +329,7 @@ MOST_PTX, MOST_LAUNCH = 1 << 28, 1 << 24  # bytes of a PTX file, and of a launch
 Encode = Callable[[TensorMap, int], bytes]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LaunchFile:
     """One launch: `ptx` is the text, `about` what the file says with its shapes as three numbers each (None where it says none), files are looked for in `folder`.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +19,7 @@ from smemsim.spec.formats import FORMATS, element_format
 from smemsim.spec.mma_arithmetic import ROUNDING
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import SWIZZLES
+from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.judge.operand_reads import OperandRead, Reads
@@ -60,7 +60,7 @@ class Executed(NamedTuple):
     ctas: int
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Wrong:
     """An output that is not as expected: numbers before, as left and as wanted, of one shape.
 
@@ -200,7 +200,7 @@ def _instructions(run: Executed) -> list[Tile]:
 # ---- operands
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Operands:
     """The two matrices of a product: `pairs` of (M, K) and (N, K) that may be meant, the steps of k."""
 
@@ -346,7 +346,7 @@ def _is_inside_exchanged(load: Load) -> bool:
     return all(at < size for at, size in zip(reversed(load.coordinates), load.tensor_map.global_dim, strict=True))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Turned:
     """A load of operand `name` whose two coordinates are exchanged, with what `shows` it."""
 

@@ -30,6 +30,7 @@ from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK, LINE
 from smemsim.spec.smem_descriptor import REACH, START, layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
+from smemsim.values import dataclass
 from smemsim.words.operand import operand_addresses, swizzled
 from smemsim.words.operand_layout import Decoded, check_major, check_packing, linear_address, why_unmodelled
 from smemsim.words.smem import SmemDescriptor
@@ -299,7 +300,7 @@ class Kind(NamedTuple):
         return f"{self.mode.swizzle}{f' with base offset {self.base_offset}' if self.base_offset else ''}"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Shape:
     """An operand of `blocks` x `steps` instructions, each (rows, k)."""
 
@@ -394,7 +395,7 @@ class Shape:
 # ---- Answers of the solver: descriptors, the nearest one, and why there is none
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FoundDescriptor:
     """Words that read every element where it lies: (blocks, steps), they differ in their start only.
 
@@ -462,7 +463,7 @@ class FoundDescriptor:
         }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Nearest:
     """The descriptor that reads most elements right, of those that were tried: `right` of `of`.
 
@@ -490,7 +491,7 @@ class Nearest:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Witness:
     """Why one layout reads nothing of it: `elements`, ((block, step, row, k), address), which no start, LBO and SBO put where they are."""
 
@@ -511,7 +512,7 @@ class Witness:
         }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Answer:
     """The answer of `find_descriptors`.
 
@@ -680,7 +681,7 @@ class TooAmbiguousError(Exception):
     """The contents fit too many places."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Contents:
     """Cells of shared memory from `begin` on, a multiple of 128, and the wanted chunks (blocks, steps, lines, chunks, 16) with their masks."""
 

@@ -13,10 +13,11 @@ import numpy as np
 
 from smemsim.arguments import shown
 from smemsim.arithmetic.values import to_float64
+from smemsim.array_files import read_array
 from smemsim.errors import InputError
-from smemsim.files import read_array
 from smemsim.judge.numbers import NO_ROUNDING, Rounding, Tolerance, numbers_told, rounded
 from smemsim.spec.formats import FORMATS
+from smemsim.values import dataclass
 
 __all__ = ["Comparison", "Error", "Output", "Wanted", "out_names"]
 
@@ -25,7 +26,7 @@ FIRST = 6
 DIGEST = "sha256:"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Wanted:
     """When numbers count as expected: with a `tolerance` within that, with `exact` bit by bit, else within what `rounding` gives."""
 
@@ -34,7 +35,7 @@ class Wanted:
     rounding: Rounding = NO_ROUNDING
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Error:
     """How far an element is off: its place, and what it is and should be, in words."""
 
@@ -44,7 +45,7 @@ class Error:
     wanted: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Comparison:
     """An output beside what was expected: of `size` elements `differing` are others, `beyond` too far off; `difference` says where, "" where none is.
 
@@ -134,7 +135,7 @@ def out_names(arrays: Iterable[str]) -> dict[str, str]:
     return names
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Output:
     """An array after a launch; `dtype` is its element type by name where `array` has raw bits."""
 

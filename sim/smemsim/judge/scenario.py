@@ -32,6 +32,7 @@ from smemsim.tables import (
     schema_of,
     with_value,
 )
+from smemsim.values import dataclass
 
 __all__ = [
     "OPERANDS",
@@ -72,7 +73,7 @@ Digits: TypeAlias = tuple[tuple[int, int], ...]
 # added
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Tensor:
     """`[tensor.NAME]`: a tensor in global memory."""
 
@@ -88,7 +89,7 @@ class Tensor:
     walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "axes that run through several dimensions of memory: of each [[indices, bytes from one to the next, the first inside, the end of these], ...], fastest first")  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """`layout` of a buffer, as a table."""
 
@@ -98,7 +99,7 @@ class Layout:
     k: Digits = key("pairs", "the same of K", required=True)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Buffer:
     """`[buffer.NAME]`: a buffer in shared memory."""
 
@@ -118,7 +119,7 @@ _OF_TILED, _OF_IM2COL = ("box_dim",), ("pixel_box_upper_corner", "channels_per_p
 _ENCODE = ("data_type", *_LISTS, "interleave", "swizzle", "l2_promotion", "oob_fill", "channels_per_pixel", "pixels_per_column")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MapArguments:
     """`[map.NAME]`: a tensor map, by the arguments of the encode call, or by its bytes."""
 
@@ -164,7 +165,7 @@ class MapArguments:
         return {"element_strides": (1,) * len(given["global_dim"]), **given} if "global_dim" in given else given
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Meant:
     """`meant` of an operand: where its elements should come from."""
 
@@ -181,7 +182,7 @@ class Meant:
         return self.at or (0, 0)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AnyOperand:
     """What an instruction reads; scale factors need not say their type."""
 
@@ -200,7 +201,7 @@ class AnyOperand:
     stage: int | None = key("int", "which stage of the buffer")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Operand(AnyOperand):
     """`[step.a]`, `[step.b]`: an operand in shared or in tensor memory."""
 
@@ -208,7 +209,7 @@ class Operand(AnyOperand):
     major: str = key("text", "K or MN: which axis is contiguous", required=True)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Expect:
     """`[expect]`: what `check` should find."""
 
@@ -218,7 +219,7 @@ class Expect:
 # ---- Steps
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """`[[step]]`: something that happens."""
 
@@ -240,7 +241,7 @@ class Step:
         return self.operands
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TensorStep(Step):
     """A transfer by TMA through a tensor map."""
 
@@ -257,7 +258,7 @@ class TensorStep(Step):
         return self.at if self.at and isinstance(self.at[0], tuple) else (self.at,)  # type: ignore[return-value]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TmaLoad(TensorStep):
     """`op = "tma_load"`."""
 
@@ -268,7 +269,7 @@ class TmaLoad(TensorStep):
         return self.to
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TmaStore(TensorStep):
     """`op = "tma_store"`."""
 
@@ -279,14 +280,14 @@ class TmaStore(TensorStep):
         return self.source
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TmaReduce(TmaStore):
     """`op = "tma_reduce"`."""
 
     reduce: str = key("text", "the operation: add, min, max, inc, dec, and, or, xor", required=True)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BulkStep(Step):
     """`op = "bulk"`: a copy of bytes as they lie."""
 
@@ -305,7 +306,7 @@ class BulkStep(Step):
         return self.to if self.to is not None else self.source or ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ThreadsStep(Step):
     """`op = "threads"`: ordinary stores or loads through the layout of the buffer."""
 
@@ -323,7 +324,7 @@ class ThreadsStep(Step):
         return self.to if self.to is not None else self.source or ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MmaStep(Step):
     """`op = "mma"`: one wgmma or tcgen05.mma, or several that go along K and along the operand's rows."""
 
@@ -352,7 +353,7 @@ class MmaStep(Step):
         return {**self.operands, **{side: of for side, of in (("scale_a", self.scale_a), ("scale_b", self.scale_b)) if of is not None}}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CopyStep(Step):
     """`op = "copy"`: tcgen05.cp."""
 
@@ -387,7 +388,7 @@ def listed(value: Ints) -> tuple[int, ...]:
 # ---- The whole
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ScenarioTables:
     """What happens to shared memory, and what was meant: the tables of a scenario file, read."""
 

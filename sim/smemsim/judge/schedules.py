@@ -15,6 +15,7 @@ from smemsim.program.traps import region_name
 from smemsim.program.watch.history import addresses_of
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
+from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.machine.region import Region
@@ -36,7 +37,7 @@ def schedules_of(seeds: int) -> list[int | str]:
     return [*EXTREMES, *range(seeds)]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Apart:
     """An array that is left with other bytes than under the usual schedule: how many `bytes_` in all, the offsets of the first ones, and under which schedules.
 
@@ -63,7 +64,7 @@ class Apart:
         return f"{self.array}: {self.bytes_} of {self.size} bytes differ (offsets {where}) with {_listed(self.schedules)}"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Appeared:
     """A finding that the usual schedule does not show, and the schedules that do."""
 
@@ -85,7 +86,7 @@ def _is_global(i: Instruction) -> bool:
     return "global" in i.modifiers or not any(m.startswith(("shared", "local")) for m in i.modifiers)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Schedules:
     """What a kernel does under the schedules `tried` besides the usual one. `unfinished` are those whose time was over."""
 

@@ -41,6 +41,7 @@ from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.smem_descriptor import REACH, START, layout_codes
 from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tensor_map import LIMITS
+from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
@@ -62,7 +63,7 @@ __all__ = [
 # ---- `plan`: from the tile to what a kernel author writes; every plan is simulated before anybody sees it
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Plan:
     """An operand tile in shared memory, how TMA fills it and how the instruction reads it. All offsets and sizes are bytes.
 
@@ -325,7 +326,7 @@ def simulated(wish: Wish) -> Plan:
 # ---- `plans`: every swizzle and stacking that a tile can have, side by side
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Choice:
     """One swizzle and stacking: its plan, or None and the reason why there is none.
 

@@ -19,6 +19,7 @@ from smemsim.processors import can_have_children, processors
 from smemsim.program.execute import at_once, depends, execute, takes_over
 from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, RunOptions
 from smemsim.program.linking.program import linked, module_of
+from smemsim.values import dataclass
 
 __all__ = ["Changed", "Merge", "Result", "Work", "execute_spread", "run_shard", "work_of"]
 
@@ -26,7 +27,7 @@ __all__ = ["Changed", "Merge", "Result", "Work", "execute_spread", "run_shard", 
 # ---- A part of a launch that another process executes: what it needs, as plain data, and what it gives back
 
 
-@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Work:
     """What is given of a launch, the PTX text of its kernel, and global memory as it is before. `arrays` are addresses, bytes and names."""
 
@@ -42,7 +43,7 @@ class Work:
     judge: Judge | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Changed:
     """The bytes of an array that are others now: runs of `lengths` bytes from offsets `starts` on, their `values` one after the other."""
 
@@ -66,7 +67,7 @@ class Changed:
         return np.repeat(self.starts - (ends - self.lengths), self.lengths) + np.arange(int(ends[-1]))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Result:
     """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs, or the end of its time. `ctas` is how many it had."""
 

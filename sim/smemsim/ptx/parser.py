@@ -41,6 +41,7 @@ from smemsim.ptx.module import (
     Vector,
 )
 from smemsim.spec.ptx import LINKAGE, PERFORMANCE, SPACES, SPECIAL_REGISTERS, TYPE_BYTES, WARP_SIZE
+from smemsim.values import dataclass
 
 __all__ = [
     "JUMPS",
@@ -727,7 +728,7 @@ _LARGEST_CONTENTS = 1 << 28  # bytes of contents
 _ADDRESS_BYTES = 8
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Contents:
     """Bytes, and the (offset, symbol, addend) of the addresses that take eight of them each."""
 
@@ -735,7 +736,7 @@ class Contents:
     references: tuple[tuple[int, str, int], ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Piece:
     """One byte of an address: `0xFF00(generic(symbol)+4)` is number 1."""
 
@@ -870,7 +871,7 @@ _MOST_EXTENTS = 8
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Declared:
     name: str
     kind: str

@@ -17,6 +17,7 @@ from smemsim.machine.tmem.memory import REPEATS, TmemAccess
 from smemsim.picture.model import Band, Column, Line, Picture, Strip, Table, colour
 from smemsim.spec.findings import Severity
 from smemsim.spec.tensor_memory import LANES, LOAD_STORE_SHAPES, WARP_LANES
+from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 
 __all__ = ["AccumulatorMap", "Run"]
@@ -26,7 +27,7 @@ HEADS = ("CTA", "warp", "lanes", "columns", "rows m", "columns n")
 LANE_STYLES = ("cyan", "green", "magenta", "yellow", "blue")  # of the rows of one warp
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Run:
     """Neighbouring lanes of a CTA that hold neighbouring rows of D: lane `lane` + i has row `m` + i, columns `n` on."""
 
@@ -37,7 +38,7 @@ class Run:
     n: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AccumulatorMap:
     """D of one instruction in tensor memory."""
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from smemsim.arguments import shown
 from smemsim.errors import InputError
+from smemsim.values import dataclass
 
 __all__ = [
     "CARDS", "DEVICE_LIMITS", "DRIVER_RELEASE", "DRIVER_VERSION", "HEAP_LIMIT", "MAPPING_BYTES", "PROPERTIES", "PROPERTY_BYTES", "REGISTER_UNIT", "SHARED_UNIT", "WARP_UNIT", "Card", "card_of",
@@ -145,7 +146,7 @@ _H200_CLUSTERS = {
 }  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Card:
     """One kind of card; `own` are the attributes that differ from the H200's, with `source` for them.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+from smemsim.values import dataclass
 
 __all__ = ["ERRATA", "Erratum"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Erratum:
     """One disagreement; `trace` is the suite that settles it, empty where none does."""
 

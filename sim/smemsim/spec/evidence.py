@@ -9,6 +9,8 @@ import json
 import pathlib
 from typing import Any
 
+from smemsim.values import dataclass
+
 __all__ = ["RULES", "Dispute", "Grade", "Rule", "kill_matrix", "witnessed"]
 
 
@@ -30,7 +32,7 @@ class Grade(enum.StrEnum):
         return repr(str(self))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Rule:
     """One rule: the statement, the grade by architecture (absent: the rule does not exist there), sources, traces under golden/sm_90a."""
 
@@ -45,7 +47,7 @@ class Rule:
         return f"{self.name}: {self.statement} ({grades}; {self.source})"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Dispute:
     """One disagreement of sources that no trace settles: the model `takes` what `source` says, `other` says something else."""
 

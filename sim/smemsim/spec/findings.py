@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-import importlib.resources
+import pathlib
+
+from smemsim.values import dataclass
 
 __all__ = ["CODES", "CONSEQUENCES", "TOLD_APART", "UPSTREAM", "UPSTREAM_IF_MENDED", "Code", "Severity"]
 
@@ -36,7 +37,7 @@ class Severity(enum.StrEnum):
         }[self]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Code:
     """A code's number, its slug, the severity its findings have unless they say otherwise, and what it says."""
 
@@ -52,7 +53,7 @@ class Code:
         >>> CODES["D307"].cause.split()[0]
         'Two'
         """
-        text = importlib.resources.files("smemsim").joinpath("explanations", f"{self.number}.md").read_text(encoding="utf-8")
+        text = (pathlib.Path(__file__).parents[1] / "explanations" / f"{self.number}.md").read_text(encoding="utf-8")
         return " ".join(text.partition("## Cause")[2].partition("\n## ")[0].split())
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
+
+from smemsim.values import dataclass
 
 __all__ = ["HEAP", "HeapSpec"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HeapSpec:
     """Sizes of the heap of `malloc` in kernels; allocations are counted in units.
 

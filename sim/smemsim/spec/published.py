@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+from smemsim.values import dataclass
 
 __all__ = ["PUBLISHED", "Published"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Published:
     """A measurement that others published: where, on which card, what it says and how far that reaches; `against` are alternatives that it contradicts."""
 

@@ -13,6 +13,7 @@ import enum
 from smemsim.spec.evidence import Grade
 from smemsim.spec.fields import Field, Word
 from smemsim.spec.swizzles import Swizzle
+from smemsim.values import dataclass
 
 __all__ = [
     "DATA_TYPES",
@@ -128,7 +129,7 @@ class TensorMapDataType(enum.IntEnum):
     U6_ALIGN16B = 15
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DataType:
     """One row: the element's bits in global memory, its smemsim name, its code inside the 128 bytes, its out-of-bounds NaN."""
 
@@ -178,7 +179,7 @@ DATA_TYPES: dict[TensorMapDataType, DataType] = {d.code: d for d in (
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Limits:
     """The driver's bounds, all inclusive (driver 580 on an H200; the documents say the same except where a rule says otherwise)."""
 

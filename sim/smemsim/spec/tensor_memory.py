@@ -6,9 +6,8 @@ Nothing here has been measured. `Grade.DOCUMENTED` is text of the PTX ISA, `Grad
 
 from __future__ import annotations
 
-import dataclasses
-
 from smemsim.spec.evidence import Dispute, Grade
+from smemsim.values import dataclass
 
 __all__ = [
     "ACCUMULATORS",
@@ -54,7 +53,7 @@ _FRAG = "CUTLASS include/cute/atom/mma_traits_sm100_frag.hpp"
 _COPY = "CUTLASS include/cute/atom/copy_traits_sm100.hpp"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Allocation:
     """tcgen05.alloc: a power of two of columns, all lanes of each. PTX ISA 9.1 §9.7.16.7.1."""
 
@@ -71,7 +70,7 @@ class Allocation:
 ALLOCATION = Allocation()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AccumulatorPath:
     """One of the seven organizations of D. `rows` of M are in one CTA; N lies in `split` bands of lanes, one after the other in N.
 
@@ -121,7 +120,7 @@ A_GRADES: dict[str, tuple[Grade, str]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LoadStoreShape:
     """A shape of tcgen05.ld and tcgen05.st: lanes of a warp's window, bits of a lane, 32-bit registers of a thread, all for .x1."""
 
@@ -151,7 +150,7 @@ LOAD_STORE_SHAPES: dict[str, LoadStoreShape] = {s.name: s for s in (
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CopyShape:
     """A shape of tcgen05.cp with its multicast: row r goes to lane r % run + r / run * run_step, and again every `copy_step` lanes."""
 
@@ -190,7 +189,7 @@ COPY_SHAPES: dict[tuple[str, str], CopyShape] = {(s.name, s.multicast): s for s 
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Decompression:
     """tcgen05.cp .b8x16: 16 elements of `bits` packed at the front of each 16-byte chunk become a byte each, moved up by `shift` bits."""
 
@@ -213,7 +212,7 @@ DECOMPRESSIONS: dict[str, Decompression] = {d.name: d for d in (
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ScaleMode:
     """A scale_vectorsize: `scales` bytes a row, the first at byte `id` of the cell, for instructions of kinds `kinds` and dense `k`."""
 
@@ -239,7 +238,7 @@ SCALE_MODES: tuple[ScaleMode, ...] = (
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MetadataRow:
     """Sparsity metadata of one kind: `k` logical elements a row, `pair_bits` bits for two of them, `columns` columns.
 
@@ -273,7 +272,7 @@ METADATA: dict[str, MetadataRow] = {kind: row for row in (
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Shift:
     """tcgen05.shift.down: `columns` columns (32 bytes); every lane but the last of a window takes what the next one had."""
 

@@ -15,11 +15,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
 from smemsim.errors import InputError
-from smemsim.files import check_folder, check_place
+from smemsim.files import check_place
 from smemsim.virtual import build
 from smemsim.virtual.sessions import Doors, Sessions, die_with_parent, environment
 from smemsim.virtual.telling import Journal, News
@@ -36,7 +37,7 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
         from smemsim.virtual.policy import hooks_of
 
         hooks_of(policy.hooks)  # what cannot be read is refused before the program starts
-    for option, check in (("record", check_folder), ("report", check_folder), ("json", check_place)):
+    for option, check in (("record", _check_folder), ("report", _check_folder), ("json", check_place)):
         if (place := getattr(policy, option)) is not None:
             check(f"--{option}", pathlib.Path(place))
     folder = build.libraries()
@@ -174,3 +175,14 @@ def _unseen(found: list[Any], heard: _Heard, policy: Any) -> str:
             else ": no process of the program asked for the device (one that is started without the variables of smemsim exec, as by env -i or sudo, cannot)"
         )
     return ""
+
+
+def _check_folder(option: str, path: pathlib.Path) -> None:
+    """InputError where a folder cannot be made, or nothing can be written into it; it is there afterwards."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as e:
+        what = "a file of this name is there" if isinstance(e, FileExistsError) else e.strerror or e
+        raise InputError(f"{option} {path}: cannot write there: {what}") from None

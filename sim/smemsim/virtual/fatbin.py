@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import importlib
 import itertools
 import re
@@ -18,6 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
+from smemsim.values import dataclass
 
 __all__ = ["HOST_SECTION", "Image", "NoCode", "at_address", "chosen", "images", "linked", "registers_of", "sections", "size_of"]
 
@@ -37,7 +37,7 @@ class NoCode(InputError):
     """None of a program's code can run on an architecture: the sentence says what there is, and what to add."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Image:
     """One piece of code: PTX text, and where it was; `ptx` is "" for machine code without any."""
 

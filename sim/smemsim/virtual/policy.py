@@ -24,6 +24,7 @@ from smemsim.errors import InputError, SmemsimError
 from smemsim.files import write_whole
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.traps import TIMEOUT
+from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +82,7 @@ def _findings_elsewhere(text: str) -> FindingsError:
     return made
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """What happens with findings.
 
@@ -227,7 +228,7 @@ def _read(name: str, text: str, kind: Any) -> Any:
 # ---- Hooks: kernels that are not under test, as Python
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class HookedLaunch:
     """A launch that a hook runs in the kernel's place: its name, its shape, the bytes of its arguments, and the device's memory."""
 

@@ -24,6 +24,7 @@ from smemsim.garbage import seldom_collected
 from smemsim.judge.gpu import Gpu
 from smemsim.program.compiled.objects import LEVEL
 from smemsim.program.compiled.tier import TIERS, begin_again
+from smemsim.values import dataclass
 
 __all__ = ["SPACE", "STORED", "Program", "difference", "draw", "runs", "simpler"]
 
@@ -115,7 +116,7 @@ _EXACT = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Program:
     """Lines; a line of several is a block: how it begins, the lines inside, how it ends. `many` threads of a CTA, `seed` of its inputs."""
 

@@ -50,6 +50,7 @@ from smemsim.spec.tensor_memory import (
     CopyShape,
     LoadStoreShape,
 )
+from smemsim.values import dataclass
 
 __all__ = [
     "AllocationError",
@@ -186,7 +187,7 @@ class Columns:
 # ---- Who writes tensor memory: stores of threads, copies from shared memory, anybody with a name; and the chain back to the data's origin
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Owner:
     """Who wrote a byte, and which part of the writer's data it is (`where`); `source` is the owner of what a copy took it from.
 
@@ -204,7 +205,7 @@ class Owner:
         return self if self.source is None else self.source.origin
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TmemStore:
     """A tcgen05.st: `label` says whose, `first_warp` is the first of its warps."""
 
@@ -220,7 +221,7 @@ class TmemStore:
         return self.first_warp + warp, thread, register, byte
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TmemMatrix:
     """A whole matrix that tmem_put wrote: its byte `place` belongs to entry `place` of the matrix, row by row."""
 
@@ -232,7 +233,7 @@ class TmemMatrix:
         return divmod(place, self.columns)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TmemCopy:
     """What one CTA's part of a tcgen05.cp moved.
 
@@ -298,7 +299,7 @@ _CELLS: dict[str, Any] = {name: getattr(formulas, f"cell_of_{name}") for name in
 _REGISTERS: dict[str, Any] = {name: getattr(formulas, f"register_of_{name}") for name in LOAD_STORE_SHAPES}
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class TmemAccess:
     """One tcgen05.ld or tcgen05.st: its `shape` ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"), .x`repeat` and address.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from smemsim.program.compiled.vectors import Value, Vectors, splat
 from smemsim.ptx.module import Instruction
+from smemsim.values import dataclass
 
 __all__ = ["NO_JOINS", "Joins"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Joins:
     """Of a run of instructions, by place: the places of the branches that come to an instruction. Who branches is kept in the text (`Vectors`)."""
 

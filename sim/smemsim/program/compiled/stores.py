@@ -1,6 +1,7 @@
 """Weak stores to global memory that nobody else has accessed, as machine code: seen to be so, and noted in the watch's cells (`watch/global_loops.py`).
 
 It does, thread by thread, what `global_loops.write` does; where a cell says anything but that nobody, or the same warp, has been there, it stops, and that looks.
+What the own warp has read is forgotten, as it is there: kernels that work in place load what they store.
 """
 
 from __future__ import annotations
@@ -46,7 +47,18 @@ br i1 %has.readers, label %{name}.whole.look, label %{name}.take
 %{name}.lr.at = getelementptr i64, ptr %line_readers, i64 {line}
 %{name}.lr = load i64, ptr %{name}.lr.at, align 8
 %{name}.lr.none = icmp eq i64 %{name}.lr, 0
-br i1 %{name}.lr.none, label %{name}.take, label %fail
+br i1 %{name}.lr.none, label %{name}.take, label %{name}.whole.read
+{name}.whole.read:
+%{name}.lo.at = getelementptr i64, ptr %line_others, i64 {line}
+%{name}.lo = load i64, ptr %{name}.lo.at, align 8
+%{name}.lr.who = lshr i64 %{name}.lr, {WHO}
+%{name}.lr.own = icmp eq i64 %{name}.lr.who, %number1
+%{name}.lo.none = icmp eq i64 %{name}.lo, 0
+%{name}.lr.good = and i1 %{name}.lr.own, %{name}.lo.none
+br i1 %{name}.lr.good, label %{name}.whole.forget, label %fail
+{name}.whole.forget:
+store i64 0, ptr %{name}.lr.at, align 8
+br label %{name}.take
 {name}.take:
 store i64 %own, ptr %{name}.lw.at, align 8
 br label %next"""
@@ -134,11 +146,20 @@ wide.cell.readers:
 %wr = load {_WIDE}, ptr %wr.at, align 8
 %wo.at = getelementptr i64, ptr %others, i64 %wcell
 %wo = load {_WIDE}, ptr %wo.at, align 8
-%wro = or {_WIDE} %wr, %wo
-%wro.some = icmp ne {_WIDE} %wro, zeroinitializer
-%wro.bits = bitcast {_BITS} %wro.some to i{WARP}
-%wro.none = icmp eq i{WARP} %wro.bits, 0
-br i1 %wro.none, label %wide.before, label %fail
+%wr.who = lshr {_WIDE} %wr, <{", ".join([f"i64 {WHO}"] * WARP)}>
+%who.one = insertelement {_WIDE} poison, i64 %number1, i32 0
+%whos = shufflevector {_WIDE} %who.one, {_WIDE} poison, <{WARP} x i32> zeroinitializer
+%wr.none = icmp eq {_WIDE} %wr, zeroinitializer
+%wr.own = icmp eq {_WIDE} %wr.who, %whos
+%wr.good = or {_BITS} %wr.none, %wr.own
+%wo.none = icmp eq {_WIDE} %wo, zeroinitializer
+%wro.good = and {_BITS} %wr.good, %wo.none
+%wro.bits = bitcast {_BITS} %wro.good to i{WARP}
+%wro.all = icmp eq i{WARP} %wro.bits, -1
+br i1 %wro.all, label %wide.cell.forget, label %fail
+wide.cell.forget:
+store {_WIDE} zeroinitializer, ptr %wr.at, align 8
+br label %wide.before
 wide.before:
 br i1 %has.earlier, label %wide.earlier, label %wide.note
 wide.earlier:
@@ -274,9 +295,16 @@ cell.look:
 %r = load i64, ptr %r.at, align 8
 %o.at = getelementptr i64, ptr %others, i64 %cell
 %o = load i64, ptr %o.at, align 8
-%ro = or i64 %r, %o
-%ro.none = icmp eq i64 %ro, 0
-br i1 %ro.none, label %cell.before, label %fail
+%r.who = lshr i64 %r, {WHO}
+%r.own = icmp eq i64 %r.who, %number1
+%r.none = icmp eq i64 %r, 0
+%r.good = or i1 %r.none, %r.own
+%o.none = icmp eq i64 %o, 0
+%ro.good = and i1 %r.good, %o.none
+br i1 %ro.good, label %cell.forget, label %fail
+cell.forget:
+store i64 0, ptr %r.at, align 8
+br label %cell.before
 cell.before:
 br i1 %has.earlier, label %cell.earlier, label %cell.take
 cell.earlier:

@@ -439,10 +439,15 @@ def _places(x: Wave, frame: Frame, access: Access, first: int) -> tuple[Any, np.
 
 
 def _cross(x: Wave, frame: Frame, code: Code, first: int) -> bool:
-    """Do several stores to global memory write bytes of each other from different threads? A warp does one after the other; machine code all of a group of threads."""
-    stores = [access for access in code.of_global if not access.is_load]
-    if len(stores) < 2:
-        return False
+    """Do several stores to one array write bytes of each other from different threads? A warp does one after the other; machine code all of a group of threads."""
+    of_array: dict[int, list[Access]] = {}
+    for access in code.of_global:
+        if not access.is_load:
+            of_array.setdefault(id(frame.regions[access.number]), []).append(access)
+    return any(len(stores) > 1 and _cross_in_one(x, frame, stores, first) for stores in of_array.values())
+
+
+def _cross_in_one(x: Wave, frame: Frame, stores: Sequence[Access], first: int) -> bool:
     where = [_places(x, frame, access, first) for access in stores]
     everybody = np.arange(x.total)
     own = [(everybody[threads], places, access.size) for access, (threads, places) in zip(stores, where, strict=True) if len(places)]

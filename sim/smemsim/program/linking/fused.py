@@ -20,6 +20,7 @@ import dataclasses
 
 from smemsim.program.linking.inline import Inlined, Segments
 from smemsim.ptx.module import Immediate, Instruction, Register
+from smemsim.values import dataclass
 
 __all__ = ["ARITHMETIC", "MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse"]
 
@@ -34,7 +35,7 @@ ARITHMETIC = {
 }  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Fused:
     """The body with the sums that ptxas fuses as instructions "fused" (d, a, b, c), whose products stay, and the sums that it may fuse or not."""
 

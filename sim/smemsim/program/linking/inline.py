@@ -37,6 +37,7 @@ from smemsim.ptx.module import (
     Variable,
     Vector,
 )
+from smemsim.values import dataclass
 
 __all__ = [
     "FRAME_ALIGN",
@@ -230,7 +231,7 @@ class Inlined:
     signatures: dict[str, Prototype] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Names:
     """What a function's own names are called in the whole."""
 

@@ -24,6 +24,7 @@ from smemsim.distinct import distinct
 from smemsim.program.scopes import CLUSTER, CTA, GPU
 from smemsim.program.wave import WARP, WARPGROUP, Cta
 from smemsim.ptx.module import Instruction
+from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
@@ -315,7 +316,7 @@ def _merge(into: Foreign, more: Foreign) -> None:
         into[wave] = np.maximum(into[wave], clocks) if wave in into else clocks.copy()
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Alike:
     """Barriers of CTAs that keep to themselves, one of each in their order, at which these do the same at once: warps that do so are (barriers, warps of each),
     ascending."""

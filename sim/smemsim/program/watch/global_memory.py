@@ -112,15 +112,9 @@ class GlobalShadow:
         self._note_lines(i, array, piece.at)
         return True
 
-    @functools.cached_property
-    def _may_lack_fence(self) -> bool:
-        """May a thread of the program read a flag or a ticket by a relaxed operation, with no fence behind it?"""
-        body = self.x.program.inlined.body
-        return any(i.op == "atom" or (i.op == "ld" and bool(scope_of(i))) for i in body)
-
     def _note_lines(self, i: Instruction, array: ArrayShadow, at: np.ndarray) -> None:
         """The running threads load by way of the L1."""
-        if self._may_lack_fence and not scope_of(i) and not _is_past_l1(i):
+        if self.history.may_lack_fence and not scope_of(i) and not _is_past_l1(i):
             array.loads(at, self._cta(self.x.threads >> 5))
 
     def _cta(self, warps: np.ndarray) -> np.ndarray:
@@ -455,7 +449,7 @@ class GlobalShadow:
     def _lack_fence_alone(self, i: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray) -> np.ndarray:
         """Which suspicious plain loads and stores follow what their warp would have seen behind a fence of its own, loads from lines of which the L1 has no older
         copy (rule order.reader_fence)?"""
-        if i.op not in ("ld", "st") or not self._may_lack_fence or self.history.scope[self.history.index(i)] or "nc" in i.modifiers:
+        if i.op not in ("ld", "st") or not self.history.may_lack_fence or self.history.scope[self.history.index(i)] or "nc" in i.modifiers:
             return np.zeros(len(warps), bool)
         epochs = suspects[:, 2]
         who, when = (epochs >> loops.WHO) - 1 - self.first, epochs >> loops.WHEN & loops.CLOCK

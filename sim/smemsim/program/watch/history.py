@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +16,7 @@ from smemsim.program.watch import global_loops as loops
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_map import MAP_BYTES
+from smemsim.values import dataclass
 from smemsim.words.tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ def addresses_of(root: Root, launch: Launch) -> list[int]:
 
 def releases_dependents(launch: Launch) -> bool:
     """May launches behind this one begin before it has ended?"""
-    return any(i.op == "griddepcontrol" and "launch_dependents" in i.modifiers for i in launch.program.inlined.body)
+    program = launch.program
+    return "griddepcontrol" in program.uses and any(
+        i.op == "griddepcontrol" and "launch_dependents" in i.modifiers for i in program.inlined.body
+    )
 
 
 class Observed(NamedTuple):
@@ -154,7 +157,7 @@ class ArrayShadow:
         return len(self.cells.split) << self.cells.line - self.cells.shift, len(self.cells.split)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Pending:
     """A race with a read of which it is not known yet whether its value is used: the stores that use it, the warps that have read, how it is told."""
 
@@ -164,7 +167,7 @@ class Pending:
     tell: Callable[[int], None]  # of the place in `readers` of a warp that has used it
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Written:
     """A write of a thread of this wave that lies in memory: the warp, its clock, the instruction."""
 
@@ -219,6 +222,11 @@ class History:
     def kept(self, memory: np.ndarray) -> ArrayShadow | None:
         """What is kept of the array whose words these are, until now."""
         return self._arrays.get(id(memory))
+
+    @functools.cached_property
+    def may_lack_fence(self) -> bool:
+        """May a thread of the program read a flag or a ticket by a relaxed operation, with no fence behind it?"""
+        return any(i.op == "atom" or (i.op == "ld" and bool(scope_of(i))) for i in self.launch.program.inlined.body)
 
     @functools.cached_property
     def _releases_dependents(self) -> bool:
