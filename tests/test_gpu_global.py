@@ -172,12 +172,40 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @!%p3 bra WAIT;"""
 
 @pytest.mark.parametrize(
     ("fence", "codes"),
-    [("fence.proxy.async;", set()), ("fence.proxy.async.global;", set()), ("", {"X003"}), ("fence.acq_rel.gpu;", {"X003"})],
+    [
+        ("fence.proxy.async;", set()),
+        ("fence.proxy.async.global;", set()),
+        ("fence.proxy.async.shared::cta; fence.proxy.async;", set()),
+        ("", {"X003"}),
+        ("fence.acq_rel.gpu;", {"X003"}),
+        ("fence.proxy.async.shared::cta;", {"X003"}),
+    ],
 )
 def test_a_bulk_load_of_what_threads_have_stored_needs_a_proxy_fence(fence, codes):
     assert set(found(LOADED.format(fence), np.zeros(32, np.uint32))) == codes
     if codes == set():
         assert set(found(f"{fence} {LOADED.format('')}", np.zeros(32, np.uint32))) == {"X003"}  # too early
+
+
+# Threads write words of their own, and those of a bulk store, a bulk reduction, or nobody else.
+STORED_OVER = f"""{OWN_WORD} mov.u32 %r2, sm; mad.lo.u32 %r3, %r1, 4, %r2; st.shared.u32 [%r3], {{value}}; st.global.u32 [%d1], %r1; {{fence}} bar.sync 0; @!%p9 bra END;
+cp{{copy}}.bulk_group{{how}} [%d20], [%r2], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END:"""
+COPY, ADD = {"copy": ".async.bulk.global.shared::cta", "how": ""}, {"copy": ".reduce.async.bulk.global.shared::cta", "how": ".add.u32"}
+
+
+@pytest.mark.parametrize(
+    ("fence", "value", "what", "codes"),
+    [
+        ("fence.proxy.async;", 5, COPY, set()),
+        ("fence.proxy.async;", 5, ADD, set()),
+        ("fence.proxy.async.shared::cta; fence.proxy.async.global;", 5, ADD, set()),
+        ("fence.proxy.async.shared::cta;", 5, COPY, {"X003"}),
+        ("fence.proxy.async.shared::cta;", 5, ADD, {"X003"}),
+        ("fence.proxy.async.shared::cta;", "%r1", COPY, set()),  # the bytes that lie there
+    ],
+)
+def test_a_bulk_store_over_what_threads_have_stored_needs_a_proxy_fence_for_global_memory(fence, value, what, codes):
+    assert set(found(STORED_OVER.format(fence=fence, value=value, **what), np.zeros(32, np.uint32))) == codes
 
 
 # Each CTA loads 256 bytes, adds 1, and stores them where they came from, eight times.
@@ -191,7 +219,9 @@ ld.shared.u32 %r7, [%r6]; add.u32 %r7, %r7, 1; st.shared.u32 [%r6], %r7; fence.p
 add.u64 %d20, %d20, 256; xor.b32 %r3, %r3, 1; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 8; @%p2 bra LOOP; @%p9 cp.async.bulk.wait_group 0;"""
 
 
-@pytest.mark.parametrize(("meanwhile", "codes"), [("", set()), ("setp.eq.u32 %p4, %r1, 40; @%p4 st.global.u32 [%d20], %r1;", {"X008"})])
+@pytest.mark.parametrize(
+    ("meanwhile", "codes"), [("", set()), ("setp.eq.u32 %p4, %r1, 40; @%p4 st.global.u32 [%d20], %r1;", {"X003", "X008"})]
+)
 def test_what_a_bulk_load_has_brought_may_be_overwritten(meanwhile, codes):
     assert set(found(TILES_IN_PLACE.format(meanwhile), np.zeros(4 * 8 * 64, np.uint32), block=64, grid=4)) == codes
 

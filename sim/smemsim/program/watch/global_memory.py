@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smemsim.program.memory.spaces import Piece, Values
     from smemsim.program.wave import Wave
 
-__all__ = ["GlobalShadow"]
+__all__ = ["GlobalShadow", "is_for_shared"]
 
 
 MOST_WARPS = (1 << 63 - loops.WHO) - 2  # of a launch
@@ -41,6 +41,14 @@ FOLLOWS, UNFENCED = "follows", "unfenced"  # in place of a code: of CTAs of one 
 BECAUSE = "PTX ISA 9.1 §8 (memory consistency model)"
 ATOMICS = ("atom", "red")
 PAST_L1 = frozenset(("cg", "cv", "wt"))  # cache operators
+
+
+Stays = Callable[[np.ndarray], np.ndarray]
+
+
+def is_for_shared(i: Instruction) -> bool:
+    """Is this a fence of the asynchronous proxy that names shared memory, and so is none for global memory (PTX ISA 9.1 §9.7.13.4)?"""
+    return i.op in ("fence", "membar") and "proxy" in i.modifiers and any("shared::" in m for m in i.modifiers)
 
 
 def _is_past_l1(i: Instruction) -> bool:
@@ -56,7 +64,11 @@ class GlobalShadow:
         self.first = history.enters(x, order.wave)
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
-        self._fences: list[tuple[Operation, np.ndarray]] = []  # fence.proxy.async.global: what its warp had seen
+        self._fences: list[
+            tuple[Operation, np.ndarray]
+        ] = []  # proxy fences that are for global memory in particular: what their warp had seen
+        self._has_narrow = any(is_for_shared(i) for i in x.launch.program.inlined.body)  # then `order.fenced` says nothing of global memory
+        self._nothing = np.zeros_like(order.fenced) if self._has_narrow else order.fenced[:0]
         self._updates, self._accumulations = updates(x.launch.program), accumulations(x.launch.program)
         self._open: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
         self.before = None if history.before is None else Prerequisite(x, order, operations, history.before, self._where)
@@ -332,10 +344,9 @@ class GlobalShadow:
             found = loops.read(at, size, threads, index, False, self._known, array.cells, self.history.suspects)
             if found and self._look(op.instruction, array, at, threads, found, "reads"):
                 continue
-            if len(array.cells.writers):
-                self._are_fenced(op, array, at, size)
+            self._say_unfenced(op, array, self._unfenced(op, array, at, size), "reads")
 
-    def op_writes(self, op: Operation, addresses: np.ndarray, size: int, stays: Callable[[np.ndarray], np.ndarray] | None = None) -> None:
+    def op_writes(self, op: Operation, addresses: np.ndarray, size: int, stays: Stays | None = None) -> None:
         """An asynchronous operation is about to write so; `stays` says of addresses of bytes which hold what it writes: they race with nobody."""
         when = self.history.issues()
         self._open[op] = when
@@ -350,9 +361,13 @@ class GlobalShadow:
             array.fit(size)
             index = self.history.index(op.instruction)
             array.for_writes(int(self.history.scope[index]))
+            unfenced = self._unfenced(op, array, at, size)
             found = loops.write(at, size, threads, index, when, False, self._known, array.cells, self.history.suspects)
-            if found:
-                self._look(op.instruction, array, at, threads, found, "writes", stays=stays)
+            if found and self._look(op.instruction, array, at, threads, found, "writes", stays=stays):
+                continue
+            plain = self.history.scope[unfenced[:, 2] & loops.INDEX] == 0  # reductions beside atomics of threads are left alone
+            unfenced = unfenced[plain]
+            self._say_unfenced(op, array, unfenced[self._change(array, unfenced, stays)], "writes")
 
     def waited(self, op: Operation) -> None:
         """The issuing warp has waited for a write: whoever has seen what it does from now on has seen the write."""
@@ -360,13 +375,21 @@ class GlobalShadow:
         if when is not None:
             self.history.waited[when] = self.order.clock[op.warps[0]]
 
+    def fence_async(self, i: Instruction, warps: np.ndarray) -> None:
+        """fence.proxy.async of warps, for all memory; `order.fence_proxy` follows."""
+        if self._has_narrow:
+            self._keep_fence(i, warps)
+
     def fence_global(self, i: Instruction, warps: np.ndarray) -> None:
         """fence.proxy.async.global of warps: what they have seen of global memory is visible to the asynchronous proxy."""
+        self._keep_fence(i, warps)
+        self.order.passes(warps)
+
+    def _keep_fence(self, i: Instruction, warps: np.ndarray) -> None:
         for warp in warps.tolist():
             op = self.operations.begin(i, warp * WARP, "fence")
             self._fences.append((op, self.order.seen[warp].copy()))
             self.order.knows(np.array([warp]), [op])
-        self.order.passes(warps)
 
     def _places(self, addresses: np.ndarray, size: int, *, is_read: bool = False) -> Iterator[tuple[ArrayShadow, np.ndarray]]:
         """The arrays in which addresses lie, with the byte offsets in each."""
@@ -380,13 +403,17 @@ class GlobalShadow:
                 yield array, np.ascontiguousarray(addresses[inside] - region.words_begin, np.int64)
             addresses = addresses[~inside]
 
-    def _are_fenced(self, op: Operation, array: ArrayShadow, at: np.ndarray, size: int) -> None:
-        """Does a proxy fence lie between what threads have written, and an operation of the asynchronous proxy that reads it?"""
-        warp = int(op.warps[0])
-        found = loops.unfenced(at, size, warp, self.order.fenced, self._known, array.cells, self.history.suspects)
+    def _unfenced(self, op: Operation, array: ArrayShadow, at: np.ndarray, size: int) -> np.ndarray:
+        """What threads have written, and an operation of the asynchronous proxy reads or overwrites without a proxy fence between: rows of suspects."""
+        warp, suspects = int(op.warps[0]), self.history.suspects
+        found = (
+            loops.unfenced(at, size, warp, self._nothing if self._has_narrow else self.order.fenced, self._known, array.cells, suspects)
+            if len(array.cells.writers)
+            else 0
+        )
+        suspects = suspects[:found].copy()
         if not found:
-            return
-        suspects = self.history.suspects[:found]
+            return suspects
         who, when = (suspects[:, 2] >> loops.WHO) - 1, suspects[:, 2] >> loops.WHEN & loops.CLOCK
         local = who - self.first
         inside = (local >= 0) & (local < len(self.order.clock))
@@ -396,11 +423,24 @@ class GlobalShadow:
                 late &= ~inside | (seen[np.where(inside, local, 0)] < when)
         for n in np.flatnonzero(late).tolist():
             late[n] = not self._has_fenced(array, warp, int(suspects[n, 1]), int(suspects[n, 2]))
-        self._tell(op.instruction, array, suspects[late], np.full(int(late.sum()), warp), "reads", code="X003")
+        return suspects[late]
+
+    def _say_unfenced(self, op: Operation, array: ArrayShadow, suspects: np.ndarray, does: str) -> None:
+        self._tell(op.instruction, array, suspects, np.full(len(suspects), int(op.warps[0])), does, code="X003")
+
+    @staticmethod
+    def _change(array: ArrayShadow, suspects: np.ndarray, stays: Stays | None) -> np.ndarray:
+        """Which suspects are of cells that an asynchronous operation leaves other bytes in?"""
+        if stays is None or not len(suspects):
+            return np.ones(len(suspects), bool)
+        shift = array.cells.shift
+        return ~stays(array.region.words_begin + (suspects[:, 1] << shift)[:, None] + np.arange(1 << shift)).all(axis=1)
 
     def _has_fenced(self, array: ArrayShadow, warp: int, cell: int, epoch: int) -> bool:
         """Does a proxy fence lie between the strong read that has found a strong write, and what a warp does now (rule order.observation)?"""
         fenced = self.order.fenced[warp]
+        if self._has_narrow:
+            fenced = np.max([self._nothing[warp], *(seen for fence, seen in self._fences if self.order.done[warp, fence.number])], axis=0)
         for reader, read in array.observed.get(cell, {}).items():
             other = reader - self.first
             is_near = 0 <= other < len(self.order.clock) and other // len(fenced) == warp // len(fenced)
@@ -426,7 +466,7 @@ class GlobalShadow:
 
     def _look(
         self, i: Instruction, array: ArrayShadow, at: np.ndarray, threads: np.ndarray, found: int, does: str, values: Values | None = None,
-        stays: Callable[[np.ndarray], np.ndarray] | None = None,
+        stays: Stays | None = None,
     ) -> bool:  # fmt: skip
         """Tell what is wrong with suspicious accesses of threads at byte offsets `at`; is there anything?"""
         suspects = self.history.suspects[:found].copy()
@@ -438,9 +478,8 @@ class GlobalShadow:
             self._tell(i, array, suspects[lost], warps[lost], "updates")
         if values is not None and late.any():
             late &= self._changes(self.history.index(i), array, at, threads, suspects, values)
-        if stays is not None and late.any():
-            shift = array.cells.shift
-            late &= ~stays(array.region.words_begin + (suspects[:, 1] << shift)[:, None] + np.arange(1 << shift)).all(axis=1)
+        if late.any():
+            late &= self._change(array, suspects, stays)
         suspects, warps = suspects[late], warps[late]
         if len(suspects):
             self._tell(i, array, suspects, warps, does)

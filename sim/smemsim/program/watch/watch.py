@@ -42,7 +42,7 @@ from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Alike, Ope
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.freed import FreedByOthers
-from smemsim.program.watch.global_memory import GlobalShadow
+from smemsim.program.watch.global_memory import GlobalShadow, is_for_shared
 from smemsim.program.watch.history import History
 from smemsim.program.watch.lanes import Lanes
 from smemsim.program.watch.lifetimes import Endings, Lifetimes
@@ -656,6 +656,8 @@ class Watch:
         self.unreleased.fences_proxy(warps)
         if len(self.freed.loads):
             self.freed.fences_proxy(warps)
+        if self.globals is not None and not is_for_shared(i):
+            self.globals.fence_async(i, warps)
         self.order.fence_proxy(warps)
 
     def fence_global(self, x: Wave, i: Instruction) -> None:
