@@ -40,7 +40,7 @@ from smemsim.ptx.module import (
     Variable,
     Vector,
 )
-from smemsim.spec.ptx import LINKAGE, PERFORMANCE, SPACES, SPECIAL_REGISTERS, TYPE_BYTES, WARP_SIZE
+from smemsim.spec.ptx import FROM_ONE_ON, LINKAGE, NOT_TOGETHER, PERFORMANCE, SPACES, SPECIAL_REGISTERS, TYPE_BYTES, WARP_SIZE
 from smemsim.values import dataclass
 
 __all__ = [
@@ -956,6 +956,8 @@ def read_parameters(tokens: Tokens, names: Names, what: str) -> tuple[Parameter,
             tokens.fail(f".param or .reg expected before one of the {what}, not {tokens.found()}")
         align, kind, lanes = _qualified(tokens, what)
         declared = _declarator(tokens, f"one of the {what}", align, kind, lanes)
+        if space == ".param" and (lanes > 1 or kind == "pred" or len(declared.extents) > 1):
+            tokens.fail(f"{declared.name}: a .param is one number or an array of one extent, no vector and no predicate")
         name, slot = declared.name, None
         if name != "_":
             if names.is_declared(name):
@@ -1419,6 +1421,9 @@ class _ModuleReader:
             self.source.fail(start, f"{directive} has no value that smemsim knows{said}")
         if directive in self.heads:
             self.source.fail(start, f"{directive} stands twice; a file with several PTX texts must be split first")
+        in_front = list(_HEADS)[: list(_HEADS).index(directive)]
+        if "".join(in_front) != "".join(self.heads) or self.names:
+            self.source.fail(start, f"a PTX file begins with {', '.join(_HEADS)} in this order; {directive} stands elsewhere")
         self.heads[directive] = match[1]
         return match.end()
 
@@ -1474,6 +1479,8 @@ class _ModuleReader:
         results = read_parameters(tokens, names, "results") if tokens.peek() == "(" and not is_entry else ()
         name = name_of(tokens, what)
         parameters = read_parameters(tokens, names, "parameters") if tokens.peek() == "(" else ()
+        if is_entry and (wrong := next((p for p in parameters if p.slot is not None or not p.size), None)):
+            tokens.fail(f"{wrong.name}: a parameter of an entry is in .param space, and has a size")
         directives = self.performance(tokens)
         tokens.finish(f"the head of {what}")
         old = self.functions.get(name)
@@ -1514,7 +1521,15 @@ class _ModuleReader:
                 values.append(whole_number(tokens, word))
                 if not tokens.accept(","):
                     break
+            least, most = PERFORMANCE[word[1:]]
+            if not least <= len(values) <= most:
+                tokens.fail(f"{word} has {len(values)} numbers; it needs {least}{f' to {most}' if most > least else ''}")
+            if word[1:] in FROM_ONE_ON and not all(values):
+                tokens.fail(f"{word} {', '.join(map(str, values))}: each needs to be 1 or more")
             directives[word[1:]] = tuple(values)
+        for both in NOT_TOGETHER:
+            if directives.keys() >= set(both):
+                tokens.fail(f".{both[0]} and .{both[1]} cannot stand together")
         return directives
 
     def alias(self, tokens: Tokens) -> None:

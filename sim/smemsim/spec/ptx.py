@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "CLOCKS", "CONSTANT_BYTES", "LINKAGE", "LONG_REGISTERS", "PARAMETER_BYTES", "PERFORMANCE", "SETMAXNREG", "SPACES", "SPECIAL_REGISTERS",
-    "TYPE_BYTES", "WARP_SIZE",
+    "CLOCKS", "CONSTANT_BYTES", "FROM_ONE_ON", "LINKAGE", "LONG_REGISTERS", "NOT_TOGETHER", "PARAMETER_BYTES", "PERFORMANCE", "SETMAXNREG",
+    "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE",
 ]  # fmt: skip
 
 
@@ -22,22 +22,15 @@ TYPE_BYTES = _NUMBERS | {"b128": 16, "f16": 2, "f16x2": 4, "f32": 4, "f64": 8, "
 SPACES = ("global", "const", "shared", "local", "param")
 LINKAGE = ("visible", "weak", "extern", "common")
 
-# Directives between the parameters of a function and its body, which say how it is launched or compiled (11.4, 11.7; .language is tileiras 13.4's).
-PERFORMANCE = (
-    "abi_preserve",
-    "abi_preserve_control",
-    "blocksareclusters",
-    "explicitcluster",
-    "language",
-    "maxclusterrank",
-    "maxnctapersm",
-    "maxnreg",
-    "maxntid",
-    "minnctapersm",
-    "noreturn",
-    "reqnctapercluster",
-    "reqntid",
-)
+# Directives between the parameters of a function and its body, which say how it is launched or compiled (11.4, 11.7; .language is tileiras 13.4's), and how
+# many numbers each has, least and most.
+PERFORMANCE = {
+    "abi_preserve": (1, 1), "abi_preserve_control": (1, 1), "blocksareclusters": (0, 0), "explicitcluster": (0, 0), "language": (0, 3),
+    "maxclusterrank": (1, 1), "maxnreg": (1, 1), "maxntid": (1, 3), "minnctapersm": (1, 1), "noreturn": (0, 0), "reqnctapercluster": (1, 3),
+    "reqntid": (1, 3),
+}  # fmt: skip
+FROM_ONE_ON = ("maxnreg", "maxntid", "minnctapersm", "reqntid")  # of which none is 0 (ptxas 13.0)
+NOT_TOGETHER = (("maxntid", "reqntid"), ("maxclusterrank", "reqnctapercluster"))  # likewise
 
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 
