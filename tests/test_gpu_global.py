@@ -789,3 +789,52 @@ FULL: mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], 0; @!%p3 bra FULL; b
 def test_a_copy_of_what_a_strong_read_has_found_follows_it_behind_a_proxy_fence(look, fence, codes):
     done, _ = run_in(COPIED_FLAG.format(look=look, fence=fence), [np.zeros(4, np.uint32)], grid=2)
     assert {f.code for f in done.findings.values()} == codes
+
+
+# Lanes of one warp load the word that `key` (in %r4) names, and store there what `op` makes of it, in global memory or shared memory.
+COUNTED = """mov.u32 %r5, sm; mad.lo.u32 %r6, %r1, 4, %r5; mov.u32 %r7, 0; st.shared.u32 [%r6], %r7; bar.warp.sync -1; {key} mul.wide.u32 %d1, %r4, 4;
+add.u64 %d2, %d20, %d1; mad.lo.u32 %r8, %r4, 4, %r5; ld.{space}.u32 %r9, [{at}]; {op} st.{space}.u32 [{at}], %r9;"""
+SPACES = {"global": "%d2", "shared": "%r8"}
+THIRDS, OTHERS, ALL, TURNED = (
+    "div.u32 %r4, %r1, 3;",
+    "xor.b32 %r4, %r1, 5;",
+    "mov.u32 %r4, 3;",
+    "mul.lo.u32 %r4, %r1, 7; and.b32 %r4, %r4, 31;",
+)
+COUNTS, SUMS, BITS, NAMED_BIT = (
+    "add.u32 %r9, %r9, 1;",
+    "add.u32 %r9, %r9, %r1;",
+    "shl.b32 %r3, 1, %r1; or.b32 %r9, %r9, %r3;",
+    "or.b32 %r9, %r9, 4;",
+)
+
+
+@pytest.mark.parametrize("tier", ["closures", "compiled"])
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize(
+    ("key", "op", "codes"),
+    [
+        (THIRDS, COUNTS, {"X008"}),  # though lanes with one key store the same value
+        (THIRDS, BITS, {"X008"}),
+        (THIRDS, NAMED_BIT, None),
+        (OTHERS, COUNTS, set()),
+        (TURNED, SUMS, set()),
+        (ALL, SUMS, {"X008"}),
+    ],
+)
+def test_lanes_that_count_in_one_place_lose_updates(space, key, op, codes, tier, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tier)
+    if codes is None:
+        codes = {"X008"} if space == "shared" else set()  # lanes that overwrite what others read, by order.lanes
+    assert set(found(COUNTED.format(space=space, at=SPACES[space], key=key, op=op), np.zeros(64, np.uint32))) == codes
+
+
+@pytest.mark.parametrize(("key", "severities"), [("shr.u32 %r4, %r1, 2;", {"note"}), (ALL, {"note"}), (THIRDS, {"wrong"})])
+def test_lanes_that_count_alike_may_be_meant_as_one(key, severities):
+    assert races(COUNTED.format(space="global", at="%d2", key=key, op=COUNTS), np.zeros(64, np.uint32)) == severities
+
+
+@pytest.mark.parametrize(("block", "codes"), [(32, set()), ((8, 4), {"X008"}), ((64, 1), set())])
+def test_a_warp_of_several_rows_has_lanes_of_one_column(block, codes):
+    body = "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; ld.global.u32 %r9, [%d2]; mov.u32 %r3, %tid.y; add.u32 %r9, %r9, %r3; st.global.u32 [%d2], %r9;"
+    assert set(found(body, np.zeros(64, np.uint32), block=block)) == codes

@@ -271,6 +271,9 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("documented", "documented"), "PTX ISA 9.1 §9.7.13.4 (membar, fence: unidirectional proxy fences), 9.7.13.16 (tensormap.cp_fenceproxy); Triton, CUTLASS, DeepGEMM and the CuTe DSL write both"),
     Rule("order.update", "two threads that each load a word of global or shared memory, and store there what arithmetic makes of it, by relaxed or volatile accesses, with nothing that orders the two, lose an update in some order",
          _grades("documented", "documented"), "PTX ISA 9.1 §8.10: nothing but atomic operations keeps another write from coming between a read and a write; no data race, as both are morally strong"),
+    Rule("order.lane_updates", "lanes of one warp that store to one place by one instruction what arithmetic makes of the value that each has loaded there lose all updates but one; where every place "
+         "has as many lanes, which leave one value, that is a remark in global memory",
+         _grades("documented", "documented"), "PTX ISA 9.1 §8.1 (lanes are threads), 8.10: nothing but atomic operations keeps another write from coming between a read and a write"),
     Rule("order.carrier", "a store of another thread ends what was released at an address, an atomic hands it on, a plain store carries nothing, an atomic that leaves all as it was writes nothing",
          _grades("documented", "documented"), "PTX ISA 9.1 §8.8 (release patterns), 8.9.2 (observation order)"),
     Rule("order.observation", "a strong write precedes in causality order what follows, in the same thread or ordered behind it, a morally strong read that has found it, directly or through atomics",

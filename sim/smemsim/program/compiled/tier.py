@@ -322,6 +322,8 @@ class Segment:
             return None
         if watch is None:
             return []
+        if any(id(access.instruction) in watch.lost.stores for access in code.stores):
+            return None
         shadow = self._shadow(x)
         return None if shadow is None else shadow.looks(code)
 
@@ -388,7 +390,7 @@ class Segment:
     def _is_clear(self, x: Wave, frame: Frame, code: Code, given: tuple[int, int, int | None]) -> bool:
         """Has the watch nothing to say of the accesses? Then it has noted them. `given` are the groups, and the mask."""
         kept, watch = x.sel, x.watch
-        if watch.unreleased.concerns(code):
+        if watch.unreleased.concerns(code) or _may_lose(x, frame, code, given[0]):
             return False
         shadow = self._shadow(x) if any(access.space == "shared" for access in code.accesses) else None
         first, last, mask = given
@@ -436,6 +438,12 @@ def _places(x: Wave, frame: Frame, access: Access, first: int) -> tuple[Any, np.
         return whole, places
     runs = places != NOWHERE.ctypes.data
     return (x.threads if not first else whole)[runs], places[runs]
+
+
+def _may_lose(x: Wave, frame: Frame, code: Code, first: int) -> bool:
+    """May lanes of a warp lose updates by one of the stores?"""
+    lost = x.watch.lost
+    return any(lost.may_lose(*_places(x, frame, access, first)) for access in code.stores if id(access.instruction) in lost.stores)
 
 
 def _cross(x: Wave, frame: Frame, code: Code, first: int) -> bool:

@@ -15,7 +15,20 @@ from smemsim.program.linking.program import Program
 from smemsim.program.registers import bits_of
 from smemsim.ptx.module import Address, Immediate, Instruction, Label, Operand, Register, Symbol, Vector, slots_in
 
-__all__ = ["Root", "accumulations", "bit_fields", "is_polled", "read_back", "same_place", "stores_of", "takes_turns", "updates", "written"]
+__all__ = [
+    "Root",
+    "accumulations",
+    "bit_fields",
+    "bounds",
+    "givers_of",
+    "is_polled",
+    "read_back",
+    "same_place",
+    "stores_of",
+    "takes_turns",
+    "updates",
+    "written",
+]
 
 
 class Root(NamedTuple):
@@ -39,10 +52,12 @@ _SYSTEM = {"vprintf", "__assertfail", "cudaGraphSetConditional"}  # functions th
 _PASSES_ON = ARITHMETIC | {"bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "match", "mul24", "popc", "redux", "rem", "sad", "shf", "shfl", "slct", "vote"}  # fmt: skip
 
 _IDEMPOTENT = frozenset({"and", "cvt", "max", "min", "mov", "or", "selp", "slct"})  # done once more they change nothing
+_CHOICES = frozenset({"selp", "slct"})  # which of the two stays may be all the same
 
 _written: weakref.WeakKeyDictionary[Program, Roots] = weakref.WeakKeyDictionary()
 _updates: weakref.WeakKeyDictionary[Program, dict[int, Instruction]] = weakref.WeakKeyDictionary()
 _accumulations: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
+_bounds: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
 _bit_fields: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
 _of_programs: weakref.WeakKeyDictionary[Program, _Uses] = weakref.WeakKeyDictionary()
 _stores: weakref.WeakKeyDictionary[Program, dict[int, frozenset[int] | None]] = weakref.WeakKeyDictionary()
@@ -260,6 +275,13 @@ def accumulations(program: Program) -> frozenset[int]:
     return _accumulations[program]
 
 
+def bounds(program: Program) -> frozenset[int]:
+    """The `updates` that set bits or move a bound: of two that are done from one value, one is lost where they differ."""
+    if program not in _bounds:
+        _bounds[program] = frozenset(id(store) for store, _ in _stored_again(program, _IDEMPOTENT - _CHOICES)) - accumulations(program)
+    return _bounds[program]
+
+
 def bit_fields(program: Program) -> frozenset[int]:
     """The loads (their `id`) that bring what lies beside a bit field: masked by a number, the field put in, and stored where they come from.
 
@@ -298,6 +320,11 @@ def _lies_behind(begin: Operand, by: int, address: Operand, uses: _Uses) -> bool
         return False
     is_fixed = not isinstance(begin.base, Register) or len(uses.givers.get(begin.base.slot, ())) == 1
     return is_fixed and begin.offset + by == address.offset
+
+
+def givers_of(program: Program) -> dict[int, list[Instruction]]:
+    """Of each register the instructions that give it a value."""
+    return _uses_of(program).givers
 
 
 def _uses_of(program: Program) -> _Uses:

@@ -440,6 +440,8 @@ def note_write(
     x.watch.unwritten.writes(piece, size)
     if x.watch.unreleased.stores and changed:
         x.watch.unreleased.wrote(i, piece, size)
+    if id(i) in x.watch.lost.stores:
+        for_part(x, piece, lambda: x.watch.lost.look(i, piece, size, written))
     if piece.space == "global" and x.watch.globals is not None:
         if changed:
             for_part(x, piece, lambda: x.watch.globals.write(i, piece, size, written))

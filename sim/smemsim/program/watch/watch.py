@@ -10,6 +10,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     groups, barriers     synchronisation.py   commit groups, and mbarrier.init
     lanes                lanes.py             when the lanes of each warp last met
     alone                alone.py             waits of some lanes of a warp
+    lost                 lost.py              updates that lanes of a warp lose
     unreleased           unreleased.py        releases by some lanes of a warp: what others of it have stored
     freed                freed.py             the same: what others of it may still read
     named                named.py             who fills which phase of a barrier of some warps
@@ -46,6 +47,7 @@ from smemsim.program.watch.global_memory import GlobalShadow, is_for_shared
 from smemsim.program.watch.history import History
 from smemsim.program.watch.lanes import Lanes
 from smemsim.program.watch.lifetimes import Endings, Lifetimes
+from smemsim.program.watch.lost import LostUpdates
 from smemsim.program.watch.maps import MapsInMemory
 from smemsim.program.watch.named import NamedPhases
 from smemsim.program.watch.registers import RegistersInFlight
@@ -109,6 +111,7 @@ class Watch:
         self.lifetimes = Lifetimes(x, self.order)
         self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten)
         self.unreleased = UnreleasedStores(x, self.order, self.lanes, self.telling, self._name_in_global)
+        self.lost = LostUpdates(x, self.telling, self._name_in_global)
         self.freed = FreedByOthers(x, self.order, self.lanes, self.telling, self.shared)
         self.maps = None if self.globals is None else MapsInMemory(self.order, self.operations, self.telling, self.globals)
         # By line: the instruction, the warp, the mbarrier, and its phase before.
