@@ -517,6 +517,15 @@ def test_registers_that_are_written_behind_the_fence_are_a_remark(before: str, t
     assert codes(WORD.encode(), WORD.encode(), before=before) == told
 
 
+@pytest.mark.parametrize(("use", "told"), [("", []), ("add.u32 %r199, %r20, 1;", ["X017"])], ids=["of no use", "used"])
+def test_a_product_is_lost_where_somebody_has_a_use_for_it(use: str, told: list[str]) -> None:
+    """A compiler that finds what becomes of a product to be of no use (every number is masked) drops that, and leaves the product in its loop."""
+    anew = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(20, 4)}, %rd3, %rd4, 0, 1, 1, 0, 0;"
+    done = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+    before = f"{anew} {done} wgmma.fence.sync.aligned; {anew} {done} {use} wgmma.fence.sync.aligned;"
+    assert codes(WORD.encode(), WORD.encode(), before=before) == told
+
+
 def test_wgmma_needs_whole_warpgroups() -> None:
     assert codes(WORD.encode(), WORD.encode(), block=96) == ["X011"]
 

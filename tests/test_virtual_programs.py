@@ -358,6 +358,63 @@ for name, version, symbol in (("cuStreamGetCtx", 9020, "cuStreamGetCtx"), ("cuSt
 """
 
 
+POINTERS = """
+import ctypes
+cu, rt = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libcudart.so.13")
+first, second, told = (ctypes.c_void_p() for _ in range(3))
+at, number = [ctypes.c_void_p() for _ in range(3)], ctypes.c_int()
+def asked(address, attribute, value):
+    return cu.cuPointerGetAttribute(ctypes.byref(value), attribute, address), value.value
+cu.cuInit(0)
+cu.cuDevicePrimaryCtxRetain(ctypes.byref(first), 0)
+cu.cuCtxSetCurrent(first)
+cu.cuMemAlloc_v2(ctypes.byref(at[0]), ctypes.c_size_t(64))
+cu.cuCtxCreate_v2(ctypes.byref(second), 0, 0)
+cu.cuMemAllocHost_v2(ctypes.byref(at[1]), ctypes.c_size_t(64)), rt.cudaMalloc(ctypes.byref(at[2]), ctypes.c_size_t(64))
+contexts = [asked(address, 1, told) for address in at]
+cu.cuCtxSetCurrent(first)
+print(contexts == [(0, first.value), (0, second.value), (0, second.value)], [asked(address, 1, told) for address in at] == contexts)
+print(asked(at[0], 6, number), cu.cuPointerSetAttribute(ctypes.byref(ctypes.c_uint(1)), 6, at[0]), asked(at[0], 6, number), asked(at[1], 6, number))
+print(cu.cuPointerSetAttribute(ctypes.byref(number), 8, at[0]), cu.cuFuncGetName(ctypes.byref(told), None))
+host = ctypes.create_string_buffer(64)
+begin = ctypes.addressof(host)
+print(*[rt.cudaHostRegister(ctypes.c_void_p(begin), ctypes.c_size_t(64), 0), rt.cudaHostUnregister(ctypes.c_void_p(begin + 8)),
+        rt.cudaHostUnregister(ctypes.c_void_p(begin)), rt.cudaHostUnregister(ctypes.c_void_p(begin))])
+def exchanged(mode):
+    number.value = mode
+    return cu.cuThreadExchangeStreamCaptureMode(ctypes.byref(number)), number.value
+print(exchanged(2), exchanged(1), exchanged(3))
+"""
+
+
+def test_memory_keeps_its_context_and_what_was_set_of_it(asked):
+    assert asked["pointers"].splitlines() == [
+        "True True", "(0, 0) 0 (0, 1) (0, 0)", "1 1", "0 1 0 713", "(0, 0) (0, 2) (1, 3)",
+    ]  # fmt: skip
+
+
+RUNTIME_TEXTURES = """
+import ctypes, struct
+rt, (array, other, texture, surface) = ctypes.CDLL("libcudart.so.13"), [ctypes.c_uint64() for _ in range(4)]
+for made in (array, other):
+    rt.cudaMallocArray(ctypes.byref(made), struct.pack("<5i", 8, 0, 0, 0, 1), ctypes.c_size_t(64), ctypes.c_size_t(0), 2)
+host, back, size, zero = ctypes.create_string_buffer(bytes(range(64)), 64), ctypes.create_string_buffer(64), ctypes.c_size_t(64), ctypes.c_size_t(0)
+print(rt.cudaMemcpyToArray(array, zero, zero, host, size, 1), rt.cudaMemcpyArrayToArray(other, zero, zero, array, zero, zero, size, 3))
+print(rt.cudaMemcpyFromArray(back, other, zero, zero, size, 2), back.raw == host.raw,
+      rt.cudaMemcpyArrayToArray(other, zero, zero, array, ctypes.c_size_t(8), zero, size, 3))
+resource, how = struct.pack("<i4xQ128x", 0, array.value), struct.pack("<6i4fiI i3f2i", 3, 3, 3, 0, 0, 0, 7, 8, 9, 10, 0, 0, 0, 0, 0, 0, 0, 0)
+print(rt.cudaCreateTextureObject(ctypes.byref(texture), resource, how, None), rt.cudaCreateSurfaceObject(ctypes.byref(surface), resource))
+for call, object, wanted in ((rt.cudaGetTextureObjectResourceDesc, texture, resource), (rt.cudaGetTextureObjectTextureDesc, texture, how),
+                             (rt.cudaGetSurfaceObjectResourceDesc, surface, resource)):
+    told = ctypes.create_string_buffer(b"+" * 160, 160)
+    print(call(told, object), told.raw == wanted + b"+" * (160 - len(wanted)))
+"""
+
+
+def test_the_runtimes_arrays_and_what_textures_and_surfaces_were_made_of(asked):
+    assert asked["runtime textures"].split() == ["0", "0", "0", "True", "1", "0", "0", *["0", "True"] * 3]
+
+
 def test_an_event_is_recorded_on_a_stream_whatever_context_is_current(asked):
     assert asked["without context"].split() == ["0", "201", "201"]
 
@@ -588,7 +645,7 @@ def test_a_kernel_of_nvrtc_has_its_ptx_and_the_array_behind_which_it_reads_is_na
     ("name", "said"),
     [
         ("bindings", "8192 right\n"),
-        ("bindings_runtime", "True NVIDIA H200\n4096 [0, -2] CUDA_ERROR_INVALID_VALUE\n[] [5]\n"),
+        ("bindings_runtime", "True NVIDIA H200\n4096 [0, -2] CUDA_ERROR_INVALID_VALUE\n[] [5]\nTrue\n"),
         ("cuda_core", "1000 right\n"),
         ("numba_kernel", "1000 right\n"),
         ("tinygrad_program", "True True True True\n"),
@@ -902,7 +959,8 @@ def test_nvml_says_of_the_card_what_the_driver_says(asked):
 def asked():
     """What each of these prints, one after the other in one program, and what smemsim told."""
     asks = {"without context": WITHOUT_CONTEXT, "versions": VERSIONS, "graphics": GRAPHICS, "trims": TRIMS, "absent": ABSENT, "nvml": NVML_ASKING,
-            "textures": TEXTURES, "attributes": ATTRIBUTES, "contextless": CONTEXTLESS}  # fmt: skip
+            "textures": TEXTURES, "attributes": ATTRIBUTES, "contextless": CONTEXTLESS, "pointers": POINTERS,
+            "runtime textures": RUNTIME_TEXTURES}  # fmt: skip
     done = run([sys.executable, "-c", f"for name, text in {asks!r}.items(): print('=', name), exec(text, {{}})"])
     parts = re.split(r"^= (.*)\n", done.stdout, flags=re.MULTILINE)[1:]
     assert parts[::2] == [*asks], done.stderr

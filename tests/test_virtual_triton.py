@@ -36,7 +36,7 @@ NAMES = [
     "test_pointers_in_memory", "test_memory_that_compiled_code_takes_of_torch", "test_where_a_pointer_may_point[cpu]", "test_where_a_pointer_may_point[pinned]",
     "test_where_a_pointer_may_point[cuda]", "test_too_much_shared_memory", "test_backward", "test_graph", "test_autotuner_and_benchmark",
     "test_hooks", "test_places_of_tensors", "test_copies_are_copies", "test_default_device_and_modules", "test_random_numbers",
-    "test_alignment_of_memory", "test_graph_with_functions_of_torch", "test_autocast", "test_threads_see_the_card", "test_training_and_files", "test_sums_of_16_bit_norms_are_exact_enough", "test_transforms_and_compilers", "test_tensors_of_a_class_of_the_program", "test_other_libraries_are_told_of_the_memory", "test_what_a_card_refuses", "test_statistics_and_types_by_name", "test_histogram_of_integers", "test_products_of_cublas",
+    "test_alignment_of_memory", "test_graph_with_functions_of_torch", "test_autocast", "test_threads_see_the_card", "test_training_and_files", "test_sums_of_16_bit_norms_are_exact_enough", "test_losses_and_gradients_of_16_bit_numbers_are_summed_as_on_a_card", "test_transforms_and_compilers", "test_tensors_of_a_class_of_the_program", "test_other_libraries_are_told_of_the_memory", "test_what_a_card_refuses", "test_statistics_and_types_by_name", "test_histogram_of_integers", "test_products_of_cublas",
     "test_products_of_8_bit_floats_with_a_power_of_two_to_32", "test_operators_of_a_program", "test_the_c_interface_of_dlpack",
     "test_products_with_another_type_of_the_result",
     "test_a_driver_that_is_made_anew", "test_the_card", "test_what_torch_looks_at_itself", "test_memory_is_counted_once_and_given_back", "test_streams_and_events",

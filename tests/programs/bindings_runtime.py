@@ -42,3 +42,6 @@ checked(driver.cuGraphDestroy(graph))
 before = list(ended)
 checked(driver.cuGraphExecDestroy(executable))
 print(before, ended)
+
+newer = getattr(runtime, "cudaGraphGetId", None)  # of a runtime that is newer than smemsim's
+print(newer is None or int(newer(0)[0]) == 801)

@@ -334,6 +334,11 @@ class TestTorch:
         assert torch.empty(0, device="cuda").is_cuda
         assert not torch.ones(3).is_cuda
         assert not torch.add(torch.ones(3), torch.ones(3), alpha=x.sum()).is_cuda
+        assert (torch.device(0), repr(x[0]), repr(x.cpu()[0])) == (
+            x.device,
+            "tensor([0., 1., 2.], device='cuda:0')",
+            "tensor([0., 1., 2.])",
+        )
 
     def test_copies_are_copies(self):
         x = torch.zeros(4, device="cuda")
@@ -426,6 +431,12 @@ class TestTorch:
         assert begin.elapsed_time(end) > 0
         stream.wait_stream(torch.cuda.current_stream())
         assert not torch.cuda.is_current_stream_capturing()
+        of_any, host = torch.Stream("cuda"), torch.Event("cpu")
+        assert [isinstance(x, torch.Stream) for x in (of_any, stream, end)] == [True, True, False]
+        assert [isinstance(x, torch.Event) for x in (host, end, stream)] == [True, True, False]
+        assert [isinstance(x, kind) for x, kind in ((of_any, torch.cuda.Stream), (host, torch.cuda.Event))] == [True, False]
+        with torch.Stream():
+            torch.Event(device="cuda").record()
 
     def test_alignment_of_memory(self):
         made = [torch.empty(n, device="cuda") for n in (1, 3, 100, 10_000)]
@@ -470,6 +481,17 @@ class TestTorch:
         torch.save(copy.deepcopy(model).state_dict(), tmp_path / "model")
         assert all(x.is_cuda for x in torch.load(tmp_path / "model").values())
         assert not any(x.is_cuda for x in torch.load(tmp_path / "model", map_location="cpu").values())
+
+    def test_losses_and_gradients_of_16_bit_numbers_are_summed_as_on_a_card(self):
+        rows = torch.zeros(4096, dtype=torch.long, device="cuda")
+        logits = torch.zeros(4096, 3, device="cuda", dtype=torch.half)
+        logits[:, 1] = 6
+        assert torch.nn.functional.cross_entropy(logits, rows).item() == pytest.approx(
+            6.005, abs=4e-3
+        )  # the CPU's sum in 16 bits is far off
+        table = torch.zeros(2, 8, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        torch.nn.functional.embedding(rows, table).sum().backward()
+        assert table.grad.tolist() == [[4096.0] * 8, [0.0] * 8]
 
     def test_sums_of_16_bit_norms_are_exact_enough(self):
         x = torch.randn(2000, 8, device="cuda").half()
@@ -720,6 +742,13 @@ def test_fake_tensors_are_where_a_card_has_them():
         fake = mode.from_tensor(real)
         made = [fake, torch.empty_like(fake), torch.empty(3, device=DEVICE), fake + 1, fake.new_zeros(2), fake + real, fake.cpu().cuda()]
         assert all(x.is_cuda and x.device.type == "cuda" for x in made)
+        made = [
+            fake.new_tensor([1.0]),
+            torch.empty(2).to(DEVICE),
+            torch.nn.functional.conv2d(fake[None, None], fake[None, None]),
+            fake[torch.arange(2), 0],
+        ]
+        assert all(x.is_cuda for x in made)  # torch's C++ asks which device is current
         assert not any(x.is_cuda for x in (fake.cpu(), torch.empty(3), mode.from_tensor(host)))
     assert (real + 1).is_cuda
 

@@ -352,7 +352,8 @@ class VirtualDevice:
         """Memory that was bound is the host's alone again."""
         found = self.memory.at(address)
         if found is None or found.address != address or found.kind != "registered":
-            raise CudaError(NOT_REGISTERED, f"{address:#x} is no address of registered memory")
+            is_inside = found is not None and found.kind == "registered"
+            raise CudaError(INVALID_VALUE if is_inside else NOT_REGISTERED, f"{address:#x} is not where registered memory begins")
         self.release(found)
         for own, shadow in [pair for pair in self.registered if pair[0] is found]:
             self.registered.remove((own, shadow))

@@ -12,6 +12,8 @@ import os
 import sys
 from typing import Any
 
+from smemsim.virtual.errors import NOT_SUPPORTED
+
 __all__ = ["install"]
 
 
@@ -52,8 +54,23 @@ def _replace(functions: dict[str, Any], ours: ctypes.CDLL) -> None:
     python.PyCapsule_GetName.restype, python.PyCapsule_GetName.argtypes = ctypes.c_void_p, [ctypes.py_object]
     python.PyCapsule_New.restype, python.PyCapsule_New.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
     for name, theirs in list(functions.items()):
-        function = getattr(ours, _SAME.get(name, name.removeprefix("_")), None) if name.startswith(("_cuda", "_getLocal")) else None
-        if function is not None:
-            _kept.append(theirs)  # its name says the signature, which the others check
-            at = ctypes.cast(function, ctypes.c_void_p)
-            functions[name] = python.PyCapsule_New(at, python.PyCapsule_GetName(theirs), None)
+        if not name.startswith(("_cuda", "_getLocal")):
+            continue
+        wanted = _SAME.get(name, name.removeprefix("_"))
+        function = getattr(ours, wanted, None) or _missing(wanted)
+        _kept.append((theirs, function))  # the name of theirs says the signature, which the others check
+        at = ctypes.cast(function, ctypes.c_void_p)
+        functions[name] = python.PyCapsule_New(at, python.PyCapsule_GetName(theirs), None)
+
+
+def _missing(name: str) -> Any:
+    """Stands for a function of a runtime that is newer than smemsim's: it is named once, and answers that it is not supported."""
+    told: list[str] = []
+
+    def answer() -> int:
+        if not told:
+            told.append(name)
+            print(f"smemsim: {name} is not there in the virtual GPU; it answers 801 (not supported)", file=sys.stderr)
+        return NOT_SUPPORTED
+
+    return ctypes.CFUNCTYPE(ctypes.c_int)(answer)

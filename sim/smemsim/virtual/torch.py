@@ -20,7 +20,7 @@ from smemsim.virtual.cublas import MX_BLOCK, NVFP4_BLOCK, block_scaled
 from smemsim.virtual.torch_classes import is_of_class, open_classes
 from smemsim.virtual.torch_cuda import is_cuda, names, streams
 from smemsim.virtual.torch_dlpack import open_dlpack
-from smemsim.virtual.torch_fake import faked, is_fake, open_fakes
+from smemsim.virtual.torch_fake import faked, is_fake, open_fakes, seeing
 from smemsim.virtual.torch_graphs import WITHOUT_WORK, Capture, CudaGraph, captured, is_capturing
 from smemsim.virtual.torch_ops import is_of_program, open_operators
 from smemsim.virtual.torch_replaced import making, moving
@@ -165,12 +165,14 @@ def _interface(func: Any, args: Any, kwargs: Any) -> Any:
     }
 
 
-def _in_wider(func: Any, args: Any, kwargs: Any) -> Any:
-    """Norms add in a wider type, 16-bit numbers in fp32 as on the card; the CPU's backward adds in 16 bits, and its fp32 norm has an error of an ulp of the mean."""
+def _in_wider(func: Any, args: Any, kwargs: Any, *, fp32_too: bool = False) -> Any:
+    """What adds in a wider type: 16-bit numbers in fp32 as on the card, where the CPU adds in 16 bits (the sum of a loss, the backward of norms); its fp32 norm
+    has an error of an ulp of the mean."""
     import torch
 
-    x = args[0] if args else kwargs.get("input")
-    wider = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}.get(getattr(x, "dtype", None))
+    x: Any = next((given for given in tensors_in((args, kwargs)) if given.is_floating_point()), None)
+    of_16 = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+    wider = (of_16 | {torch.float32: torch.float64} if fp32_too else of_16).get(getattr(x, "dtype", None))
     if wider is None or tensors.place(x) != CUDA:
         return _call(func, args, kwargs)
 
@@ -180,6 +182,14 @@ def _in_wider(func: Any, args: Any, kwargs: Any) -> Any:
     out = func(*map(wide, args), **{key: wide(value) for key, value in kwargs.items()}).to(x.dtype)
     tensors.mark(out, CUDA, getattr(func, "__name__", ""))
     return out
+
+
+def _embedding(func: Any, args: Any, kwargs: Any) -> Any:
+    """Its gradient adds; what scales the rows that are asked for, in place, stays as it is."""
+    import torch
+
+    scales = len(args) > 3 or kwargs.get("max_norm") is not None
+    return (_in_wider if torch.is_grad_enabled() and not scales else _call)(func, args, kwargs)
 
 
 def _with_out_dtype(func: Any, args: Any, kwargs: Any) -> Any:
@@ -246,6 +256,7 @@ def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
         tensor.is_pinned: lambda f, a, k: tensors.place(a[0]) == PINNED,
         tensor.pin_memory: lambda f, a, k: _moved(a[0], PINNED, f),
         tensor.to: _to,
+        torch.device: lambda f, a, k: f("cuda", a[0]) if a and type(a[0]) is int else f(*a, **k),  # a number is the card's
         torch._scaled_mm: _scaled_mm,
         **dict.fromkeys((torch.histc, tensor.histc), _histc),
         **dict.fromkeys((torch.mm, torch.bmm, torch.addmm, torch.baddbmm), _with_out_dtype),
@@ -255,7 +266,9 @@ def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
         tensor.numpy: _numpy,
         tensor.__array__: _numpy,
         tensor.__cuda_array_interface__.__get__: _interface,
-        **dict.fromkeys((functional.layer_norm, functional.group_norm, functional.rms_norm), _in_wider),
+        **dict.fromkeys((functional.layer_norm, functional.group_norm, functional.rms_norm), functools.partial(_in_wider, fp32_too=True)),
+        **dict.fromkeys((functional.cross_entropy, functional.nll_loss), _in_wider),
+        functional.embedding: _embedding,
         tensor.__dlpack_device__: lambda f, a, k: (2, 0) if tensors.place(a[0]) == CUDA else f(*a),
     }
 
@@ -320,6 +333,7 @@ def _open() -> None:
     _keep_in_backward(mode)
     open_dlpack()
     open_fakes(mode)
+    torch._tensor_str._str = seeing(mode, torch._tensor_str._str)  # which tells the device
 
 
 def _no_range() -> Callable[..., int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import types
+import uuid
 from typing import Any
 
 from smemsim.virtual import callers, process
@@ -11,7 +12,7 @@ from smemsim.virtual.errors import CudaError
 from smemsim.virtual.streams import Event, Stream
 from smemsim.virtual.torch_tensors import tensors
 
-__all__ = ["CudaEvent", "CudaStream", "accelerator_error", "is_cuda", "names", "streams", "synchronize"]
+__all__ = ["CudaEvent", "CudaStream", "accelerator_error", "either", "is_cuda", "names", "streams", "synchronize"]
 
 
 INVALID_DEVICE = 101  # CUDA_ERROR_INVALID_DEVICE
@@ -51,8 +52,11 @@ streams = _Streams()
 class CudaStream:
     """`torch.cuda.Stream`. All of a stream's work is over when it was issued."""
 
-    def __init__(self, device: Any = None, priority: int = 0, *, stream_ptr: int | None = None, **_: Any) -> None:
-        self.cuda_stream = streams.new(priority) if stream_ptr is None else int(stream_ptr)
+    def __init__(
+        self, device: Any = None, priority: int = 0, *, stream_ptr: int | None = None, stream_id: int | None = None, **_: Any
+    ) -> None:
+        known = stream_id if stream_ptr is None else stream_ptr
+        self.cuda_stream = streams.new(priority) if known is None else int(known)
         self.priority, self.device_index, self.device_type = priority, 0, 1
         self.stream_id = self.cuda_stream
         self._before: list[int] = []
@@ -141,6 +145,22 @@ class CudaEvent:
         return process.device().elapsed(self.event, end.event)
 
 
+def either(kind: Any, of_card: Any) -> Any:
+    """Stands for `torch.Stream` and `torch.Event`, which are of any device: of the card where nothing says which one, or it is named."""
+
+    class Either(type):
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, (kind, of_card))
+
+        def __subclasscheck__(cls, other: type) -> bool:
+            return issubclass(other, (kind, of_card))
+
+        def __call__(cls, device: Any = None, **named: Any) -> Any:
+            return of_card(**named) if device is None or is_cuda(device) else kind(device, **named)
+
+    return Either(kind.__name__, (), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
 class _DeviceContext:
     """`torch.cuda.device`."""
 
@@ -183,7 +203,7 @@ def _properties(device: Any = None) -> Any:
         regs_per_multiprocessor=named("max_registers_per_multiprocessor"), shared_memory_per_block=named("max_shared_memory_per_block"),
         shared_memory_per_block_optin=named("max_shared_memory_per_block_optin"), clock_rate=named("clock_rate"),
         shared_memory_per_multiprocessor=named("max_shared_memory_per_multiprocessor"), memory_clock_rate=named("memory_clock_rate"),
-        memory_bus_width=named("global_memory_bus_width"), is_integrated=0, is_multi_gpu_board=0, gcnArchName="", uuid=made.uuid.hex(),
+        memory_bus_width=named("global_memory_bus_width"), is_integrated=0, is_multi_gpu_board=0, gcnArchName="", uuid=uuid.UUID(bytes=made.uuid),
         pci_bus_id=named("pci_bus_id"), pci_device_id=named("pci_device_id"), pci_domain_id=named("pci_domain_id"),
     )  # fmt: skip
 

@@ -5,15 +5,18 @@ A program that traces itself (Helion, torch.export, `register_fake`) works out d
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import pathlib
 import sys
 from typing import Any
 
 from smemsim.virtual.torch_tensors import CUDA
 
-__all__ = ["faked", "install", "is_fake", "open_fakes"]
+__all__ = ["faked", "install", "is_fake", "open_fakes", "seeing"]
 
 
+_TYPE_CUDA = 1  # c10::DeviceType::CUDA
 _modes: list[Any] = []  # the one that sees where tensors are, until fakes are imported
 
 
@@ -60,14 +63,42 @@ def install() -> None:
     if not _modes:
         return
     mode = _modes.pop()
+    _guard()
     FakeTensorMode.avoid_device_init = property(lambda self: True)
-    MetaTensorDescriber.describe_tensor = _seeing(mode, MetaTensorDescriber.describe_tensor)
-    torch._prims_common.compare_tensor_meta = _seeing(
+    MetaTensorDescriber.describe_tensor = seeing(mode, MetaTensorDescriber.describe_tensor)
+    torch._prims_common.compare_tensor_meta = seeing(
         mode, torch._prims_common.compare_tensor_meta
     )  # with which opcheck compares fakes and tensors
 
 
-def _seeing(mode: Any, function: Any) -> Any:
+def _guard() -> None:
+    """Let torch's C++ choose "cuda" for a fake, of which PyTorch's build for the CPU says that it is not linked with it.
+
+    PyTorch has a guard without effect for a build with CUDA on a machine without a card (`c10::impl::ensureCUDADeviceGuardSet`): it takes the place of a
+    guard that knows no device, which stands there for that call.
+    """
+    import torch
+
+    try:
+        c10 = ctypes.CDLL(str(next(pathlib.Path(torch.__file__).parent.glob("lib/libc10.*"))))
+        guards = (ctypes.c_void_p * 2).in_dll(c10, "_ZN3c104impl26device_guard_impl_registryE")
+        ensure = c10._ZN3c104impl24ensureCUDADeviceGuardSetEv
+    except (StopIteration, OSError, ValueError, AttributeError):  # another PyTorch: fakes do what they can without
+        return
+    if guards[_TYPE_CUDA]:
+        return
+    none = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0)
+    methods = (ctypes.c_void_p * 64)(*[ctypes.cast(none, ctypes.c_void_p).value] * 64)
+    without = ctypes.pointer(ctypes.c_void_p(ctypes.addressof(methods)))
+    guards[_TYPE_CUDA] = ctypes.cast(without, ctypes.c_void_p).value
+    try:
+        ensure()
+    finally:
+        if guards[_TYPE_CUDA] == ctypes.addressof(without.contents):
+            guards[_TYPE_CUDA] = None
+
+
+def seeing(mode: Any, function: Any) -> Any:
     """A function of torch's, with the mode that sees where a tensor is."""
     import torch
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smemsim.virtual import process
-from smemsim.virtual.torch_cuda import is_cuda, synchronize
+from smemsim.virtual.torch_cuda import CudaEvent, CudaStream, either, is_cuda, synchronize
 from smemsim.virtual.torch_random import card_generator, generator_class
 from smemsim.virtual.torch_tensors import CUDA, MARK, tensors
 
@@ -41,6 +41,7 @@ def open_rest(mode: Any) -> None:
     _open_defaults()
     _open_autocast()
     _open_accelerator()
+    torch.Stream, torch.Event = either(torch.Stream, CudaStream), either(torch.Event, CudaEvent)
     _profile_the_cpu()
     for name, dtype in cuda_types().items():
         setattr(torch.cuda, name, CudaType(name, (), {"dtype": dtype}))

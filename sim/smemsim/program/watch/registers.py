@@ -138,7 +138,8 @@ class RegistersInFlight:
         self.in_flight |= mask
 
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
-        """A wgmma leaves a sum in these registers: X017 where it does not go on with the one that is there, and no instruction has named that since;
+        """A wgmma leaves a sum in these registers: X017 where it does not go on with the one that is there, and no instruction has named that since, though
+        some instruction uses such sums (a compiler may drop what it finds to be of no use, and leaves the product);
         R507 where it adds to what nobody has ever given a value."""
         warp = int(op.warps[0])
         key = (warp, slots)
@@ -149,7 +150,7 @@ class RegistersInFlight:
             if goes_on and not blank <= filled:
                 self._adds_to_nothing(op.instruction, min(blank - filled))
             filled |= blank
-        if before is not None and not goes_on:
+        if before is not None and not goes_on and not slots.isdisjoint(self._used):
             self.x.launch.find(
                 "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which line {before.line} left its own: that "
                 "one is lost, nobody has read it",
@@ -164,6 +165,11 @@ class RegistersInFlight:
         """The registers that get a value from some instruction other than wgmma, anywhere in the program."""
         body = self.x.program.inlined.body
         return {slot for i in body if i.op != "wgmma" for slot, gives in i.mentions if gives}
+
+    @functools.cached_property
+    def _used(self) -> frozenset[int]:
+        """The registers whose values some instruction uses, anywhere in the program."""
+        return frozenset().union(*(i.used for i in self.x.program.inlined.body))
 
     def _blank(self, slots: frozenset[int]) -> frozenset[int]:
         """Those of some registers that get a value from wgmma alone."""

@@ -64,6 +64,21 @@ class MemoryCalls(Handles):
             raise CudaError(INVALID_VALUE, f"{address:#x} lies in no allocation")
         return KINDS[found.kind], found.address, found.size, found.number
 
+    def keep_of_pointer(self, address: int, attribute: int, value: int) -> None:
+        """Keep an attribute of the allocation that lies there."""
+        number = self.pointer(address)[-1]
+        self._of_pointers[number, attribute] = value
+
+    def kept_of_pointer(self, address: int, attribute: int) -> int:
+        """An attribute that was kept, 0 where none was."""
+        return self._of_pointers.get((self.pointer(address)[-1], attribute), 0)
+
+    @property
+    def _of_pointers(self) -> dict[tuple[int, int], int]:
+        """By the numbers of allocations, which no other one gets."""
+        found: dict[tuple[int, int], int] = self.__dict__.setdefault("_kept_of_pointers", {})
+        return found
+
     def copy(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self.device.copy(to, source, size, self._stream(stream), kind=kind)
 

@@ -78,22 +78,26 @@ class TextureCalls(Handles):
         self._described[made] = resource, b""
         return made
 
+    def describe(self, handle: int, resource: bytes, how: bytes) -> None:
+        """Keep what an object was made of, as its maker's interface has it."""
+        self._described[handle] = resource, how
+
     def object_destroy(self, handle: int) -> None:
         self.host.settle()
         self.device.textures.destroy(handle)
         self._described.pop(handle, None)
 
     def object_resource(self, handle: int) -> bytes:
-        """The CUDA_RESOURCE_DESC that an object was made of."""
+        """The description of a resource that an object was made of: the driver's, or the runtime's."""
         return self._about(handle)[0]
 
     def object_sampler(self, handle: int) -> bytes:
-        """Its CUDA_TEXTURE_DESC."""
+        """That of a sampler."""
         return self._about(handle)[1]
 
     def _about(self, handle: int) -> tuple[bytes, bytes]:
         if handle not in self._described:
-            raise CudaError(INVALID_VALUE, f"{handle:#x} is no object that the driver has made")
+            raise CudaError(INVALID_VALUE, f"{handle:#x} is no texture or surface object")
         return self._described[handle]
 
     @property

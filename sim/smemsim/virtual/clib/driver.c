@@ -350,6 +350,7 @@ API R cuFuncIsLoaded(int *state, U function) { WANT(state); (void)function; *sta
 API R cuFuncLoad(U function) { (void)function; return 0; }
 static R name_of(const char **name, U function) {
     char text[8192] = "";
+    WANT(name && function);
     R error = CALL("function_name", "i|B", function, text, sizeof text - 1);
     if (!error) *name = strdup(text); /* lives as long as the kernel: for ever */
     return error;
@@ -529,10 +530,17 @@ API R cuTensorMapReplaceAddress(void *map, U address) { return CALL("replace_add
 
 /* Memory */
 
+#define POINTER_CONTEXT 1 /* CU_POINTER_ATTRIBUTE_... */
+#define POINTER_SYNC_MEMOPS 6
+/* Memory belongs to the context that was current: where nothing is kept of it, to the primary one. */
+API R smemsim_made(R error, const U *address) {
+    U context = smemsim_context();
+    return error || !context || context == PRIMARY ? error : smemsim_call("keep_of_pointer", "iii", *address, (U)POINTER_CONTEXT, context);
+}
 static R allocate(U *address, size_t bytes, const char *kind, void *caller) {
     char text[1024];
     WANT(address);
-    return CALL("allocate", "iss|I", (U)bytes, kind, smemsim_caller(caller, text, sizeof text), address);
+    return answer(smemsim_made(smemsim_call("allocate", "iss|I", (U)bytes, kind, smemsim_caller(caller, text, sizeof text), address), address));
 }
 #define CALLER __builtin_return_address(0)
 API R cuMemAlloc_v2(U *address, size_t bytes) { NEED; return allocate(address, bytes, "device", CALLER); }
@@ -563,11 +571,21 @@ API R cuPointerGetAttribute(void *value, int attribute, U address) {
     R error = CALL("pointer", "i|IIII", address, &kind, &base, &size, &number);
     if (error) return error;
     switch (attribute) {
-        case 1: *(U *)value = smemsim_context() ? smemsim_context() : PRIMARY; return 0;
+        case POINTER_CONTEXT: {
+            U context = 0;
+            error = CALL("kept_of_pointer", "ii|I", address, (U)POINTER_CONTEXT, &context);
+            *(U *)value = context ? context : PRIMARY;
+            return error;
+        }
         case 2: *(unsigned *)value = kind == 1 ? 1 : 2; return 0;
         case 3: *(U *)value = address; return 0;
         case 4: *(U *)value = address; return kind == 2 ? INVALID_VALUE : 0;
-        case 6: *(int *)value = 0; return 0;
+        case POINTER_SYNC_MEMOPS: {
+            U on = 0;
+            error = CALL("kept_of_pointer", "ii|I", address, (U)POINTER_SYNC_MEMOPS, &on);
+            *(int *)value = (int)on;
+            return error;
+        }
         case 7: *(U *)value = number; return 0;
         case 8: *(int *)value = kind == 3; return 0;
         case 9: *(int *)value = 0; return 0;
@@ -589,7 +607,10 @@ API R cuPointerGetAttributes(unsigned count, int *attributes, void **values, U a
     }
     return 0;
 }
-API R cuPointerSetAttribute(const void *value, int attribute, U address) { (void)value, (void)attribute, (void)address; return 0; }
+API R cuPointerSetAttribute(const void *value, int attribute, U address) {
+    WANT(value && attribute == POINTER_SYNC_MEMOPS); /* the one that can be set: copies are over when they return, whatever it says */
+    return CALL("keep_of_pointer", "iii", address, (U)attribute, (U)!!*(const unsigned *)value);
+}
 API R cuMemPoolCreate(U *pool, const void *props) { NEED_START; WANT(pool && props); return CALL("pool_create", "b|I", props, (size_t)88, pool); }
 API R cuMemPoolDestroy(U pool) { return CALL("pool_destroy", "i", pool); }
 API R cuMemPoolTrimTo(U pool, size_t keep) { (void)pool, (void)keep; return 0; }
@@ -880,7 +901,13 @@ API R cuStreamUpdateCaptureDependencies_v2(U stream, const U *after, const void 
 API R cuStreamUpdateCaptureDependencies(U stream, const U *after, size_t count, unsigned flags) { return cuStreamUpdateCaptureDependencies_v2(stream, after, 0, count, flags); }
 API R cuStreamGetCaptureInfo_v2(U stream, int *status, U *id, U *graph, const U **after, size_t *count) { return cuStreamGetCaptureInfo_v3(stream, status, id, graph, after, 0, count); }
 API R cuStreamGetCaptureInfo(U stream, int *status, U *id) { return cuStreamGetCaptureInfo_v3(stream, status, id, 0, 0, 0, 0); }
-API R cuThreadExchangeStreamCaptureMode(int *mode) { WANT(mode); *mode = 0; return 0; }
+API R cuThreadExchangeStreamCaptureMode(int *mode) { /* kept for who asks: a capture forbids nothing here */
+    static __thread int own;
+    WANT(mode && *mode >= 0 && *mode <= 2);
+    int before = own;
+    own = *mode, *mode = before;
+    return 0;
+}
 API R cuGraphCreate(U *graph, unsigned flags) { (void)flags; return CALL("graph_create", "|I", graph); }
 API R cuGraphDestroy(U graph) { return CALL("graph_destroy", "i", graph); }
 API R cuGraphClone(U *clone, U graph) { return CALL("graph_clone", "i|I", graph, clone); }

@@ -333,11 +333,12 @@ API R cudaProfilerStop(void) { return 0; }
 
 /* Memory */
 
+extern R smemsim_made(R error, const U *address);
 static R allocate(U *address, size_t bytes, const char *kind, void *caller) {
     char text[1024];
     WANT(address);
     *address = 0;
-    return bytes ? CALL("allocate", "iss|I", (U)bytes, kind, smemsim_caller(caller, text, sizeof text), address) : told(bound());
+    return bytes ? smemsim_made(CALL("allocate", "iss|I", (U)bytes, kind, smemsim_caller(caller, text, sizeof text), address), address) : told(bound());
 }
 API R cudaMalloc(U *address, size_t bytes) { return allocate(address, bytes, "device", CALLER); }
 API R cudaMallocManaged(U *address, size_t bytes, unsigned flags) { (void)flags; return allocate(address, bytes, "managed", CALLER); }
@@ -488,6 +489,14 @@ API R cudaMemcpyToArray(U to, size_t x, size_t y, U from, size_t bytes, int kind
 API R cudaMemcpyToArrayAsync(U to, size_t x, size_t y, U from, size_t bytes, int kind, U stream) { return bytes_of_array(to, x, y, from, bytes, kind, stream, 1); }
 API R cudaMemcpyFromArray(U to, U from, size_t x, size_t y, size_t bytes, int kind) { return bytes_of_array(from, x, y, to, bytes, kind, 0, 0); }
 API R cudaMemcpyFromArrayAsync(U to, U from, size_t x, size_t y, size_t bytes, int kind, U stream) { return bytes_of_array(from, x, y, to, bytes, kind, stream, 0); }
+API R cudaMemcpyArrayToArray(U to, size_t to_x, size_t to_y, U from, size_t x, size_t y, size_t bytes, int kind) {
+    array_about a;
+    R error = about_array(from, &a);
+    (void)kind;
+    if (error) return error;
+    if (y > a.rows || x > a.row || !is_within(y * a.row + x, bytes, a.row * a.rows)) return told(INVALID_VALUE);
+    return bytes_of_array(to, to_x, to_y, a.address + y * a.row + x, bytes, 3, 0, 1);
+}
 static R make_array(U *array, const channel *c, extent e, unsigned flags, unsigned levels, void *caller) {
     char text[1024];
     WANT(array && c);
@@ -512,17 +521,27 @@ API R cudaGetChannelDesc(channel *c, U array) { return cudaArrayGetInfo(c, 0, 0,
 
 /* Texture and surface objects */
 
-typedef struct { int type; union { U array; struct { U pointer; channel own; size_t bytes; } linear; struct { U pointer; channel own; size_t width, height, pitch; } pitch; char room[128]; }; } resource;
+enum { RESOURCE = MAJOR < 13 ? 64 : 144, SAMPLER = 72 }; /* bytes of cudaResourceDesc and cudaTextureDesc */
+typedef struct { int type; union { U array; struct { U pointer; channel own; size_t bytes; } linear; struct { U pointer; channel own; size_t width, height, pitch; } pitch; char room[RESOURCE - 8]; }; } resource;
 API R cudaCreateTextureObject(U *object, const resource *r, const void *how, const void *view) {
     channel none = {0, 0, 0, 0, 0};
     WANT(object && r && how);
     if (view) return told(smemsim_unknown("cudaCreateTextureObject with a view"));
-    if (r->type < 2) return CALL("texture_create", "iiibiiib|I", (U)r->type, r->array, (U)0, &none, sizeof none, (U)0, (U)0, (U)0, how, (size_t)72, object);
-    if (r->type == 2) return CALL("texture_create", "iiibiiib|I", (U)2, (U)0, r->linear.pointer, &r->linear.own, sizeof none, (U)r->linear.bytes, (U)0, (U)0, how, (size_t)72, object);
-    return CALL("texture_create", "iiibiiib|I", (U)3, (U)0, r->pitch.pointer, &r->pitch.own, sizeof none, (U)r->pitch.width, (U)r->pitch.height, (U)r->pitch.pitch, how, (size_t)72, object);
+    R error;
+    if (r->type < 2) error = CALL("texture_create", "iiibiiib|I", (U)r->type, r->array, (U)0, &none, sizeof none, (U)0, (U)0, (U)0, how, (size_t)SAMPLER, object);
+    else if (r->type == 2) error = CALL("texture_create", "iiibiiib|I", (U)2, (U)0, r->linear.pointer, &r->linear.own, sizeof none, (U)r->linear.bytes, (U)0, (U)0, how, (size_t)SAMPLER, object);
+    else error = CALL("texture_create", "iiibiiib|I", (U)3, (U)0, r->pitch.pointer, &r->pitch.own, sizeof none, (U)r->pitch.width, (U)r->pitch.height, (U)r->pitch.pitch, how, (size_t)SAMPLER, object);
+    return error ? error : CALL("describe", "ibb", *object, r, (size_t)RESOURCE, how, (size_t)SAMPLER);
 }
+API R cudaGetTextureObjectResourceDesc(resource *r, U object) { WANT(r); return CALL("object_resource", "i|B", object, r, (size_t)RESOURCE); }
+API R cudaGetTextureObjectTextureDesc(void *how, U object) { WANT(how); return CALL("object_sampler", "i|B", object, how, (size_t)SAMPLER); }
 API R cudaDestroyTextureObject(U object) { return CALL("object_destroy", "i", object); }
-API R cudaCreateSurfaceObject(U *object, const resource *r) { WANT(object && r && !r->type); return CALL("surface_create", "i|I", r->array, object); }
+API R cudaCreateSurfaceObject(U *object, const resource *r) {
+    WANT(object && r && !r->type);
+    R error = CALL("surface_create", "i|I", r->array, object);
+    return error ? error : CALL("describe", "ibb", *object, r, (size_t)RESOURCE, "", (size_t)0);
+}
+API R cudaGetSurfaceObjectResourceDesc(resource *r, U object) { WANT(r); return CALL("object_resource", "i|B", object, r, (size_t)RESOURCE); }
 API R cudaDestroySurfaceObject(U object) { return CALL("object_destroy", "i", object); }
 API R cudaMemcpy3D(const copy_3d *c) { return copy_box(c, 0); }
 API R cudaMemcpy3DAsync(const copy_3d *c, U stream) { return copy_box(c, stream); }
@@ -614,7 +633,8 @@ API R cudaStreamGetCaptureInfo(U stream, int *status, U *id, U *graph, const U *
 #endif
 API R cudaStreamGetCaptureInfo_v2(U stream, int *status, U *id, U *graph, const U **after, size_t *count) { return capture_info(stream, status, id, graph, after, 0, count); }
 API R cudaStreamGetCaptureInfo_v3(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) { return capture_info(stream, status, id, graph, after, edges, count); }
-API R cudaThreadExchangeStreamCaptureMode(int *mode) { WANT(mode); *mode = 0; return 0; }
+extern R cuThreadExchangeStreamCaptureMode(int *mode);
+API R cudaThreadExchangeStreamCaptureMode(int *mode) { return told(cuThreadExchangeStreamCaptureMode(mode)); }
 API R cudaGraphCreate(U *graph, unsigned flags) { (void)flags; return CALL("graph_create", "|I", graph); }
 API R cudaGraphDestroy(U graph) { return CALL("graph_destroy", "i", graph); }
 API R cudaGraphClone(U *clone, U graph) { return CALL("graph_clone", "i|I", graph, clone); }
