@@ -61,39 +61,51 @@ class LinearLayout:
 
     @functools.cached_property
     def tables(self) -> dict[str, np.ndarray]:
-        """For each input the coordinates of all its values."""
+        """For each input both coordinates of all its values as one number, the first one above bit 32: an XOR of these is the XOR of each."""
         out = {}
         for name, number in INPUTS.items():
-            table = np.zeros((1, 2), np.int64)
-            for basis in self.rows[self.rows[:, 0] == number, 1:]:
-                table = np.concatenate([table, table ^ basis])
+            table = np.zeros(1, np.int64)
+            for first, second in self.rows[self.rows[:, 0] == number, 1:]:
+                table = np.concatenate([table, table ^ (first << 32 | second)])
             out[name] = table
         return out
 
     def coordinates(self, cta: Any, **inputs: Any) -> np.ndarray:
         """(..., 2): what lies at an offset, or at a lane and column, of a CTA; `NOWHERE` outside."""
-        inside, out = np.ones((), bool), np.zeros(2, np.int64)
+        inside, both = np.ones((), bool), np.zeros((), np.int64)
         for name, value in {"cta": cta, **inputs}.items():
             table, at = self.tables[name], np.asarray(value)
             fits = (at >= 0) & (at < len(table))
-            inside, out = inside & fits, out ^ table[np.where(fits, at, 0)]
-        return np.where(inside[..., None], out, NOWHERE)
+            if not fits.all():
+                inside, at = inside & fits, np.where(fits, at, 0)
+            both = both ^ table[at]
+        if not inside.all():
+            both = np.where(inside, both, NOWHERE)
+        return _apart(both)
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:
         """int64 (CTAs, *shape): the lowest offset of each place in each CTA's memory, `NOWHERE` for what another CTA has."""
         units = len(self.tables["offset"])
-        out = np.full((len(self.tables["cta"]), *self.shape), units, np.int64)
+        out = np.full((len(self.tables["cta"]), self.shape[0] * self.shape[1]), units, np.int64)
         for cta, shift in enumerate(self.tables["cta"]):
-            row, k = (self.tables["offset"] ^ shift).T
-            np.minimum.at(out[cta], (row, k), np.arange(units))  # padding has the coordinates of what it pads
-        return np.where(out == units, NOWHERE, out)
+            row, k = _apart(self.tables["offset"] ^ shift).T
+            np.minimum.at(out[cta], row * self.shape[1] + k, np.arange(units))  # padding has the coordinates of what it pads
+        return np.where(out == units, NOWHERE, out).reshape(-1, *self.shape)
 
     @functools.cached_property
     def contiguous(self) -> int:
         """The coordinate in which neighbours in memory differ: 0 is M or N, 1 is K; of tensor memory always K."""
         first = self.tables["offset"][1:2]
-        return 1 if not len(first) else int(np.argmax(first[0] != 0))
+        return 1 if not len(first) else int(np.argmax(_apart(first[0]) != 0))
+
+
+def _apart(both: np.ndarray) -> np.ndarray:
+    """(..., 2): coordinates that lie in one number, as `LinearLayout.tables` has them."""
+    out = np.empty((*both.shape, 2), np.int64)
+    np.right_shift(both, 32, out=out[..., 0])
+    np.right_shift(both << 32, 32, out=out[..., 1])  # its sign too
+    return out
 
 
 # ---- Kernels that a compiler made and nobody ran: do their words, decoded, address the layouts that the compiler says it used?
@@ -350,10 +362,11 @@ class _Kernel:
         m, n, k = self.tile
         shapes = {"A": ((m, k), n // self.n), "B": ((n, k), m // self.m), "D": ((m, n), k // max(1, len(sites[0].k) if sites else 1))}
         for side, (shape, times) in shapes.items():
-            count = np.zeros(shape, np.int64)
-            for site in sites:
-                at = {"A": (site.rows, site.k), "B": (site.columns, site.k), "D": (site.rows, site.columns)}[side]
-                count[np.ix_(*at)] += 1
+            taken = [np.zeros((len(sites), extent), np.float32) for extent in shape]
+            for i, site in enumerate(sites):
+                first, second = {"A": (site.rows, site.k), "B": (site.columns, site.k), "D": (site.rows, site.columns)}[side]
+                taken[0][i, first], taken[1][i, second] = 1, 1
+            count = (taken[0].T @ taken[1]).astype(np.int64)
 
             def describe(at: tuple[int, ...], side: str = side, times: int = times, count: np.ndarray = count) -> str:
                 return f"{side}{list(at)}: needed {times} times | multiplied {count[at]} times"
