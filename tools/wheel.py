@@ -51,12 +51,17 @@ class WheelHook(BuildHookInterface):
         shutil.rmtree(getattr(self, "folder", os.devnull), ignore_errors=True)
 
 
+def _environment() -> dict[str, str]:
+    """That of a process which runs the sources here, with the packages of this one: pip has those to build with in PYTHONPATH."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
 def _fill() -> None:
     """This machine's folder of machine code. Nothing but the first run's time depends on it."""
     if importlib.util.find_spec("numba") is not None:
         subprocess.run(
             [sys.executable, "-m", "smemsim", "cache", "fill"],
-            env={**os.environ, "PYTHONPATH": str(SOURCES)},
+            env=_environment(),
             check=False,
             stdout=subprocess.DEVNULL,
         )
@@ -78,8 +83,8 @@ def _loops(folder: pathlib.Path) -> None:
         return
     from smemsim.compiling.loop import LEVELS
 
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
-    running = [subprocess.Popen([sys.executable, "-m", "smemsim.compiling.ship", level, str(folder)], env=environment) for level in LEVELS]
+    command = [sys.executable, "-m", "smemsim.compiling.ship"]
+    running = [subprocess.Popen([*command, level, str(folder)], env=_environment()) for level in LEVELS]
     for process in running:
         if process.wait():
             raise RuntimeError("the loops cannot be compiled")
