@@ -67,6 +67,15 @@ def module_imports(*, of_types=True):
     return {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
 
 
+def test_what_is_unreleased_can_be_read():
+    """A line a change, as a user notices it; figures, causes and names of programs are told on the pages that they belong to."""
+    unreleased = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition("## Unreleased")[2].partition("\n## ")[0]
+    assert len(unreleased) < 30_000, (
+        f"{len(unreleased)} characters are unreleased in CHANGELOG.md. If a merge brought old lines back: "
+        "`git checkout main -- CHANGELOG.md`, and your own lines again, short, under Added, Changed or Fixed"
+    )
+
+
 def test_the_folders_of_execution_import_one_way():
     folders = {p.parent.name for p in (ROOT / "sim" / "smemsim" / "program").glob("*/__init__.py")}
     needs = {name: set() for name in folders}
