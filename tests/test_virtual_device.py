@@ -34,6 +34,7 @@ from smemsim.virtual import (
     chosen,
     images,
     linked,
+    of_parts,
 )
 
 PTX = """.version 8.0
@@ -626,6 +627,16 @@ def cubin(*texts: tuple[str, bytes], machine: int = 190) -> bytes:
     sections += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 64 + len(data), len(names), 0, 0, 1, 0)
     shape = (2, machine, 1, 0, 0, 64 + len(data) + len(names), 0x5A04, 64, 0, 0, 64, len(texts) + 1, len(texts))
     return b"\x7fELF\2\1\1\x41\x08" + bytes(7) + struct.pack("<HHIQQQIHHHHHH", *shape) + data + names + sections
+
+
+def test_a_library_that_a_linker_put_beside_a_program_may_be_machine_code():
+    """As CUDA's device runtime is, which nvcc 13.0 links to all that is compiled with -rdc=true: machine code, and PTX for a newer card."""
+    newer = (1, 121, ptx_for("sm_121"), 0, 0)
+    own, library = images(fat((1, 90, ptx_for("sm_90a"), 0, 0))), images(fat((2, 90, cubin(), 0, 0), newer))
+    assert of_parts([own, library], "sm_90a") == own[0].ptx
+    for parts in ([library], [own, images(fat(newer))]):
+        with pytest.raises(InputError, match="there is PTX for sm_121, which sm_90a does not run"):
+            of_parts(parts, "sm_90a")
 
 
 def test_the_text_that_ptxas_leaves_in_a_cubin_is_its_ptx(device):

@@ -12,7 +12,7 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
         "code": ("Function", "Module"),
         "device": ("VirtualDevice",),
         "errors": ("CudaError",),
-        "fatbin": ("Image", "NoCode", "chosen", "images", "linked"),
+        "fatbin": ("Image", "NoCode", "chosen", "images", "linked", "of_parts"),
         "graphs": ("Condition", "Graph", "GraphExec", "Node", "UserObject"),
         "host": ("Host",),
         "policy": ("FindingsError", "HookedLaunch", "Launched", "Policy", "card_of_environment", "hook"),

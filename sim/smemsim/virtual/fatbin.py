@@ -19,7 +19,7 @@ from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
 from smemsim.values import dataclass
 
-__all__ = ["HOST_SECTION", "Image", "NoCode", "at_address", "chosen", "images", "linked", "registers_of", "sections", "size_of"]
+__all__ = ["HOST_SECTION", "Image", "NoCode", "at_address", "chosen", "images", "linked", "of_parts", "registers_of", "sections", "size_of"]
 
 
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
@@ -94,6 +94,24 @@ def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
     others = list(dict.fromkeys(image.target for image in found))
     of = f", of {', '.join(others)}" if len(others) > 1 else ""
     return best, f"{best.origin} for {best.target}{of}"
+
+
+def of_parts(parts: Sequence[Sequence[Image]], arch: str) -> str:
+    """The PTX of a program and of what nvcc's linker (`-rdc=true`) put beside it.
+
+    A part that has machine code alone for the card is left out, and its functions are not there: CUDA's device runtime is such a one, which nvcc 13.0 links to
+    every program, with PTX for a newer card.
+    """
+    texts = [chosen(part, arch)[0].ptx for part in parts if any(i.ptx for i in part) and not _is_machine_code(part, arch)]
+    return linked(texts) if texts else chosen([image for part in parts for image in part], arch)[0].ptx
+
+
+def _is_machine_code(part: Sequence[Image], arch: str) -> bool:
+    """Does a part have machine code for an architecture, and no PTX?"""
+    if any(i.ptx and _runs(i.target, arch) for i in part):
+        return False
+    family = target_number(arch) // 10
+    return any(not i.ptx and target_number(i.target) // 10 == family and target_number(i.target) <= target_number(arch) for i in part)
 
 
 _HEAD = re.compile(r"^\s*\.(version|target|address_size)\b[^\n]*\n", re.MULTILINE)

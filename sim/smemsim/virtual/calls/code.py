@@ -31,15 +31,12 @@ class CodeCalls(Handles):
 
     def _load_first(self, parts: list[bytes], managed: list[str]) -> Module:
         """What a wrapper holds: the program's own code, and those that were linked into it."""
-        found = [fatbin.images(part) for part in parts]
         try:
-            texts = [fatbin.chosen(images, self.device.arch)[0].ptx for images in found if any(i.ptx for i in images)]
-            if not texts:
-                fatbin.chosen([image for images in found for image in images], self.device.arch)
+            text = fatbin.of_parts([fatbin.images(part) for part in parts], self.device.arch)
         except fatbin.NoCode as e:
             self.device.refuse(f"no code for {self.device.arch}: {e}")
             raise CudaError(NO_BINARY, str(e)) from None
-        return self.device.load(fatbin.linked(texts), managed=managed)
+        return self.device.load(text, managed=managed)
 
     def unload(self, module: int) -> None:
         self.device.check()
