@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smemsim.arithmetic.dot import NOTHING
-from smemsim.arithmetic.values import accumulator, numbers
+from smemsim.arithmetic.values import accumulator, columns, numbers
 from smemsim.errors import InputError
 from smemsim.spec.assumptions import assumed, in_force
 from smemsim.spec.evidence import Grade
@@ -166,17 +166,24 @@ def add_tiles(
 ) -> None:  # fmt: skip
     """`multiply_tiles` of accumulators that stay where they are. Raw bits `a` (some, M, S) and `b` (some, N, K) are those of all tiles, each once; tile t has
     number `which[0][t]` of `a` and `which[1][t]` of `b`. Of arithmetic for which `is_added_in_place`, and no scale of C."""
-    from smemsim.arithmetic import loops
-
-    terms, result, c = _terms(a, b, sums.values[:0], types, None, options), _result(row, types[2]), sums.values.view(np.float32)
+    terms = _terms(a, b, sums.values, types, None, options)
 
     def some(part: slice) -> None:
-        loops.float_sums(
-            terms.a, terms.a_exponent, which[0][part], terms.b, terms.b_exponent, which[1][part], terms.of, c, sums.values, sums.where[part],
-            sums.adds[part], terms.smallest, row.kept_bits, row.zero_exponent, result,
-        )  # fmt: skip
+        _add(terms, (which[0][part], which[1][part]), sums.values, sums.where[part], sums.adds[part], row, types[2])
 
     _in_parts(len(sums.where), a.shape[1] * b.shape[1], a.shape[2], some)
+
+
+def _add(
+    terms: Terms, which: tuple[np.ndarray, np.ndarray], d: np.ndarray, where: np.ndarray, adds: np.ndarray, row: MmaArithmetic, d_type: str
+) -> None:  # fmt: skip
+    """`loops.float_sums` of terms."""
+    from smemsim.arithmetic import loops
+
+    loops.float_sums(
+        terms.a, terms.a_exponent, which[0], terms.b, terms.b_exponent, which[1], terms.of, terms.c, terms.c_scale, d, where, adds,
+        terms.smallest, row.kept_bits, row.zero_exponent, _result(row, d_type),
+    )  # fmt: skip
 
 
 def _in_parts(tiles: int, size: int, k: int, some: Callable[[slice], None]) -> None:
@@ -218,7 +225,7 @@ def _terms(
 ) -> Terms:
     """The operands as numbers: signs changed, C and the elements of A and B scaled, zeros appended to A until S is a multiple of 4."""
     formats = [element_format(t) for t in types]
-    across = np.ascontiguousarray(b.transpose(0, 2, 1)) if factors is None else b
+    across = columns(b) if factors is None else b
     values, each = map(list, zip(*(numbers(x, fmt) for x, fmt in zip((a, across), formats, strict=False)), strict=True))
     where = _index(a, index)
     if factors is not None:
@@ -226,9 +233,9 @@ def _terms(
         of_b = np.arange(b.shape[1])[:, None], np.arange(b.shape[2])[None] // factors.k_per_factor
         for side, (bits, block) in enumerate(((factors.a, of_a), (factors.b, of_b))):
             scale, scale_exponent = numbers(bits, element_format(factors.dtype))
-            values[side] *= scale[:, block[0], block[1]]
+            values[side] = values[side].astype(np.float64) * scale[:, block[0], block[1]]
             each[side] += scale_exponent[:, block[0], block[1]]
-        values[1], each[1] = (np.ascontiguousarray(x.transpose(0, 2, 1)) for x in (values[1], each[1]))
+        values[1], each[1] = columns(values[1]), columns(each[1])
     for operand, negate in zip(values, (options.negate_a, options.negate_b), strict=False):
         if negate:
             np.negative(operand, out=operand)
@@ -268,10 +275,13 @@ def _floats(
 ) -> None:
     from smemsim.arithmetic import loops
 
-    result = _result(row, types[2])
     if row.group == 1:
-        terms = _terms(a, b, c, types, index, options, factors)
-        loops.float_tiles(*terms, row.kept_bits, row.zero_exponent, result, d)
+        if d.dtype == np.uint32:  # C is D before: the same types of arrays as of accumulators that stay where they are
+            d[:] = c
+            c = d
+        each, where = np.arange(len(d)), np.zeros((len(d), 3), np.int64)
+        where[:, 0] = each
+        _add(_terms(a, b, c, types, index, options, factors), (each, each), d, where, np.ones(len(d), bool), row, types[2])
         return
     if factors is None:
         raise InputError(f"factors = None: {' and '.join(row.kinds)} scale A and B")
@@ -282,9 +292,10 @@ def _floats(
     of_a, of_b = (numbers(x, element_format(factors.dtype)) for x in (factors.a, factors.b))
     scale_a, exponent_a = (np.ascontiguousarray(x[:, np.arange(len(block))[:, None], block]) for x in of_a)
     scale_b, exponent_b = (np.ascontiguousarray(x[:, :, block[0]].transpose(0, 2, 1)) for x in of_b)
+    scale_a, scale_b = scale_a.astype(np.float64), scale_b.astype(np.float64)
     doubled_a, doubled_b = ((x * 2).astype(np.int16) for x in (terms.a, terms.b))
     operands = (doubled_a, doubled_b, scale_a / 4, exponent_a, scale_b, exponent_b, terms.c, terms.c_scale, terms.smallest, terms.of)
-    loops.grouped_tiles(*operands, row.kept_bits, row.zero_exponent, result, d)
+    loops.grouped_tiles(*operands, row.kept_bits, row.zero_exponent, _result(row, types[2]), d)
 
 
 def certain(
@@ -308,6 +319,8 @@ def certain(
     to, scale_c = element_format(types[2]), options.scale_c
     scales = None if factors is None else factors.of(factors.a[None], factors.b[None])
     terms = _terms(a[None], b[None], c[None], types, index, options, scales)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        terms = terms._replace(a=terms.a.astype(np.float64), b=terms.b.astype(np.float64))
     whole = np.empty((1, *d.shape), bool)
     loops.nothing_cut(*terms, LEAST_KEPT_BITS, LARGEST_ZERO_EXPONENT, to.exponent_bits, to.fraction_bits, whole)
     is_certain = np.asarray(whole[0] & (d & to.magnitude <= to.largest))
@@ -340,7 +353,7 @@ def _integers(
     operands = [x.astype(np.uint8).view(np.int8 if element_format(t).signed else np.uint8) for x, t in zip((a, b), types, strict=False)]
     total = np.empty(c.shape, np.int64)
     start = np.ascontiguousarray(c, np.uint32).view(np.int32)
-    of_a, of_b = operands[0].astype(np.int16, "C"), np.ascontiguousarray(operands[1].transpose(0, 2, 1))
+    of_a, of_b = operands[0].astype(np.int16, "C"), columns(operands[1])
     loops.integer_tiles(of_a, of_b, start, _index(a, index), total)
     if saturate:
         total = np.clip(total, -(1 << 31), (1 << 31) - 1)

@@ -14,9 +14,10 @@ from smemsim.arithmetic.dot import IEEE, NO_SPECIALS, ONLY_NAN, decode
 from smemsim.errors import InputError
 from smemsim.spec.formats import SCALE_BIAS, SCALE_MAGNITUDE, ElementFormat, element_format
 
-__all__ = ["accumulator", "as_array", "decoded", "element_value", "from_float64", "numbers", "raw_bits", "to_float64"]
+__all__ = ["accumulator", "as_array", "columns", "decoded", "element_value", "from_float64", "numbers", "raw_bits", "to_float64"]
 
 
+FLOAT32 = element_format("f32")
 SPECIALS = {"": NO_SPECIALS, "nan": ONLY_NAN, "ieee": IEEE}
 
 
@@ -51,7 +52,7 @@ def decoded(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:
         with np.errstate(invalid="ignore"):  # signalling NaNs
             return np.asarray(words, order="C").view(np.float32).astype(np.float64)
     if fmt.bits <= 8:
-        return _looked_up(_table(fmt)[0], bits)
+        return _looked_up(_table(fmt)[0], bits).astype(np.float64)
     return _decoded(bits, fmt)
 
 
@@ -69,7 +70,7 @@ def _decoded(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:
 def _table(fmt: ElementFormat) -> tuple[np.ndarray, np.ndarray]:
     """Values and exponents of all codes of a small type."""
     values = _decoded(np.arange(1 << fmt.bits), fmt)
-    return values, _exponents(values, fmt)
+    return values.astype(np.float32), _exponents(values, fmt)
 
 
 def _looked_up(table: np.ndarray, bits: np.ndarray) -> np.ndarray:
@@ -81,16 +82,28 @@ def _looked_up(table: np.ndarray, bits: np.ndarray) -> np.ndarray:
 
 
 def numbers(bits: np.ndarray, fmt: ElementFormat) -> tuple[np.ndarray, np.ndarray]:
-    """Values (float64) and exponents (int16, see `dot.exponent`) of the raw bits of a float type."""
-    if fmt.name == "bf16" and bits.dtype == np.uint16:
-        from smemsim.arithmetic import loops
+    """Values (float32, which has those of every type of 32 bits and fewer) and exponents (int16, see `dot.exponent`) of the raw bits of a float type."""
+    from smemsim.arithmetic import loops
 
-        found, exponents = np.empty(bits.shape), np.empty(bits.shape, np.int16)
-        flat = np.ascontiguousarray(bits).reshape(-1)
-        loops.upper_halves(flat, fmt.smallest_exponent, found.reshape(-1), exponents.reshape(-1))
-        return found, exponents
-    values = decoded(bits, fmt)
-    return values, _looked_up(_table(fmt)[1], bits) if fmt.bits <= 8 else _exponents(values, fmt)
+    values, exponents = np.empty(bits.shape, np.float32), np.empty(bits.shape, np.int16)
+    flat, to = np.ascontiguousarray(bits).reshape(-1), (values.reshape(-1), exponents.reshape(-1))
+    if fmt.exponent_bits == FLOAT32.exponent_bits and fmt.fraction_bits:  # f32, and its upper parts bf16 and tf32
+        loops.numbers_of_words(flat, FLOAT32.bits - fmt.bits, (1 << FLOAT32.bits) - (1 << fmt.dropped_bits), fmt.smallest_exponent, *to)
+    elif fmt.bits == 16:
+        loops.numbers_of_halves(flat, fmt.smallest_exponent, *to)
+    else:
+        for table, out in zip(_table(fmt), to, strict=True):
+            loops.look_up(table, flat, out)
+    return values, exponents
+
+
+def columns(rows: np.ndarray) -> np.ndarray:
+    """Some matrices with rows and columns changed for each other."""
+    from smemsim.arithmetic import loops
+
+    found = np.empty((len(rows), rows.shape[2], rows.shape[1]), rows.dtype)
+    loops.transposed(np.ascontiguousarray(rows), found)
+    return found
 
 
 def accumulator(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:

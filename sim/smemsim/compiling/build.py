@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import functools
+import platform
 import types
 from typing import Any
 
 import numba
+from numba.core.codegen import get_host_cpu_features
 from numba.core.compiler_lock import global_compiler_lock
+
+from smemsim.compiling.link import NO_HALVES
 
 __all__ = ["OPTIONS", "object_of_function", "object_of_ufunc"]
 
 
+WIDE = ("x86_64", "AMD64")
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+def _with_widest_vectors() -> None:
+    """LLVM keeps to half of a processor's widest registers by itself, and exact products are made nearly twice as fast in whole ones."""
+    before, config = numba.config.CPU_FEATURES, numba.config
+    if platform.machine() in WIDE:
+        config.CPU_FEATURES = f"{get_host_cpu_features() if before is None else before},{NO_HALVES}"
+    numba.core.registry.cpu_target.target_context.codegen()
+    config.CPU_FEATURES = before
+
+
+_with_widest_vectors()
 
 
 def _with_compiled_names(function: Any, of: Any) -> Any:

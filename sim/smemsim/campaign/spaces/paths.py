@@ -105,6 +105,7 @@ def products(rng: random.Random) -> Case:
     with np.errstate(all="ignore"):
         a, b, c = values(tiles, m, k), values(tiles, k, n), values(tiles, m, n).astype(np.float32)
     index = np.ascontiguousarray(np.broadcast_to(np.arange(k), (m, k)), np.int64)
+    which, where, adds = np.zeros(1, np.int64), np.zeros((1, 3), np.int64), np.ones(1, bool)
     result = (to.exponent_bits, to.fraction_bits, to.name == "f16", to.largest, to.largest + 1, NAN[to.name], -1)
     results = []
     for way, width in ((dot_loops, np.int16), (_slow(dot_loops), np.int64)):
@@ -113,7 +114,7 @@ def products(rng: random.Random) -> Case:
         with np.errstate(all="ignore"):
             for x, exponents in zip((a, b), each, strict=True):
                 way.exponent_all(x.ravel(), -126, exponents.reshape(-1))
-            way.float_tiles(a, each[0], b, each[1], c, 1.0, -126, index, kept, zero, result, d)
+            way.float_sums(a, each[0], which, b, each[1], which, index, c, 1.0, d, where, adds, -126, kept, zero, result)
         results.append(d)
     shown = {"seed": seed, "kept_bits": kept, "zero_exponent": zero, "d_type": to.name, "spread": spread}
     if np.array_equal(results[0], results[1]):
