@@ -12,7 +12,7 @@ import functools
 
 import numpy as np
 
-__all__ = ["MOST_GARBAGE", "SECTOR", "Blank", "Declared", "Garbage", "litter"]
+__all__ = ["MOST_GARBAGE", "SECTOR", "WORD", "Blank", "Declared", "Garbage", "litter"]
 
 
 WORD = 4
@@ -129,6 +129,8 @@ class Garbage(Blank):
     ([True, False, False, True], True)
     """
 
+    unit = SECTOR  # bytes that count as written, or not, together
+
     def __init__(self, data: np.ndarray, address: int, begin: int) -> None:
         self.first, count = _words_of(address, len(data))
         shift = self.first * WORD - address
@@ -144,8 +146,9 @@ class Garbage(Blank):
         inside = (n >= 0) & (n < len(self.memory))
         found: np.ndarray = inside & self._are_garbage(np.where(inside, n, 0))
         if found.any():
-            sector = (n[found] + self.first) // (SECTOR // WORD) * (SECTOR // WORD) - self.first
-            around = np.clip(sector[:, None] + np.arange(SECTOR // WORD), 0, len(self.memory) - 1)
+            together = self.unit // WORD
+            sector = (n[found] + self.first) // together * together - self.first
+            around = np.clip(sector[:, None] + np.arange(together), 0, len(self.memory) - 1)
             found[found] = self._are_garbage(around).all(axis=1)
         return found
 

@@ -434,8 +434,7 @@ class GlobalShadow:
         if stays is None or not len(suspects):
             return np.ones(len(suspects), bool)
         shift = array.cells.shift
-        changed: np.ndarray = ~stays(array.region.words_begin + (suspects[:, 1] << shift)[:, None] + np.arange(1 << shift)).all(axis=1)
-        return changed
+        return ~np.asarray(stays(array.region.words_begin + (suspects[:, 1] << shift)[:, None] + np.arange(1 << shift)).all(axis=1))
 
     def _has_fenced(self, array: ArrayShadow, warp: int, cell: int, epoch: int) -> bool:
         """Does a proxy fence lie between the strong read that has found a strong write, and what a warp does now (rule order.observation)?"""

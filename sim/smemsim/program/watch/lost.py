@@ -65,7 +65,7 @@ class LostUpdates:
         at, threads = piece.at, self.x.threads
         if not meet(at, threads):
             return
-        stays = np.ones(len(at), bool) if values is None else values.stay.reshape(len(at), -1).all(axis=1)
+        stays = np.ones(len(at), bool) if values is None else np.asarray(values.stay.reshape(len(at), -1).all(axis=1))
         begins = np.flatnonzero(np.diff(threads >> 5, prepend=-1))
         alike = np.zeros(0, np.int64)
         for first, behind in zip(begins.tolist(), [*begins[1:].tolist(), len(at)], strict=True):
