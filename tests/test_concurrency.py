@@ -198,6 +198,24 @@ def ticket(before: str = ACQ, after: str = ACQ) -> str:
     st.shared.u32 [sm+8], %r9; {before} add.u32 %r15, %r15, 1; st.volatile.shared.u32 [sm+4], %r15; OUT: bar.sync 0; ld.shared.u32 %r9, [sm+8]; {RESULT}"""
 
 
+ADDS, COPIES, READS = (
+    f"cp{how} [{to}], [{at}], 256, [%r12];"
+    for how, to, at in (
+        (".reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32", "%r11", "%r5"),
+        (".async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", "%r11", "%r5"),
+        (".async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", "%r13", "%r14"),
+    )
+)
+
+
+def added(first: str = ADDS, second: str = ADDS, *, wait: str = waits()) -> str:
+    """CTA 0 and CTA 1 each do something to words of CTA 0, which waits for both and reads them."""
+    return f"""{init()} setp.eq.u32 %p11, %r4, 0; and.pred %p12, %p11, %p1; @%p12 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512; st.shared.u32 [%r6], %r1;
+    st.shared.u32 [%r6+1024], %r1; fence.proxy.async.shared::cta; {MEET} add.u32 %r14, %r5, 1024; mapa.shared::cluster.u32 %r11, %r14, 0; add.u32 %r13, %r5, 2048; mov.u32 %r12, bar;
+    mapa.shared::cluster.u32 %r13, %r13, 0; mapa.shared::cluster.u32 %r12, %r12, 0; @!%p1 bra L; @%p11 bra A; {second} bra L; A: {first} L: @!%p11 bra E; {wait}
+    ld.shared.u32 %r9, [%r6+1024]; {RESULT} E: {MEET}"""
+
+
 def histogram(clear: str = "bar.sync 0;", count: str = "bar.sync 0;", add: str = "red.shared.add.u32 [%r11], 1;") -> str:
     return f"""@%p2 st.shared.u32 [%r8], 0; {clear} and.b32 %r10, %r1, 7; mad.lo.u32 %r11, %r10, 4, %r5; {add} {count} ld.shared.u32 %r9, [%r8]; {RESULT}"""
 
@@ -488,6 +506,11 @@ KERNELS = (
     Kernel("red.async, waited for",                    summed(waits()), cluster=2),
     Kernel("red.async, to what nobody has written",    summed(waits(), begin=""), "R507", cluster=2),
     Kernel("red.async, not waited for",                summed(), "X004", cluster=2),
+    Kernel("bulk reductions of both CTAs",             added(), cluster=2),
+    Kernel("bulk reductions, not waited for",          added(wait=""), "X004", cluster=2),
+    Kernel("a bulk reduction beside a bulk copy",      added(second=COPIES), "X005", cluster=2),
+    Kernel("a bulk reduction over what a copy reads",  added(READS), "X004", cluster=2),
+    Kernel("a bulk reduction over what another reads", added(ADDS.replace("%r11", "%r13").replace("%r5", "%r14")), "X004", cluster=2),
     Kernel("ticket lock",                              ticket(), block=128),
     Kernel("ticket lock, no fence before",             ticket(before=""), "X008", 128),
     Kernel("ticket lock, no fence behind",             ticket(after=""), "X008", 128),

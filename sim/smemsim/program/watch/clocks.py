@@ -52,7 +52,8 @@ __all__ = [
 
 NOBODY, OPERATIONS = -1, 1 << 20  # in tables of who: warps have their number, asynchronous operations theirs from here on
 GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
-NO_STREAM, ALL_RED = 0, -1  # operations of one stream make no race among themselves: red.async, those of tcgen05 by their warp
+# Operations of one stream make no race among themselves: red.async, bulk reductions (each element's is atomic), those of tcgen05 by their warp. Atomic ones only write.
+NO_STREAM, ALL_RED, ALL_REDUCED = 0, -1, -2
 LEAST_ROOM, ROOM, PER_WARP = 1, 256, 16  # operations that there is room for to begin with, at least, and for each warp
 GROUP = WARPGROUP // WARP
 Tell: TypeAlias = Callable[[Instruction | None], None]  # of who uses a value; None where the kernel ends before anybody could
@@ -171,7 +172,7 @@ class Operations:
         self.operations += made
         numbers = slice(count, count + len(made))
         self.generic[numbers], self.copies[numbers], self.noted[numbers] = kind in GENERIC, kind == "cp.async", self._is_noted(made[0])
-        self.stream[numbers] = self._stream(kind, firsts)
+        self.stream[numbers] = self._stream(kind, i, firsts)
         return made
 
     def _is_noted(self, operation: Operation) -> bool:
@@ -184,18 +185,21 @@ class Operations:
         self.noted[: len(self.operations)] = [self._is_noted(operation) for operation in self.operations]
 
     @staticmethod
-    def _stream(kind: str, warps: Any) -> Any:
+    def _stream(kind: str, i: Instruction, warps: Any) -> Any:
         """The streams of operations that warps issue."""
+        if kind == "bulk" and i.modifiers[0] == "reduce":
+            return ALL_REDUCED
         return ALL_RED if kind == "red.async" else 1 + warps if kind.startswith("tcgen05") else NO_STREAM
 
     def remembers(self, operation: Operation) -> bool:
         """Does an operation still have a number?"""
         return operation.number < len(self.operations) and self.operations[operation.number] is operation
 
-    def piped(self, operation: Operation, numbers: np.ndarray) -> np.ndarray:
-        """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.1 §9.7.16.6.4), red.async is atomic?"""
+    def piped(self, operation: Operation, numbers: np.ndarray, *, reads: bool = False) -> np.ndarray:
+        """Are the writes of operations no race with what this one writes, or `reads`: the tensor core executes its own one after the other (PTX ISA 9.1
+        §9.7.16.6.4), red.async and bulk reductions are atomic (9.7.9.25.4.2: each is .relaxed.gpu)?"""
         stream = int(self.stream[operation.number])
-        return np.asarray((self.stream[numbers] == stream) & (stream != NO_STREAM))
+        return np.asarray((self.stream[numbers] == stream) & (stream > NO_STREAM if reads else stream != NO_STREAM))
 
     def _forget(self) -> None:
         """Forget the operations that nobody holds, but for those that this very instruction issues; there is room for twice as many as are kept."""
@@ -221,7 +225,7 @@ class Operations:
         kind = operation.kind
         self.generic[operation.number], self.copies[operation.number] = kind in GENERIC, kind == "cp.async"
         self.noted[operation.number] = self._is_noted(operation)
-        self.stream[operation.number] = self._stream(kind, operation.warps[0])
+        self.stream[operation.number] = self._stream(kind, operation.instruction, operation.warps[0])
 
 
 def _room(warps: int, *, is_alone: bool) -> int:

@@ -205,7 +205,7 @@ def operation_reads(begins, count, first, warps, mine, own, row, is_generic, sto
                     continue
                 if (stops_at_operations and not known.noted[number]) or (known.generic[number] and not is_generic):
                     return False
-                if stream == 0 or known.stream[number] != stream:
+                if stream <= 0 or known.stream[number] != stream:
                     for warp in range(first, first + warps):
                         if not known.done[warp, number]:
                             return False

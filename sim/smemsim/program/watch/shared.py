@@ -664,7 +664,7 @@ class SharedShadow:
     def _op_reads_of_others(self, op: Operation, places: np.ndarray, number: np.ndarray) -> None:
         """An operation reads what other operations write."""
         w = op.warps
-        apart = ~self.operations.piped(op, number)
+        apart = ~self.operations.piped(op, number, reads=True)
         unseen, formal = self._order_of(op).missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
         if unseen.any() and self.order.too_early and self._refilled[places[unseen]].all():  # by a load that came too early, which is told
             return
