@@ -206,8 +206,8 @@ def _members(value: object) -> list[str]:
     """Public methods and properties of a class, a line each."""
     if not isinstance(value, type):
         return []
-    rows = []
-    for name, member in sorted(vars(value).items()):
+    rows, inherited = [], [cls for cls in reversed(value.__mro__) if cls.__module__.startswith("smemsim.")]
+    for name, member in sorted({name: member for cls in inherited for name, member in vars(cls).items()}.items()):
         of = member.__func__ if isinstance(member, classmethod | staticmethod) else member.fget if isinstance(member, property) else member
         if not name.startswith("_") and (callable(of) or isinstance(member, property)) and inspect.getdoc(of):
             first = (

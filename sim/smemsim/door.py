@@ -12,7 +12,7 @@ __all__ = ["door"]
 def door(package: str, shown: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """The `__getattr__` of a package that shows these names of its modules.
 
-    >>> door("smemsim.planning", {"make": ("LANGUAGES",)})("LANGUAGES")
+    >>> door("smemsim.planning", {"code": ("LANGUAGES",)})("LANGUAGES")
     ('cpp', 'cute', 'triton')
     """
     homes = {name: module for module, names in shown.items() for name in names}

@@ -62,7 +62,8 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
     smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K --scenario | smemsim check -
     """
     from smemsim.planning.arrangement import IllegalPlan
-    from smemsim.planning.make import choices_text, plan, plans
+    from smemsim.planning.make import plan, plans
+    from smemsim.planning.text import choices_text
 
     if not _PRODUCT.fullmatch(tile) and not _OPERAND.fullmatch(tile):
         raise InputError(f"the tile {shown(tile)}: needs ROWSxK, as 128x64, or MxNxK, as 128x256x64")
@@ -79,11 +80,12 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
         if every:
             given.pop("stack")
             choices = plans(rows, k, **given)
+            rows_of = [choice.as_dict() for choice in choices]
             if as_json:
-                click.echo(json.dumps([choice.as_dict() for choice in choices], indent=1))
+                click.echo(json.dumps(rows_of, indent=1))
             else:
                 of = f"{given['side'].upper()} {rows}x{k} {given['dtype']} {given['major']}-major, {given['arch']}"
-                click.echo(choices_text(of, choices))
+                click.echo(choices_text(of, rows_of))
             if not any(choice.plan for choice in choices):
                 click.get_current_context().exit(1)
             return

@@ -6,7 +6,7 @@ __getattr__ = door(
     __name__,
     {
         "arrangement": ("Arrangement", "GRAVE"),
+        "code": ("LANGUAGES",),
         "fits": ("Fit", "fit"),
-        "make": ("LANGUAGES",),
     },
 )

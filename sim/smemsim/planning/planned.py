@@ -1,0 +1,135 @@
+"""What a plan holds, and what follows from it: strides, descriptors, advances, notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from smemsim.errors import InputError
+from smemsim.planning.arrangement import Arrangement, Conflicts, CuteSteps, Field, Wish, canonical_layouts, conflicts_of
+from smemsim.planning.transfers import Loads, Matrix
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.values import dataclass
+from smemsim.words.instr import InstrDescriptor
+from smemsim.words.smem import SmemDescriptor
+from smemsim.words.tensor_map import TensorMap
+
+__all__ = ["Planned"]
+
+
+@dataclass(frozen=True, repr=False)
+class Planned:
+    """An operand tile in shared memory, before anybody has simulated or printed it: the data of a `Plan`."""
+
+    arrangement: Arrangement
+    matrix: Matrix
+    loop: Loads
+    box: Loads | None
+    why_no_box: str
+    lbo: Field
+    sbo: Field
+    cute: CuteSteps
+
+    @property
+    def wish(self) -> Wish:
+        """The arguments, read."""
+        return self.arrangement.wish
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `plan` that give this plan, the instruction's M and N included."""
+        return self.wish.arguments() | {"m": self.arrangement.instruction.m, "n": self.arrangement.instruction.n}
+
+    @property
+    def tensor_map(self) -> TensorMap:
+        """The map of the two-dimensional boxes; `box.tensor_map` is that of the single box."""
+        return self.loop.tensor_map
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of one stage."""
+        return self.arrangement.tile_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of all stages."""
+        return self.tile_bytes * self.wish.stages
+
+    @property
+    def leading_byte_offset(self) -> int:
+        """LBO in bytes."""
+        return self.lbo.bytes
+
+    @property
+    def stride_byte_offset(self) -> int:
+        """SBO in bytes."""
+        return self.sbo.bytes
+
+    @property
+    def instruction_descriptor(self) -> InstrDescriptor | None:
+        """The 32-bit descriptor of a tcgen05.mma; None for wgmma, which has none."""
+        return self.arrangement.instruction.descriptor
+
+    @property
+    def advances(self) -> np.ndarray:
+        """int64 (blocks, K steps): bytes from the start address of the first instruction to that of each."""
+        tile = self.arrangement
+        return np.array([[tile.offset(block, step) for step in range(tile.steps)] for block in range(tile.blocks)], np.int64)
+
+    @property
+    def cute_advances(self) -> np.ndarray:
+        """`advances` as CuTe's descriptor tensor has them: int64 (blocks, K steps), bytes."""
+        tensor, unit = self.cute.descriptors, CHUNK
+        blocks, steps = tensor.mode(0).size, tensor.mode(1).size
+        return np.array([[unit * tensor(block, step) for step in range(steps)] for block in range(blocks)], np.int64)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Is every K step as far from the one before?"""
+        apart = np.diff(self.advances[0])
+        return bool((apart == apart[:1]).all())
+
+    def descriptor(self, block: int = 0, step: int = 0, stage: int = 0) -> SmemDescriptor:
+        """The shared-memory descriptor of the instruction at a block of rows, a K step and a stage."""
+        tile = self.arrangement
+        for name, value, most in (("block", block, tile.blocks), ("step", step, tile.steps), ("stage", stage, self.wish.stages)):
+            if not 0 <= value < most:
+                raise InputError(f"{name} = {value}: the plan has {most}")
+        return tile.descriptor(block, step, stage)
+
+    @property
+    def words(self) -> np.ndarray:
+        """uint64 (blocks, K steps): the raw descriptors of stage 0."""
+        tile = self.arrangement
+        found = [[tile.descriptor(block, step).encode() for step in range(tile.steps)] for block in range(tile.blocks)]
+        return np.array(found, np.uint64)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on the descriptors, such as that documents contradict each other."""
+        tile, wish, notes = self.arrangement, self.wish, []
+        of = tile.instruction
+        if of.descriptor is not None:
+            given = {"arch": wish.machine.name, "cta_group": wish.cta_group, "ws": False, f"swizzle_{wish.side}": str(wish.swizzle)}
+            notes += of.descriptor.problems(**given)
+        notes += tile.descriptor().problems(dtype=wish.fmt, major=wish.major, rows=of.rows, k=of.k, packing=of.packing)
+        first = {f.code: f.message for f in reversed(notes)}  # what both descriptors say, once
+        return tuple(first.values())
+
+    @property
+    def conflicts(self) -> Conflicts:
+        """Bank conflicts of the tile, counted from addresses."""
+        return conflicts_of(self.arrangement)
+
+    @property
+    def canonical(self) -> tuple[str, str]:
+        """The canonical layout of one operand: with symbols, and with numbers."""
+        return canonical_layouts(self.arrangement)
+
+    @property
+    def title(self) -> str:
+        """One line: what is planned."""
+        w = self.wish
+        extent = f"{w.rows}x{w.k}"
+        return f"{w.side.upper()} {extent} {w.fmt.name} {w.major}-major, swizzle {w.swizzle}, {w.machine.name}"

@@ -1,0 +1,294 @@
+"""A plan for people, in plain lines of at most 100 columns, and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from smemsim.layout.cute import CuteLayout
+from smemsim.machine.product import shared_grade
+from smemsim.planning.arrangement import Field
+from smemsim.planning.code import encode_arguments
+from smemsim.planning.planned import Planned
+from smemsim.planning.transfers import Loads
+from smemsim.spec.evidence import RULES
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.swizzles import Swizzle
+from smemsim.spec.tensor_map import LIMITS
+
+__all__ = ["choices_text", "plan_dict", "plan_text"]
+
+
+WIDTH = 100
+MOST_ROWS = 16  # of a table; JSON has all
+
+
+_GRADES = {
+    "measured": "measured on an H200",
+    "witnessed": "witnessed: programs known right on such cards come out right with them, and wrong with their alternatives",
+    "documented": "documented",
+    "compiled": "compiled: what shipping compilers and kernels rely on",
+    "inferred": "inferred from documented ones",
+}
+
+
+def plan_text(plan: Planned) -> str:
+    """All of a plan."""
+    sections = (_head, _atom, _transfers, _memory, _strides, _descriptors, _instruction, _layouts, _notes)
+    lines: list[str] = []
+    for section in sections:
+        lines += [*(part for line in section(plan) for part in _fitted(line)), ""]
+    return "\n".join(lines[:-1])
+
+
+def _fitted(line: str) -> list[str]:
+    indent = line[: len(line) - len(line.lstrip())]
+    return [line] if len(line) <= WIDTH else _wrapped(line.strip(), indent)
+
+
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _grade(plan: Planned) -> str:
+    tile, wish = plan.arrangement, plan.wish
+    return str(shared_grade(tile.descriptor(), wish.machine.name, wish.fmt.name, wish.major, tile.instruction.k, tile.instruction.packing))
+
+
+def _tma_grade(plan: Planned) -> str:
+    blackwell = plan.matrix.data_type.bits < 8 or not plan.matrix.data_type.sm90 or plan.wish.swizzle is Swizzle.B128_ATOM_32B
+    return str(RULES["tma.blackwell" if blackwell else "tma.placement"].grades[plan.wish.machine.name])
+
+
+def _head(plan: Planned) -> Iterator[str]:
+    tile, grade = plan.arrangement, _grade(plan)
+    of = tile.instruction
+    yield plan.title
+    yield f"  read by {of.name}"
+    share = " of the pair; this CTA has half the rows" if plan.wish.cta_group == 2 else ""
+    yield f"  M = {of.m}, N = {of.n}{share}, K = {of.k}: {tile.blocks} block{'s' * (tile.blocks > 1)} of {of.rows} rows x {tile.steps} K steps"
+    told = _GRADES[grade]
+    where = "" if grade == "measured" else f"; nothing of {plan.wish.machine.name} is measured"
+    yield f"  the rules of the operand's addresses are {told}{where}"
+    if _tma_grade(plan) != grade:
+        yield f"  the rules of where TMA writes are {_GRADES[_tma_grade(plan)]}"
+
+
+def _atom(plan: Planned) -> Iterator[str]:
+    tile, wish = plan.arrangement, plan.wish
+    rows = wish.axis.upper()
+    along, across = (rows, "K") if wish.major == "K" else ("K", rows)
+    width = wish.mode.width
+    extent = f"{tile.atom_lines} x {tile.inner}" if wish.major == "K" else f"{tile.inner} x {tile.atom_lines}"
+    yield "Swizzle atom"
+    yield f"  {tile.atom_lines} lines of {along} x {width} B of {across} ({rows} x K = {extent} elements), {tile.atom_bytes} B without gaps"
+    strided, contiguous = tile.grid
+    first = along if wish.stack == "strided" else across
+    yield f"  grid: {strided} along {along}, {contiguous} along {across}; stacked along {first} first"
+    yield f"  next atom along {along}: +{tile.strided_bytes} B; along {across}: +{tile.contiguous_bytes} B"
+
+
+def _transfers(plan: Planned) -> Iterator[str]:
+    count = len(plan.loop.issues)
+    yield f"TMA: {count} box{'es' if count > 1 else ''} of rank 2 a stage, {plan.loop.bytes:,} B on the mbarrier"
+    yield from _call(plan.loop)
+    yield "    issue  shared offset  coordinates (dimension 0 first)"
+    for number, (offset, at) in enumerate(plan.loop.issues[:MOST_ROWS]):
+        yield f"    {number:5}  {offset:13}  {{{', '.join(map(str, at))}}}"
+    if count > MOST_ROWS:
+        yield f"    ... {count - MOST_ROWS} more (--json has all)"
+    if plan.box is None:
+        yield from _wrapped(f"one box: none. {plan.why_no_box}")
+    elif plan.box is not plan.loop:
+        yield f"  or ONE box of rank {plan.box.rank}, the same bytes at the same places, {plan.box.bytes:,} B"
+        yield from _call(plan.box)
+        yield f"    coordinates     {{{', '.join(map(str, plan.box.issues[0][1]))}}}"
+    if plan.wish.matrix is None:
+        yield f"  made up: a matrix of {plan.matrix.rows} x {plan.matrix.k}, which globalDim and globalStrides describe; --matrix takes yours"
+
+
+def _call(loads: Loads) -> Iterator[str]:
+    yield "  cuTensorMapEncodeTiled(&tensorMap,"
+    for name, value in encode_arguments(loads):
+        yield f"    {name:<15} {value}"
+
+
+def _memory(plan: Planned) -> Iterator[str]:
+    wish = plan.wish
+    stages = f" x {wish.stages} stages = {plan.shared_bytes:,} B" if wish.stages > 1 else ""
+    data = wish.rows * wish.k * wish.fmt.bits // 8
+    gaps = f" ({plan.tile_bytes - data:,} B of them gaps of the padded type)" if plan.tile_bytes != data else ""
+    yield "Shared memory"
+    yield f"  {plan.tile_bytes:,} B a stage{gaps}{stages}, planned at {wish.base_address:#x} (--base takes another address)"
+    yield f"  TMA needs a multiple of {LIMITS.smem_alignment} B, and that is enough for TMA and MMA: both XOR absolute addresses"
+    if wish.mode.mask:
+        period = wish.mode.period
+        phase = f"; {wish.base_address:#x} is {wish.base_address % period} past one" if wish.base_address % period else ""
+        yield from _wrapped(f"software that XORs offsets from the tile's base needs a multiple of {period} B, the swizzle's period{phase}")
+    c = plan.conflicts
+    yield from _wrapped(f"bank conflicts, counted from addresses (of 8 chunks of 16 B, how many in one group of 4 banks): MMA 8x16 B {c.mma}, "
+                        f"8 lines from any line on {c.column}, 8 chunks along a line {c.line}")  # fmt: skip
+
+
+def _strides(plan: Planned) -> Iterator[str]:
+    yield "Descriptor strides"
+    for field in (plan.lbo, plan.sbo):
+        yield f"  {_field(field)}"
+    for field in (plan.lbo, plan.sbo):
+        if field.places:
+            shown = " -> ".join(f"(row {r}, k {k}) at {a:#x}" for r, k, a in field.places)
+            yield f"    {field.name}: {shown}"
+
+
+def _field(field: Field) -> str:
+    return f"{field.name} = {field.bytes} B, encoded {field.encoded} ({field.encoded:#x}): {field.walks}"
+
+
+def _descriptors(plan: Planned) -> Iterator[str]:
+    tile, advances = plan.arrangement, plan.advances
+    blocks, steps = advances.shape
+    uniform = "uniform" if plan.is_uniform else "not uniform"
+    yield f"Descriptors (stage 0) and what is added to the first one's start; K steps are {uniform}"
+    yield "  block  step  + bytes  + 16 B  word                atom"
+    rows = [(block, step) for block in range(blocks) for step in range(steps)]
+    for block, step in rows[: 2 * MOST_ROWS]:
+        by = int(advances[block, step])
+        yield f"  {block:5}  {step:4}  {by:7}  {by // CHUNK:6}  {tile.descriptor(block, step).encode():#018x}  {_atom_of(plan, block, step)}"
+    if len(rows) > 2 * MOST_ROWS:
+        yield f"  ... {len(rows) - 2 * MOST_ROWS} more (--json has all)"
+    if plan.wish.stages > 1:
+        yield f"  a further stage: + {plan.tile_bytes} B, + {plan.tile_bytes // CHUNK} in the word"
+
+
+def _atom_of(plan: Planned, block: int, step: int) -> str:
+    """Does the instruction begin in the atom of the one before?"""
+    if not step:
+        return "first"
+    size = plan.arrangement.atom_bytes
+    here, before = (int(plan.advances[block, s]) // size for s in (step, step - 1))
+    return "same" if here == before else "next"
+
+
+def _instruction(plan: Planned) -> Iterator[str]:
+    idesc = plan.instruction_descriptor
+    yield "Instruction"
+    yield f"  {plan.arrangement.instruction.name}"
+    if idesc is None:
+        major = {"K": 0, "MN": 1}[plan.wish.major]
+        yield f"  wgmma has no instruction descriptor; imm-trans-{plan.wish.side} = {major} (16-bit types only)"
+    else:
+        yield f"  instruction descriptor {idesc.encode():#010x} ({plan.wish.side.upper()} planned, the other operand {plan.wish.other_major}-major)"
+        yield from _wrapped(repr(idesc))
+
+
+def _layouts(plan: Planned) -> Iterator[str]:
+    c, (symbolic, numeric) = plan.cute, plan.canonical
+    bits = plan.arrangement.element_bits
+    yield "Layouts (M or N, K)"
+    yield from _pair("canonical", f"{symbolic}  (T = {plan.arrangement.per_chunk})")
+    yield from _pair("one operand", numeric)
+    yield from _pair("tile", f"{c.tile}")
+    yield f"    tile_to_shape({plan.arrangement.atom}, ({plan.wish.rows},{plan.wish.k}), order=({c.order[0]},{c.order[1]}))"
+    yield from _pair("partitioned", _linear(c.partitioned))
+    yield f"    zipped_divide(tile, ({c.subtile[0]},{c.subtile[1]})) = ((operand), (blocks, K steps))"
+    yield from _pair("in uint128", _linear(c.units))
+    yield f"    recast from {bits} to 128 bits"
+    yield from _pair("canonical", _linear(c.canonical))
+    yield f"    logical_divide(operand, ({c.unit[0]},{c.unit[1]})): strides of 16 B, LBO {_units(c.lbo)}, SBO {_units(c.sbo)}"
+    yield from _pair("descriptors", _linear(c.descriptors) + "  added to the word of block 0, step 0")
+
+
+def _linear(layout: CuteLayout) -> str:
+    """A layout without its XOR, which is taken of addresses: divided and recast layouts count offsets."""
+    return f"{layout}".rpartition(" o ")[2]
+
+
+def _units(value: int | None) -> str:
+    return "none (one unit only)" if value is None else str(value // CHUNK)
+
+
+def _pair(name: str, text: str) -> list[str]:
+    return [f"  {name:<12} {text}"] if len(text) < WIDTH - 15 else [f"  {name}", *_wrapped(text, "    ")]
+
+
+def _notes(plan: Planned) -> Iterator[str]:
+    forms = "both as the loop and as the one box" if plan.box is not None and plan.box is not plan.loop else "as the loop of boxes"
+    stages = " of the first and the last stage" if plan.wish.stages > 1 else ""
+    for note in plan.notes:
+        yield f"Note: {note}"
+    yield f"Checked: {forms}, every element of every instruction{stages} is the one that TMA put there (smemsim check)."
+
+
+def plan_dict(plan: Planned) -> dict[str, Any]:
+    """All of a plan as JSON has it; sizes, offsets and addresses are bytes."""
+    tile, wish = plan.arrangement, plan.wish
+    idesc = plan.instruction_descriptor
+
+    def loads(transfers: Loads | None) -> dict[str, Any] | None:
+        if transfers is None:
+            return None
+        issues = [{"offset": offset, "coordinates": list(at)} for offset, at in transfers.issues]
+        return {
+            "rank": transfers.rank,
+            "arguments": transfers.arguments(),
+            "issues": issues,
+            "bytes": transfers.bytes,
+            "map": bytes(transfers.tensor_map).hex(),
+        }
+
+    return {
+        "arguments": plan.arguments,
+        "grade": _grade(plan),
+        "tma_grade": _tma_grade(plan),
+        "notes": list(plan.notes),
+        "atom": {"lines": tile.atom_lines, "bytes_across": wish.mode.width, "elements_across": tile.inner, "bytes": tile.atom_bytes},
+        "grid": {"strided": tile.grid[0], "contiguous": tile.grid[1], "strided_bytes": tile.strided_bytes, "contiguous_bytes": tile.contiguous_bytes},
+        "loop": loads(plan.loop),
+        "box": loads(plan.box),
+        "why_no_box": plan.why_no_box,
+        "tile_bytes": plan.tile_bytes,
+        "shared_bytes": plan.shared_bytes,
+        "alignment": LIMITS.smem_alignment,
+        "period": wish.mode.period,
+        "lbo": plan.lbo.as_dict(),
+        "sbo": plan.sbo.as_dict(),
+        "advances": plan.advances.tolist(),
+        "words": [[f"{word:#018x}" for word in row] for row in plan.words.tolist()],
+        "instruction": {"name": tile.instruction.name, "kind": tile.instruction.kind, "m": tile.instruction.m, "n": tile.instruction.n,
+                        "k": tile.instruction.k, "rows": tile.instruction.rows, "idesc": None if idesc is None else f"{idesc.encode():#010x}"},
+        "canonical": {"symbolic": plan.canonical[0], "numeric": plan.canonical[1]},
+        "cute": {"tile": str(plan.cute.tile)} | {name: _linear(getattr(plan.cute, name)) for name in ("partitioned", "units", "canonical", "descriptors")},
+        "conflicts": dataclasses.asdict(plan.conflicts),
+    }  # fmt: skip
+
+
+def _used(row: dict[str, Any], name: str) -> str:
+    value = str(row[f"{name}_byte_offset"])
+    return value if row[f"{name}_used"] else f"({value})"
+
+
+def choices_text(title: str, choices: Sequence[dict[str, Any]]) -> str:
+    """The table of `plans`, of each its `Choice.as_dict`; the refused ones with their reasons below."""
+    rows = [("swizzle", "stack", "boxes", "one box", "bytes", "gaps", "period", "LBO", "SBO", "K advances", "mma", "col", "line")]
+    reasons = []
+    for row in choices:
+        if not row["legal"]:
+            reasons.append(f"{row['swizzle']}: {row['reason']}")
+            continue
+        steps = row["k_advances"]
+        advance = f"+{steps[1] - steps[0]}" if len(steps) > 1 else "-"
+        conflicts = row["conflicts"]
+        rows.append((row["swizzle"], row["stack"], str(row["issues"]), f"rank {row['box_rank']}" if row["single_box"] else "no", str(row["tile_bytes"]),
+                     str(row["padding_bytes"]), str(row["period"]), _used(row, "leading"),
+                     _used(row, "stride"), advance if row["k_uniform"] else f"{advance}, jumps",
+                     str(conflicts["mma"]), str(conflicts["column"]), str(conflicts["line"])))  # fmt: skip
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [title]
+    lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines += [line for reason in reasons for line in _wrapped(f"not {reason}")]
+    lines += _wrapped("bytes of one stage; LBO and SBO in brackets are not used by the instruction; TMA and MMA need 128 B alignment, software that XORs offsets the period; mma, col, line: of eight 16-byte "
+                      "chunks, how many lie in one group of four banks, counted from addresses: 8 lines x 16 B as the MMA reads them, 8 lines from any "
+                      "line on (ldmatrix), 8 chunks along a line")  # fmt: skip
+    return "\n".join(lines)
