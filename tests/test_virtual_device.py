@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from smemsim import InputError, Unmodelled
+from smemsim.ptx import read_module
 from smemsim.spec.cards import CARDS
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.virtual import (
@@ -795,6 +796,42 @@ def test_several_texts_become_one(device):
     a = device.allocate(4)
     device.launch(device.load(linked([caller, callee])).function("k"), 1, 1, [word(a)])
     assert device.view(a, 4).view(np.uint32)[0] == 42
+
+
+def a_file(n, more="", head="8.0"):
+    """One of several that have a weak function, a hidden one and a hidden variable of the same names, as files of nvcc -rdc=true have."""
+    return f""".version {head}
+.target sm_90a
+.address_size 64
+.global .align 4 .b8 $str[4] = {{{n}, 0, 0, 0}};   // "}};
+.weak .global .align 4 .u32 shared_by_all = 7;
+.weak .func (.param .b32 r) weak() {{ .reg .b32 %a<2>; ld.global.u32 %a1, [shared_by_all]; st.param.b32 [r], %a1; ret; }}
+.func (.param .b32 r) hidden() {{ .reg .b32 %a<2>; ld.global.u32 %a1, [$str]; st.param.b32 [r], %a1; ret; }}
+{more}
+.visible .entry k{n}(.param .u64 to) {{
+ .reg .b32 %a<4>; .reg .b64 %r<2>; .param .b32 x; .param .b32 y;
+ .loc 1 {n} 1
+ ld.param.u64 %r1, [to]; call (x), weak, (); ld.param.b32 %a1, [x]; call (y), hidden, (); ld.param.b32 %a2, [y];
+ mad.lo.u32 %a3, %a1, 100, %a2; st.global.u32 [%r1+{4 * n}], %a3; ret; }}
+.file 1 "{n}.cu"
+"""
+
+
+def test_names_of_one_file_are_its_own_among_several_and_weak_ones_are_one(device):
+    text = linked([a_file(1), a_file(2, ".visible .const .align 4 .u32 other = 1;", head="8.7"), a_file(0)])
+    module, to = device.load(text), device.allocate(12)
+    for n in range(3):
+        run = device.launch(module.function(f"k{n}"), 1, 1, [word(to)])
+        assert run.findings == []
+    assert device.view(to, 12).view(np.uint32).tolist() == [700, 701, 702]
+    assert text.startswith(".version 8.7\n.target sm_90a\n")
+    bodies = read_module(text).functions
+    assert [{i.location.file for i in bodies[f"k{n}"].body if i.location} for n in range(3)] == [{"0.cu"}, {"1.cu"}, {"2.cu"}]
+
+
+@pytest.mark.parametrize("more", [".visible .global .u32 one = 1;", ".visible .func one() { ret; }"])
+def test_two_files_that_define_one_name_for_all_are_not_linked(device, more):
+    assert code_of(device.load, linked([a_file(1, more), a_file(2, more)])) == 218
 
 
 def test_the_environment_says_the_policy_and_a_mistake_names_the_variable():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import itertools
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,9 @@ from collections.abc import Iterator, Sequence
 from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
 from smemsim.values import dataclass
+from smemsim.virtual.linker import linked
 
-__all__ = ["HOST_SECTION", "Image", "NoCode", "at_address", "chosen", "images", "linked", "of_parts", "registers_of", "sections", "size_of"]
+__all__ = ["HOST_SECTION", "Image", "NoCode", "at_address", "chosen", "images", "of_parts", "registers_of", "sections", "size_of"]
 
 
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
@@ -112,32 +112,6 @@ def _is_machine_code(part: Sequence[Image], arch: str) -> bool:
         return False
     family = target_number(arch) // 10
     return any(not i.ptx and target_number(i.target) // 10 == family and target_number(i.target) <= target_number(arch) for i in part)
-
-
-_HEAD = re.compile(r"^\s*\.(version|target|address_size)\b[^\n]*\n", re.MULTILINE)
-_EXTERN = re.compile(r"^\s*\.extern\s+\.(?:global|const)\b[^;{]*;", re.MULTILINE)
-_VISIBLE = re.compile(r"^\s*\.(?:visible|weak)\s+\.(?:global|const)\b[^;]*;", re.MULTILINE)
-_DECLARED = re.compile(r"([\w$]+)\s*(?:\[[^\]]*\]\s*)*(?:=|;)")
-
-
-def linked(texts: Sequence[str]) -> str:
-    """Several PTX files as one: variables that others see stand first, and take the place of their declarations elsewhere.
-
-    Names that only one file sees must not meet those of another: then the text is refused where it is read.
-    """
-    if len(texts) == 1:
-        return texts[0]
-    if not texts:
-        raise NoCode(f"there is nothing to link; {_ADD.format('90a')}")
-    heads = "".join(found[0] for found in itertools.islice(_HEAD.finditer(texts[0]), 3))
-    bodies = [_HEAD.sub("", text) for text in texts]
-    variables = {name[1]: found[0] for body in bodies for found in _VISIBLE.finditer(body) if (name := _DECLARED.search(found[0]))}
-
-    def kept(found: re.Match[str]) -> str:
-        name = _DECLARED.search(found[0])
-        return "" if name is not None and name[1] in variables else found[0]
-
-    return "\n".join((heads, *variables.values(), *(_EXTERN.sub(kept, _VISIBLE.sub("", body)) for body in bodies)))
 
 
 def _runs(target: str, arch: str) -> bool:

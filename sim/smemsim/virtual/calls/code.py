@@ -8,6 +8,7 @@ from smemsim.virtual import fatbin
 from smemsim.virtual.calls.handles import SIGNED, Handles
 from smemsim.virtual.code import Function, Module
 from smemsim.virtual.errors import NO_BINARY, CudaError
+from smemsim.virtual.linker import linked
 
 __all__ = ["CodeCalls"]
 
@@ -93,7 +94,7 @@ class CodeCalls(Handles):
 
     def link_complete(self, state: int) -> int:
         found = self._of(state, list)
-        found[:] = [fatbin.linked(found)]
+        found[:] = [linked(found)]
         module = self.device.load(found[0])  # a linker compiles: what is wrong is found here
         self.device.unload(module)
         return len(found[0].encode()) + 1
