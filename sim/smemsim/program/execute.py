@@ -17,7 +17,7 @@ from smemsim.program.running import OutOfTime, Stuck, run_wave
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Turns
 from smemsim.program.watch.history import History, releases_dependents
-from smemsim.program.watch.watch import Watch
+from smemsim.program.watch.first import watch_of
 from smemsim.program.wave import WARP, Wave
 from smemsim.ptx.module import Instruction
 from smemsim.spec.traps import TIMEOUT
@@ -208,7 +208,7 @@ def _begun(launch: Launch, clusters: Sequence[int], *, watch: bool, history: His
     if launch.places is not None:
         launch.places.begin(wave.numbers.tolist())
     if watch and (launch.window_bytes or history is not None):
-        wave.watch = Watch(wave, history)
+        wave.watch = watch_of(wave, history)
     if launch.schedule is not None:
         wave.turns = Turns.of(launch.schedule, wave)
         wave.late = Late(launch.schedule, wave)

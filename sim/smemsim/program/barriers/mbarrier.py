@@ -851,7 +851,7 @@ def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction, threads: np.ndarr
 
 def _check_pending(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray, does: str) -> None:
     """X005 where threads end an mbarrier on which a copy may still complete."""
-    pending = x.watch.not_waited_for(barrier.copies, threads) if x.watch is not None else None
+    pending = x.watch.not_waited_for(barrier, threads) if x.watch is not None else None
     if pending is not None:
         x.launch.find(
             "X005", i, f"{does} the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, on which {pending.instruction.name} of line "

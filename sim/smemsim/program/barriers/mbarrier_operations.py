@@ -73,12 +73,11 @@ def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
     find, count = locate(i, c, i.operands[0], _only(i, rest), 8, only_shared=True), c.read(i.operands[1], "u32")
 
     def init(x: Wave) -> None:
-        counts = np.broadcast_to(count(x), (x.n,))
+        counts, made = np.broadcast_to(count(x), (x.n,)), []
         for cta, offset, part in barriers(x, i, find):
-            barrier = initialise(x, cta, offset, int(counts[part][-1]), i, x.threads[part])
-            if x.watch is not None:
-                x.watch.makes(i, barrier, int(x.threads[part][-1]))
+            made.append((initialise(x, cta, offset, int(counts[part][-1]), i, x.threads[part]), int(x.threads[part][-1])))
         if x.watch is not None:
+            x.watch.makes(i, made)
             (piece,) = find(x)
             x.watch.initialised(x, i, piece.at)
 

@@ -67,11 +67,7 @@ class Chain:
         if not all((x.r[slot] == number).all() for slot, number in self.numbers):
             return False
         watch = x.watch
-        return watch is None or not (
-            watch.unwritten.concerns(self.slots)
-            or self.slots & (watch.registers.in_flight | watch.registers.of_sums)
-            or self.slots & watch.tensor.loading
-        )
+        return watch is None or not (watch.unwritten.concerns(self.slots) or self.slots & watch.held_slots)
 
 
 class _Growing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,32 +139,36 @@ class _AlikeLoads:
 
     def deliver(self, x: Wave, i: Instruction) -> None:
         """`_deliver` of all, and what is recorded of each."""
-        to, deliveries, ops = self.to, (self.to,), self._tell(x, i)
+        watch, to, deliveries, ops = x.watch, self.to, (self.to,), self._tell(x, i)
         begin, size, offset = to.smem_address, to.transaction_bytes, to.mbar.smem_address
         tm, mode = self.transfers[0].tensor_map, "tile"
         barriers = [mbarrier_of(x, cta, offset, i) for cta, _ in self.issuers]
         if ops:
-            x.watch.complete_on(ops, barriers)
+            watch.complete_on(ops, barriers)
         bring(x, barriers, size, [Delivery(i, cta, cta, begin, size, (0,)) for cta, _ in self.issuers])
         each = zip(self.issuers, self.boxes, strict=True)
         record_alike(
             x, [Load(cta.number, int(x.tid[thread]), i, self.map_address, tm, mode, where, (), deliveries) for (cta, thread), where in each]
         )
 
-    def _tell(self, x: Wave, i: Instruction) -> list[Operation]:
+    def _tell(self, x: Wave, i: Instruction) -> Sequence[Operation]:
         """Tell the watch what they write; without one there is none."""
-        if x.watch is None:
+        watch = x.watch
+        if watch is None:
             return []
-        ops: list[Operation]
-        ops, ctas = x.watch.begin_together(i, [thread for _, thread in self.issuers], "tma_load"), [cta for cta, _ in self.issuers]
-        for op, cta in zip(ops, ctas, strict=True):
+        ops: Sequence[Operation]
+        ops, ctas = watch.begin_together(i, [thread for _, thread in self.issuers], "tma_load"), [cta for cta, _ in self.issuers]
+        for op, cta in zip(ops, ctas, strict=False):
             op.barriers[cta.index] = cta, self.to.mbar.smem_address
         begin = ctas[0].shared.begin
-        x.watch.ops_write(ops, ctas, touched_runs(self.transfers[0], begin))
-        for op, cta, transfer in zip(ops, ctas, self.transfers, strict=True):
-            if x.watch.reads_what_changes(transfer.global_span[0]):
-                x.watch.op_reads_global(op, *_in_global(transfer))
-                x.watch.op_brings(op, cta, *_in_global(transfer), _in_shared(transfer, begin))
+        watch.ops_write(ops, ctas, touched_runs(self.transfers[0], begin))
+        do_change = [watch.reads_what_changes(transfer.global_span[0]) for transfer in self.transfers]
+        if any(do_change):
+            ops = watch.of_each(ops)
+            for op, cta, transfer, changes in zip(ops, ctas, self.transfers, do_change, strict=True):
+                if changes:
+                    watch.op_reads_global(op, *_in_global(transfer))
+                    watch.op_brings(op, cta, *_in_global(transfer), _in_shared(transfer, begin))
         return ops
 
 
@@ -319,7 +324,7 @@ def _told_together(
     sizes = list(zip(tm.box_dim, tm.global_dim, strict=True))
     if not all(0 <= at <= dim - box for _, (_, _, *where), _ in alike for at, (box, dim) in zip(where, sizes, strict=True)):
         return {}, False
-    ops: list[Operation] = x.watch.begin_together(i, [thread for (_, thread), *_ in alike], kind)
+    ops: Sequence[Operation] = x.watch.of_each(x.watch.begin_together(i, [thread for (_, thread), *_ in alike], kind))
     return {thread: op for ((_, thread), *_), op in zip(alike, ops, strict=True)}, x.watch.ops_read(ops, ctas, read)
 
 

@@ -253,13 +253,13 @@ class _Mma:
         """Tell the watch what was read."""
         watch = x.watch
         words = list(zip(b, strict=True)) if self.in_registers else list(zip(b, a, strict=True))
-        operations, behind = watch.begin_together(self.i, firsts, "wgmma"), {own: self._operands(own) for own in dict.fromkeys(words)}
-        for op, cta, first, own in zip(operations, ctas, firsts, words, strict=True):
+        operations, behind = watch.begin_together(self.i, firsts, "wgmma", words, scale), {own: self._operands(own) for own in dict.fromkeys(words)}
+        for op, cta, first, own in zip(operations, ctas, firsts, words, strict=False):
             op.products.append(_Product(watch.unwritten, self, cta, first, behind[own], x.pitch))
         are_read = all(
             watch.ops_read(
-                [op for op, its in zip(operations, words, strict=True) if its == own],
-                [cta for cta, its in zip(ctas, words, strict=True) if its == own],
+                [op for op, its in zip(operations, words, strict=False) if its == own],
+                [cta for cta, its, _ in zip(ctas, words, operations, strict=False) if its == own],
                 self._runs(own, ctas[0].shared),
             )
             for own in dict.fromkeys(words)
@@ -267,7 +267,7 @@ class _Mma:
         if are_read and not watch.unwritten.slots & self.named:  # no product has found anything
             watch.accumulate(operations, self.slots, self.sums, scale)
             return
-        for op, cta, own, goes_on in zip(operations, ctas, words, scale, strict=True):
+        for op, cta, own, goes_on in zip(watch.of_each(operations), ctas, words, scale, strict=True):
             if not are_read:
                 watch.op_reads(op, cta, self._runs(own, cta.shared))
             product = op.products[-1]
@@ -301,6 +301,9 @@ class _Product(Product):
         super().__init__(unwritten, made.i)
         self.made, self.cta, self.operands, self.n = made, cta, operands, made.of.n
         self.first, self.pitch = first, pitch
+
+    def twin(self, cta: Cta) -> _Product:
+        return _Product(self.unwritten, self.made, cta, self.first - self.cta.first + cta.first, self.operands, self.pitch)
 
     @property
     def threads(self) -> np.ndarray:

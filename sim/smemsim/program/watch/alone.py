@@ -15,6 +15,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.program.watch.clocks import OPERATIONS, Operations, Order, Rows
 from smemsim.program.watch.telling import Telling
+from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import EXITED, WARP, are_whole_warps
 from smemsim.ptx.module import Instruction
 
@@ -59,6 +60,15 @@ class LanesAlone:
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Operations have new numbers."""
         self.waits.clear()
+
+    def spread(self, first: LanesAlone, twins: Twins) -> None:
+        """Those of all CTAs, from those of the first one."""
+        for warp, waits in first.waits.items():
+            for wait in waits:
+                seen, done = twins.clocks(wait.seen), twins.flags(wait.done)
+                for n, own in enumerate(twins.made[wait.barrier]):
+                    mine = self.waits.setdefault(warp + n * twins.warps, [])
+                    mine.append(_Wait(own, wait.instruction, wait.lanes.copy(), seen[n].copy(), done[n].copy(), wait.met))
 
     def waited(self, i: Instruction, threads: np.ndarray, barrier: Any, met: np.ndarray) -> None:
         """Threads are about to learn what a phase of an mbarrier (the Mbarrier object) has brought; `met` is by warp how often its lanes have met."""

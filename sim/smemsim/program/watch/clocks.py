@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, cast
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.program.scopes import CLUSTER, CTA, GPU
+from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP, WARPGROUP, Cta
 from smemsim.ptx.module import Instruction
 from smemsim.values import dataclass
@@ -43,6 +45,7 @@ __all__ = [
     "Rows",
     "Tell",
     "count_of",
+    "room_of",
 ]
 
 
@@ -70,6 +73,9 @@ class Follower(Protocol):
 
     def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:
         """Words that it may still read are overwritten: can that be told when its result is used?"""
+
+    def twin(self, cta: Cta) -> Follower:
+        """Who follows the same of another CTA, from that of the first one, of which nothing has been said."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -99,6 +105,16 @@ class Operation:
     def name(self) -> str:
         """For people."""
         return f"{self.instruction.name} of line {self.instruction.line}"
+
+    def twin(self, cta: Cta, warps: int) -> Operation:
+        """The same operation of another CTA, from that of the first one; a CTA has so many warps."""
+        begin = cta.index * warps
+        barriers = {cta.index: (cta, offset) for _, offset in self.barriers.values()}
+        products = [product.twin(cta) for product in self.products]
+        return Operation(
+            self.number, self.kind, self.instruction, self.warps + begin, self.since, self.when, self.lane, self.holds_registers,
+            self.has_written, barriers, self.results, set(self.copies), products,
+        )  # fmt: skip
 
     def doubt(self, code: str, places: np.ndarray, tell: Callable[[], None]) -> None:
         """Something is wrong with words that it reads: told at once, or, of a product, when the part of it that depends on them is used."""
@@ -151,7 +167,7 @@ class Operations:
         if kind == "wgmma":
             first -= int(self.x.tid[thread]) // WARP % GROUP
         if len(self.operations) == self.room:
-            self._forget()
+            self.forget()
         warps = _numbers(first, GROUP if kind == "wgmma" else 1)
         operation = Operation(len(self.operations), kind, i, warps, self.x.steps, int(self.clock[first]), thread % WARP)
         self.operations.append(operation)
@@ -201,7 +217,7 @@ class Operations:
         stream = int(self.stream[operation.number])
         return np.asarray((self.stream[numbers] == stream) & (stream > NO_STREAM if reads else stream != NO_STREAM))
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Forget the operations that nobody holds, but for those that this very instruction issues; there is room for twice as many as are kept."""
         kept = np.zeros(len(self.operations), bool)
         for holder in self.holders:
@@ -221,6 +237,22 @@ class Operations:
         for holder in self.holders:
             holder.renumber(numbers, new, room)
 
+    def spread(self, first: Operations, twins: Twins) -> None:
+        """The operations of all CTAs, from those of the first one: of each instruction one CTA's after the other's."""
+        made, numbers = list[Operation](), np.zeros((twins.count, len(first.operations)), np.int64)
+        for _, some in itertools.groupby(first.operations, lambda op: (id(op.instruction), op.since)):
+            of_first = list(some)
+            for op in of_first:
+                twins.add([op, *(op.twin(twins.ctas[n], twins.warps) for n in range(1, twins.count))])
+            for n in range(twins.count):
+                numbers[n, [op.number for op in of_first]] = np.arange(len(of_first)) + len(made)
+                made += [twins.of(op, n) for op in of_first]
+        self._make_room(twins.room)
+        self.operations, twins.numbers = made, numbers
+        for number, operation in enumerate(made):
+            operation.number = number
+            self._note(operation)
+
     def _note(self, operation: Operation) -> None:
         kind = operation.kind
         self.generic[operation.number], self.copies[operation.number] = kind in GENERIC, kind == "cp.async"
@@ -228,7 +260,7 @@ class Operations:
         self.stream[operation.number] = self._stream(kind, operation.instruction, operation.warps[0])
 
 
-def _room(warps: int, *, is_alone: bool) -> int:
+def room_of(warps: int, *, is_alone: bool) -> int:
     """For how many operations of so many warps there is room to begin with: CTAs that keep to themselves have none."""
     return LEAST_ROOM if is_alone else max(ROOM, PER_WARP * warps)
 
@@ -297,6 +329,24 @@ class _Released:
         known = {wave: {key: tuple(m[n] for m in rows) for key, rows in own.items()} for wave, own in self.known.items()}
         near = {wave: tuple(m[n] for m in rows) for wave, rows in self.near.items()}
         return _Released(known, {}, near, {wave: clocks[n] for wave, clocks in self.far.items()})
+
+    def spread(self, known: dict[int, Any], twins: Twins) -> _Released:
+        """What barriers that are alike have, a row each, from what that of the first CTA has; `known` has by identity what others have of the same."""
+
+        def rows(of_one: Rows) -> Rows:
+            if id(of_one) not in known:
+                known[id(of_one)] = all_ = twins.rows(of_one)
+                known.update(zip(map(id, of_one), all_, strict=True))
+            found: Rows = known[id(of_one)]
+            return found
+
+        def clocks(of_one: np.ndarray) -> np.ndarray:
+            found: np.ndarray = known[id(of_one)] if id(of_one) in known else twins.clocks(of_one)
+            return found
+
+        of_all = {wave: {key: rows(m) for key, m in own.items()} for wave, own in self.known.items()}
+        near = {wave: rows(m) for wave, m in self.near.items()}
+        return _Released(of_all, {}, near, {wave: clocks(m) for wave, m in self.far.items()})
 
     def moved(self, wave: int, move: Callable[[Rows], Rows]) -> None:
         """The operations of a wave have new numbers."""
@@ -379,6 +429,23 @@ class _Phase:
         other.history, other.waited = [released.of_twin(n) for released in self.history], dict(self.waited)
         return other
 
+    def spread(self, barriers: tuple[Any, ...], twins: Twins) -> _Phase:
+        """That of barriers that are alike, from that of the first CTA's."""
+        other, known = _Phase(twins=barriers), dict[int, Any]()
+
+        def of(released: _Released) -> _Released:
+            if id(released) not in known:
+                known[id(released)] = released.spread(known, twins)
+            found: _Released = known[id(released)]
+            return found
+
+        other.open, other.closed = of(self.open), None if self.closed is None else of(self.closed)
+        other.history, other.over = [of(released) for released in self.history], self.over
+        other.operations = [twins.each(ops) for ops in self.operations]
+        other.told = {key: twins.warps_of(warps) for key, warps in self.told.items()}
+        other.waited = twins.by_warp(self.waited, lambda over, n: over)
+        return other
+
     @property
     def releases(self) -> list[_Released]:
         """All that is kept of what was released here, each once."""
@@ -408,12 +475,13 @@ class Order:
     `tensor` is the order of tcgen05 instructions, in which tcgen05.fence counts too, where relaxed accesses make a difference.
 
     `per_cta` warps are a CTA, `cluster_size` CTAs a cluster. Where `is_alone`, CTAs hear nothing of others: `seen` and `fenced` have a column for each warp of
-    the own CTA, else for each of the wave, so that column n of warp w is warp w // columns * columns + n. `places` is what is released at addresses of global memory, which all waves of a launch share.
+    the own CTA, else for each of the wave, so that column n of warp w is warp w // columns * columns + n. `places` is what is released at addresses of global memory, which all waves of a launch share;
+    `room` operations have a number to begin with.
     """
 
     def __init__(
         self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, is_alone: bool = False, wave: int = 0, places: dict[Any, _Phase] | None = None,
-        might_be: tuple[Order, ...] = (), tensor: Order | None = None, widens: tuple[str, ...] = (),
+        might_be: tuple[Order, ...] = (), tensor: Order | None = None, widens: tuple[str, ...] = (), room: int = 0,
     ) -> None:  # fmt: skip
         self.tensor, self.might_be, self.wave, self.cluster_size, self.widens = tensor, might_be, wave, cluster_size, widens
         self.cta_of = np.arange(warps) // (per_cta or warps)
@@ -421,7 +489,7 @@ class Order:
         self.columns = per_cta if is_alone and per_cta else warps
         self.seen = np.zeros((warps, self.columns), np.int32)
         self.fenced = np.zeros((warps, self.columns), np.int32)
-        room = _room(warps, is_alone=is_alone)
+        room = room or room_of(warps, is_alone=is_alone)
         self.done, self.read_done, self.done_fenced = (np.zeros((warps, room), bool) for _ in range(3))
         self._others: dict[int, Foreign] = {}  # by warp: what it has seen of other waves
         self._at_fence: dict[int, Rows] = {}  # by level: what warps knew at their last fence of that scope or a wider one
@@ -469,6 +537,23 @@ class Order:
                 released.moved(self.wave, all_moved)
             for handed in (phase.handed, phase.handed_on):
                 handed.update({key: (all_moved(rows), foreign) for key, (rows, foreign) in handed.items()})
+
+    def spread(self, first: Order, twins: Twins) -> None:
+        """What warps of all CTAs have seen, from what those of the first one have, which have heard of no others."""
+
+        def rows(of_one: Rows) -> Rows:
+            return tuple(m.reshape(len(self.clock), -1) for m in twins.rows(of_one))
+
+        self.clock[:] = np.tile(first.clock, twins.count)
+        self.seen[...], self.fenced[...], self.done, self.read_done, self.done_fenced = rows(first.rows)
+        self._at_fence = {scope: rows(held) for scope, held in first._at_fence.items()}
+        self._at_next_fence = {scope: rows(held) for scope, held in first._at_next_fence.items()}
+        self._has_fenced, self._have_learned, self._known_operations = first._has_fenced, True, twins.numbers.size
+        self.too_early = twins.by_warp(first.too_early, lambda offset, n: offset)
+        for what, phase in first._phases.items():
+            barriers = twins.made[what]
+            self._phases.update(dict.fromkeys(barriers, phase.spread(barriers, twins)))
+        self.changes += 1
 
     def missing(self, test: Callable[[Order], np.ndarray], *, but: tuple[str, ...] = ()) -> tuple[np.ndarray, Formal]:
         """Where what is known fails a test, and which of EXCUSES alone makes it fail; `but`: not these."""

@@ -36,6 +36,11 @@ class Epochs:
         self.written = np.zeros(len(tables.who), np.uint32)
         self.read = np.zeros(len(tables.who), np.uint32)
 
+    def spread(self, first: Epochs) -> None:
+        """Those of all CTAs, of which the first one stands for all in the tables still."""
+        self.epoch[:], self.written, self.read = first.epoch[0], first.written, first.read
+        self.is_made, self.times = first.is_made, first.times
+
     def forget(self) -> None:
         """Accesses of another kind have been noted in the tables."""
         self.is_made = False

@@ -40,6 +40,11 @@ class Folding:
         self._open: dict[int, np.ndarray] = {}  # those of which not all warps know that they are over
         self._alike_at = -1  # of the order's changes: behind which what warps know was found to be the same
 
+    def spread(self, numbers: np.ndarray) -> None:
+        """Operations that CTAs have issued alike until now, by their numbers: a row for each CTA."""
+        self._twins = {int(twins[0]): twins for twins in numbers.T}
+        self._open = dict(self._twins)
+
     @staticmethod
     def is_possible(x: Wave) -> bool:
         """Do the CTAs of a wave leave each other's windows alone?"""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import ALL, EXITED, WARP, are_whole_warps
 
 if TYPE_CHECKING:
@@ -27,12 +28,21 @@ _PARTS = (1 << PART_BITS) - 1
 class Lanes:
     """When the lanes of each warp last met: `now` by warp. A mark of an access is the time of its warp and its lane."""
 
-    def __init__(self, x: Wave) -> None:
-        self.x, self.count = x, x.total // WARP
-        self.now = np.arange(self.count, 2 * self.count, dtype=np.int64) << PART_BITS
-        self.meetings = np.zeros(self.count, np.int64)  # of any of its lanes, by warp; one that only learns of others does not meet
+    def __init__(self, x: Wave, count: int = 0) -> None:
+        """`count` warps have times of their own, where these are the first of them; else those of the wave."""
+        warps = x.total // WARP
+        self.x, self.count = x, count or warps
+        self.now = np.arange(self.count, self.count + warps, dtype=np.int64) << PART_BITS
+        self.meetings = np.zeros(warps, np.int64)  # of any of its lanes, by warp; one that only learns of others does not meet
         self._met: dict[int, np.ndarray] = {}  # by warp: up to which of its meetings each lane (row) has seen each other
         self._have_met: dict[int, np.ndarray] = {}  # the same without what lanes have learned of others
+
+    def spread(self, first: Lanes, twins: Twins) -> None:
+        """Those of the warps of all CTAs, from those of the first one's."""
+        begins = np.arange(twins.count, dtype=np.int64)[:, None] * twins.warps
+        self.now[:] = (first.now + (begins << PART_BITS)).reshape(-1)
+        self.meetings[:] = np.tile(first.meetings, twins.count)
+        self._met, self._have_met = (twins.by_warp(met, lambda of_lanes, n: of_lanes.copy()) for met in (first._met, first._have_met))
 
     def meet(self, threads: np.ndarray | None = None, *, times: int = 1) -> None:
         """The running threads, or these, execute an instruction that lanes of a warp execute together; all threads of the wave so many of them."""

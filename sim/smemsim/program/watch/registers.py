@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ import numpy as np
 
 from smemsim.program.watch.clocks import GROUP, Operation
 from smemsim.program.watch.synchronisation import CommitGroups
+from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Address, Instruction
 from smemsim.spec.findings import Severity
@@ -113,6 +115,24 @@ class RegistersInFlight:
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
+
+    def spread(self, first: RegistersInFlight, twins: Twins) -> None:
+        """Those of all CTAs, from those of the first one, which nobody has touched in flight."""
+        self.in_flight, self.of_sums, self._naming, self._blanks = first.in_flight, first.of_sums, first._naming, first._blanks
+        for _, some in itertools.groupby(first._held.values(), lambda held: (id(held[0].instruction), held[0].since)):
+            of_first = list(some)
+            for n in range(twins.count):
+                for op, bits in of_first:
+                    self._takes += 1
+                    self._held[self._takes] = twins.of(op, n), bits
+        for (warp, slots), i in first._sums.items():
+            self._sums |= {(warp + n * twins.warps, slots): i for n in range(twins.count)}
+        self._filled = twins.by_warp(first._filled, lambda slots, n: set(slots))
+        self._told = set(first._told)
+
+    def touches(self, block: Block) -> bool:
+        """Does a block name a register that is in flight, other than by wgmma?"""
+        return any(bits & self.in_flight for _, bits, _ in self._naming_of(block))
 
     def takes(self, op: Operation, slots: frozenset[int], *, results: frozenset[int] = frozenset()) -> None:
         """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""

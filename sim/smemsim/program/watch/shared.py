@@ -24,6 +24,7 @@ from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.folding import Folding
 from smemsim.program.watch.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
 from smemsim.program.watch.telling import BARRIER, WORD, Telling
+from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import ALL, WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.launches import RESERVED_BARRIERS
@@ -98,6 +99,15 @@ class SharedShadow:
             self._tables = self.folding.unfolded(self._tables, self.epochs)
             self.folding = self.by_epochs = None
 
+    def spread(self, first: SharedShadow, twins: Twins) -> None:
+        """The tables of the first CTA stand for all CTAs from now on, of which it was the only one."""
+        assert self.folding is not None
+        self._tables = first._tables
+        if twins.numbers.size:
+            loops.renumber(self._tables.who, self._tables.read_by, twins.numbers[0].astype(np.int32))
+        self.epochs.spread(first.epochs)
+        self.folding.spread(twins.numbers)
+
     def reads_of_one(self) -> tuple[np.ndarray, ...]:
         """What is kept of reads of the CTA that stands for all."""
         tables = self._tables
@@ -161,6 +171,11 @@ class SharedShadow:
             count = size // WORD
             at, warps = (at[:, None] + np.arange(count)).reshape(-1), np.repeat(warps, count)
         return at, warps
+
+    def places_of(self, flat: np.ndarray, size: int) -> np.ndarray:
+        """The words of accesses, `size` bytes each at places `flat`."""
+        found: np.ndarray = ((flat >> 2)[:, None] + np.arange(size // WORD)).reshape(-1)
+        return found
 
     def of_cta(self, cta: Cta, offsets: np.ndarray | Runs) -> Runs:
         """The words of a CTA's window: runs of it, or offsets from its begin."""

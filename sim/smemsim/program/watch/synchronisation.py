@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.program.watch.clocks import Formal, Operation, Order
+from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -38,6 +39,13 @@ class CommitGroups:
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
+
+    def spread(self, first: CommitGroups, twins: Twins) -> None:
+        """The groups of the warps of all CTAs, from those of the first one's."""
+        for (warp, kind), g in first._groups.items():
+            for n in range(twins.count):
+                open_, *pending = ([twins.of(op, n) for op in some] for some in (g.open, *g.pending))
+                self._groups[warp + n * twins.warps, kind] = _Groups(open_, pending)
 
     def of_kind(self, kind: str) -> list[Operation]:
         """The operations of all groups of a kind, open or pending."""
@@ -126,6 +134,15 @@ class Initialised:
         self.order = order
         self._made: dict[Any, _Made] = {}
         self._published: set[Any] = set()  # those with a fence.mbarrier_init behind
+
+    def spread(self, first: Initialised, twins: Twins) -> None:
+        """Those of all CTAs, from those of the first one."""
+        for barrier, made in first._made.items():
+            for n, own in enumerate(twins.made[barrier]):
+                begin = n * twins.warps
+                self._made[own] = _Made(made.warp + begin, made.when, made.instruction, {warp + begin for warp in made.seen_by})
+                if barrier in first._published:
+                    self._published.add(own)
 
     def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
         """A thread executes mbarrier.init."""

@@ -12,6 +12,7 @@ from smemsim.finding import Touched
 from smemsim.program.barriers.mbarrier import Delivery, Mbarrier, mbarriers
 from smemsim.program.watch.clocks import OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.doubts import is_followed
+from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
@@ -62,6 +63,13 @@ class Telling:
         self.lines = x.program.lines
         self._per_cta = x.stride // WARP
         self._told: set[tuple[str, int]] = set()  # the codes and lines of relaxed arrivals that are told
+
+    def spread(self, first: Telling, twins: Twins, brought: dict[int, list[list[Delivery]]]) -> None:
+        """What warps of all CTAs waited for, from what those of the first one did; `brought` has by warp what the phase brought to each CTA."""
+        self.excuses, self._told = dict(first.excuses), set(first._told)
+        for warp, (barrier, line, _) in first.waits.items():
+            for n, own in enumerate(twins.made[barrier]):
+                self.waits[warp + n * twins.warps] = own, line, brought[warp][n]
 
     # ---- findings
 

@@ -27,6 +27,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ from smemsim.program.barriers.mbarrier import Mbarrier, current
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch.alone import LanesAlone
-from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Alike, Operation, Operations, Order, count_of
+from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Alike, Formal, Operation, Operations, Order, count_of
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.freed import FreedByOthers
@@ -55,6 +56,7 @@ from smemsim.program.watch.shared import SharedShadow
 from smemsim.program.watch.synchronisation import CommitGroups, Initialised
 from smemsim.program.watch.telling import WORD, Telling
 from smemsim.program.watch.tensor import TensorShadow
+from smemsim.program.watch.twins import Twins
 from smemsim.program.watch.unreleased import UnreleasedStores
 from smemsim.program.wave import ALL, EXITED, WARP
 from smemsim.ptx.module import Instruction
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
     from smemsim.program.memory.spaces import Values
     from smemsim.program.wave import Cta, Wave
 
-__all__ = ["Watch"]
+__all__ = ["MATRIX", "Begin", "Watch", "has_excuses", "has_fenced_tensor"]
 
 
 MOST_COPIES = 16  # that complete on an mbarrier and are remembered with it
@@ -73,13 +75,27 @@ MATRIX = ("wgmma", "tcgen05")
 _NO_WARPS = np.zeros(0, np.int64)
 
 
+@dataclasses.dataclass(frozen=True)
+class Begin:
+    """How a watch begins: the wave's `number` in its launch, and that of its first warp in what is known of global memory; for what stands in for another watch
+    (`first.py`) also what follows values, for how many operations there is room, and how many `warps` the wave has."""
+
+    number: int
+    entered: int
+    unwritten: Unwritten | None = None
+    room: int = 0
+    warps: int = 0
+
+
 class Watch:
     """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it names others."""
 
-    def __init__(self, x: Wave, history: History | None = None) -> None:
+    def __init__(self, x: Wave, history: History | None = None, begin: Begin | None = None) -> None:
         self.x = x
         warps = x.total // WARP
-        x.launch.watched += 1
+        if begin is None:
+            x.launch.watched += 1
+            begin = Begin(x.launch.watched, 0 if history is None else history.enters(x, x.launch.watched))
         formal, *might = (
             functools.partial(
                 Order,
@@ -87,29 +103,30 @@ class Watch:
                 per_cta=x.stride // WARP,
                 cluster_size=x.launch.cluster_size,
                 is_alone=x.launch.is_apart,
-                wave=x.launch.watched,
+                wave=begin.number,
                 places=places,
+                room=begin.room,
             )
             for places in x.launch.released
         )
-        excuses = [e for e in EXCUSES if e in x.program.excuses and (e == "relaxed" or x.launch.cluster_size > 1)]
+        excuses = _excuses(x)
         widened = [tuple(excuses[: n + 1]) for n in range(len(excuses))]
         of_tensor = None
-        if _has_fenced_tensor(x):
+        if has_fenced_tensor(x):
             of_tensor = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)))
         self.order = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)), tensor=of_tensor)
         self.operations = Operations(x, self.order.clock, self.order.done.shape[1])
         self.telling = Telling(x, self.order, self.operations)
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
-        self.lanes, self.named = Lanes(x), NamedPhases(x, self.order, self.telling)
+        self.lanes, self.named = Lanes(x, begin.warps), NamedPhases(x, self.order, self.telling)
         self.shared = SharedShadow(x, self.order, self.operations, self.telling, self.lanes)
         self.alone = LanesAlone(x, self.order, self.operations, self.telling, lambda: self.shared.line)
         self.early = EarlyReads(x, self.telling, self.shared.words)
-        self.unwritten = Unwritten(x, self.shared.nobody_wrote, self.early.is_used)
+        self.unwritten = begin.unwritten or Unwritten(x, self.shared.nobody_wrote, self.early.is_used)
         self.tensor = TensorShadow(x, self.order, self.operations, self.telling, self.unwritten)
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
-        self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten)
+        self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten, begin.entered)
         self.unreleased = UnreleasedStores(x, self.order, self.lanes, self.telling, self._name_in_global)
         self.lost = LostUpdates(x, self.telling, self._name_in_global)
         self.freed = FreedByOthers(x, self.order, self.lanes, self.telling, self.shared)
@@ -123,6 +140,18 @@ class Watch:
         self.has_shared = x.launch.window_bytes > 0
         self.has_declared = self.globals is not None and x.launch.memory.has_declared
         self._is_elsewhere = x.launch.judge is not None and not x.program.uses.isdisjoint(MATRIX)
+
+    def spread(self, first: Watch, twins: Twins, brought: dict[int, list[Any]]) -> None:
+        """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
+        that it waited for last."""
+        self.operations.spread(first.operations, twins)
+        for part in ("order", "groups", "barriers", "lanes", "shared", "registers", "alone"):
+            getattr(self, part).spread(getattr(first, part), twins)
+        self.telling.spread(first.telling, twins, brought)
+        self._early_arrivals = dict(first._early_arrivals)
+        for barrier, of_all in twins.made.items():
+            for n, own in enumerate(of_all):
+                own.copies = [twins.of(op, n) for op in barrier.copies if twins.has(op)]
 
     # ---- the end
 
@@ -292,9 +321,14 @@ class Watch:
         "tcgen05.cp" "tcgen05.shift". Returns its handle."""
         return self.operations.begin(i, thread, kind)
 
-    def begin_together(self, i: Instruction, threads: Sequence[int], kind: str) -> list[Operation]:
-        """Asynchronous operations of one instruction, each issued by a thread, or by the warpgroup whose first it is."""
+    def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
+        """Asynchronous operations of one instruction, each issued by a thread, or by the warpgroup whose first it is. Where CTAs do the same (`first.py`) these are
+        those of the first one; `what` has an entry for each, by which they differ."""
         return self.operations.begin_together(i, threads, kind)
+
+    def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
+        """The operations of all CTAs, of those that `begin_together` gave."""
+        return ops
 
     def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray | Runs) -> None:
         """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough; or runs of words)."""
@@ -359,14 +393,20 @@ class Watch:
 
     def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> None:
         """Operations of one instruction write the same words of the windows of CTAs of their own."""
-        is_followed = self.early.has_read or bool(self.freed.ticks) or self.unwritten.shared is not None
-        if not is_followed and self.shared.are_written_by(ops, ctas, runs):
+        if not self.pass_writes(ops, ctas, runs):
             for op, cta in zip(ops, ctas, strict=True):
-                self.lifetimes.touch(op.instruction, cta.index, op.warps)
-                op.has_written = True
-            return
+                self.op_writes(op, cta, runs)
+
+    def pass_writes(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
+        """Is nothing suspicious about such writes, and all of them noted? Else each has to be told by itself."""
+        if self.early.has_read or self.freed.ticks or self.unwritten.shared is not None:
+            return False
+        if not self.shared.are_written_by(ops, ctas, runs):
+            return False
         for op, cta in zip(ops, ctas, strict=True):
-            self.op_writes(op, cta, runs)
+            self.lifetimes.touch(op.instruction, cta.index, op.warps)
+            op.has_written = True
+        return True
 
     def reads_what_changes(self, address: int) -> bool:
         """Is there anything to be told of an operation that reads the array in which a global address lies?"""
@@ -438,6 +478,11 @@ class Watch:
         self.registers.accumulate(ops, slots, sums, goes_on)
         self.groups.joins(ops, "wgmma")
 
+    @property
+    def held_slots(self) -> int:
+        """The registers (a bit set) of which it matters that a block names them: in flight, or with a sum that nobody has read."""
+        return self.registers.in_flight | self.registers.of_sums | self.tensor.loading
+
     def names(self, x: Wave, block: Block) -> None:
         """The running threads begin a block, which names registers."""
         if block.slots & (self.registers.in_flight | self.registers.of_sums):
@@ -458,10 +503,10 @@ class Watch:
         for warps, what in self.order.together([op.warps for op in ops], barriers):
             self.order.brings(list(itertools.islice(each, count_of(what))), warps, what)
 
-    def not_waited_for(self, ops: list[Operation], threads: np.ndarray) -> Operation | None:
-        """The first of `ops` that some of these threads do not know to be complete; None when all do."""
+    def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Operation | None:
+        """The first operation that completes on an mbarrier, and some of these threads do not know to be over; None where they know that all are."""
         warps = distinct(threads >> 5)
-        return next((op for op in ops if self.operations.remembers(op) and not self.order.done[warps, op.number].all()), None)
+        return next((op for op in barrier.copies if self.operations.remembers(op) and not self.order.done[warps, op.number].all()), None)
 
     def joins(self, op: Operation, thread: int, group: str) -> None:
         """An operation belongs to the next group that its thread commits: "bulk" "cp.async" "wgmma"."""
@@ -497,9 +542,10 @@ class Watch:
         if self.globals is not None and self.globals.before is not None:
             self.globals.before.waited(i, self._running(x))
 
-    def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
-        """A thread executes mbarrier.init."""
-        self.barriers.makes(i, barrier, thread)
+    def makes(self, i: Instruction, made: Sequence[tuple[Mbarrier, int]]) -> None:
+        """Threads execute mbarrier.init, each of a barrier."""
+        for barrier, thread in made:
+            self.barriers.makes(i, barrier, thread)
 
     def publish(self, x: Wave) -> None:
         """fence.mbarrier_init of the running threads."""
@@ -691,7 +737,17 @@ class Watch:
         self.order.fence_tensor(self._running(x), acquires=acquires, releases=releases)
 
 
-def _has_fenced_tensor(x: Wave) -> bool:
+def _excuses(x: Wave) -> list[Formal]:
+    """Those of EXCUSES that may matter to a wave."""
+    return [e for e in EXCUSES if e in x.program.excuses and (e == "relaxed" or x.launch.cluster_size > 1)]
+
+
+def has_excuses(x: Wave) -> bool:
+    """May any of EXCUSES matter to a wave?"""
+    return bool(_excuses(x))
+
+
+def has_fenced_tensor(x: Wave) -> bool:
     """Does the program have tcgen05.fence, and accesses that order nothing without a fence?"""
     if "tcgen05" not in x.program.uses:
         return False

@@ -1,0 +1,496 @@
+"""The watch of a wave whose CTAs do the same: that of the first one, which stands for all.
+
+CTAs that multiply matrices mostly do the same, each in its own window: the same instructions by the same threads, at the same places, in one order. Then of each
+of them the same is known, but for which one it is. So the parts of the watch are those of a wave of one CTA (`FirstCta`), and are told what that does. Of all
+that is told it is looked at first whether the others do the same. Where one does something else, where there may be something to say, and where the watch is asked
+for what is not answered here, what it knows becomes what it would know of all (`twins.py`), and it is told once more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from smemsim.program.barriers.mbarrier import Mbarrier
+from smemsim.program.runs import WORD, Runs
+from smemsim.program.scopes import GPU
+from smemsim.program.watch.clocks import OPERATIONS, Operation, room_of
+from smemsim.program.watch.doubts import Unwritten
+from smemsim.program.watch.history import History
+from smemsim.program.watch.twins import Twins
+from smemsim.program.watch.unreleased import unmet_loads, unmet_stores
+from smemsim.program.watch.watch import MATRIX, Begin, Watch, has_excuses, has_fenced_tensor
+from smemsim.program.wave import ALL, EXITED, WARP, Ctas
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Block
+    from smemsim.program.memory.spaces import Values
+    from smemsim.program.watch.lifetimes import Lifetimes
+    from smemsim.program.watch.unreleased import UnreleasedStores
+    from smemsim.program.wave import Cta, Wave
+
+__all__ = ["WatchOfFirst", "watch_of"]
+
+
+class FirstCta:
+    """The first CTA of a wave as a wave of its own: what the parts of the watch ask of one."""
+
+    def __init__(self, x: Wave) -> None:
+        self.wave, self.launch, self.program = x, x.launch, x.program
+        self.stride = self.total = x.stride
+        self.pitch, self.window_begin, self.scratch = x.pitch, x.window_begin, x.scratch
+        self.ctas = Ctas(1, lambda index: x.ctas[index])
+        self.shared, self.tensor = x.shared[: x.pitch], x.tensor[:1]
+        self.tid, self.cta_of = x.tid[: x.stride], x.cta_of[: x.stride]
+        self._everybody = np.arange(x.stride)
+
+    @property
+    def key(self) -> np.ndarray:
+        """Where each of its threads is."""
+        return self.wave.key[: self.stride]
+
+    @property
+    def sel(self) -> Any:
+        """Those of its threads that execute now."""
+        sel = self.wave.sel
+        return sel if sel is ALL else sel[: len(sel) // len(self.wave.ctas)]
+
+    @property
+    def threads(self) -> np.ndarray:
+        """Their numbers."""
+        sel = self.sel
+        return self._everybody if sel is ALL else cast(np.ndarray, sel)
+
+    @property
+    def steps(self) -> int:
+        """How many blocks the wave has executed."""
+        return self.wave.steps
+
+    @property
+    def at(self) -> int:
+        """The block that runs."""
+        return self.wave.at
+
+    @property
+    def step(self) -> int:
+        """The instruction within it."""
+        return self.wave.step
+
+    def alike(self, name: Any, make: Callable[[], Any]) -> Any:
+        """As `Wave.alike`, of waves of one CTA."""
+        kept, key = self.launch.kept, (self.total, name)
+        if key not in kept:
+            kept[key] = make()
+        return kept[key]
+
+
+M = TypeVar("M", bound=Callable[..., Any])
+OF_ALL = object()  # what a method returns that has to be told of all CTAs, and has done nothing
+
+
+def _or_of_all(method: M) -> M:
+    """What the first CTA does, it does for all, unless the method says that it does not; then the watch of all is told."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def act(self: WatchOfFirst, *args: Any, **given: Any) -> Any:
+        found = OF_ALL if self.of_all is not None else method(self, *args, **given)
+        return getattr(self.spread(), name)(*args, **given) if found is OF_ALL else found
+
+    return cast(M, act)
+
+
+class _Lanes:
+    """The lanes of the first CTA's warps, for those who tell what all threads do."""
+
+    def __init__(self, watch: WatchOfFirst) -> None:
+        self.watch = watch
+
+    def meet(self, threads: np.ndarray | None = None, *, times: int = 1) -> None:
+        """As `Lanes.meet`."""
+        watch = self.watch
+        own = None if threads is None else watch.own(threads)
+        if watch.of_all is None and (own is not None if threads is not None else watch.is_alike) and watch.are_alive_alike:
+            watch.first.lanes.meet(own, times=times)
+        else:
+            watch.spread().lanes.meet(threads, times=times)
+
+
+class WatchOfFirst:
+    """As `Watch`, for whom its CTAs do the same: `first` is that of the first one, `of_all` that of all, as soon as one does something else."""
+
+    def __init__(self, x: Wave, history: History | None) -> None:
+        self.x, self.history, self.count = x, history, len(x.ctas)
+        x.launch.watched += 1
+        self.of_all: Watch | None = None
+        self.twins: Twins | None = None  # what was made of the first CTA's operations
+        self.unwritten = Unwritten(x, lambda at: self.spread().shared.nobody_wrote(at), lambda line, user: self.spread().early.is_used(line, user))
+        entered = 0 if history is None else history.enters(x, x.launch.watched)
+        self.begin_of_all = Begin(x.launch.watched, entered, self.unwritten)
+        room = max(1, room_of(x.total // WARP, is_alone=False) // self.count)
+        self.view: Any = FirstCta(x)
+        self.first = Watch(self.view, None, Begin(x.launch.watched, 0, self.unwritten, room, x.total // WARP))
+        self.has_shared = self.first.has_shared
+        self.has_declared = history is not None and x.launch.memory.has_declared
+        # Of each warp of the first CTA what the phase has brought that it waited for last, to each CTA.
+        self.brought: dict[int, list[Any]] = {}
+        self._own_lanes = _Lanes(self)
+        self._threads, self._warps = (np.arange(self.count)[:, None] * of for of in (x.stride, x.stride // WARP))
+        self._places = np.arange(self.count)[:, None] * x.pitch
+        self._alike: tuple[Any, bool] = (None, False)  # a selection, and whether it has the same threads of each CTA
+        self._pairs: tuple[Any, int] = (None, 0)  # what was looked at last
+        self._known: dict[tuple[int, ...], int] = {}  # of issuing threads, how many are of the first CTA
+        self.made: dict[Mbarrier, tuple[Mbarrier, ...]] = {}  # of each mbarrier of the first CTA those of all
+        # Where the mbarrier lies that the first CTA has used last, and that it has left last, and by which threads.
+        self._used = self._freed = 0, np.zeros(0, np.int64)
+
+    @staticmethod
+    def is_possible(x: Wave) -> bool:
+        """May the first CTA stand for all: are there several that leave each other alone, with asynchronous operations, and none of what is rare?"""
+        launch, program = x.launch, x.program
+        if launch.cluster_size > 1 or len(x.ctas) < 2 or x.scratch or launch.schedule is not None or not launch.window_bytes:
+            return False
+        if program.uses.isdisjoint(MATRIX) or program.never_given or has_excuses(x) or has_fenced_tensor(x):
+            return False
+        return not (unmet_stores(program) or unmet_loads(program))
+
+    def spread(self) -> Watch:
+        """The watch of all CTAs, which knows of each what was known of the first."""
+        if self.of_all is None:
+            x, of_all = self.x, Watch(self.x, self.history, self.begin_of_all)
+            self.unwritten.nobody_wrote, self.unwritten.is_used = of_all.shared.nobody_wrote, of_all.early.is_used
+            self.first.operations.forget()
+            room, wanted = of_all.operations.room, 2 * self.count * len(self.first.operations.operations)
+            while room < wanted:
+                room *= 2
+            self.twins = Twins(x.ctas, x.stride // WARP, room, self.made)
+            of_all.spread(self.first, self.twins, self.brought)
+            self.of_all = x.watch = of_all
+        return self.of_all
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not here, the watch of all has."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.spread(), name)
+
+    # ---- parts that others ask
+
+    @property
+    def lanes(self) -> Any:
+        """Who tells that lanes meet."""
+        return self._own_lanes if self.of_all is None else self.of_all.lanes
+
+    @property
+    def lifetimes(self) -> Lifetimes:
+        """Asked for clusters alone."""
+        return (self.of_all or self.first).lifetimes
+
+    @property
+    def unreleased(self) -> UnreleasedStores:
+        """That of a program without such stores."""
+        return (self.of_all or self.first).unreleased
+
+    @property
+    def held_slots(self) -> int:
+        """As `Watch.held_slots`."""
+        return (self.of_all or self.first).held_slots
+
+    # ---- whether all do the same
+
+    @property
+    def is_alike(self) -> bool:
+        """Do the same threads of each CTA run?"""
+        sel = self.x.sel
+        if sel is ALL:
+            return True
+        if self._alike[0] is not sel:
+            self._alike = sel, self.own(sel) is not None
+        return self._alike[1]
+
+    @property
+    def are_alive_alike(self) -> bool:
+        """Have the same threads of each CTA exited?"""
+        if self.x.together is not None:
+            return True
+        gone = (self.x.key >= EXITED).reshape(self.count, -1)
+        return bool((gone == gone[0]).all())
+
+    def own(self, threads: np.ndarray) -> np.ndarray | None:
+        """Those of the first CTA among threads, where each CTA has the same ones, in its order."""
+        return self._of_first(threads, self._threads, self.x.stride)
+
+    def _of_first(self, numbers: np.ndarray, begins: np.ndarray, end: int) -> np.ndarray | None:
+        if not len(numbers) or len(numbers) % self.count:
+            return None
+        each = numbers.reshape(self.count, -1)
+        own: np.ndarray = each[0]
+        return own if int(own.max()) < end and bool((each - begins == own).all()) else None
+
+    def _own_places(self, flat: np.ndarray) -> np.ndarray | None:
+        """The places (bytes) of an access of the running threads in the first window."""
+        own = self._of_first(flat, self._places, self.x.pitch) if self.is_alike else None
+        return None if own is None else np.ascontiguousarray(own, np.int64)
+
+    def _own_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:
+        """How many of threads (`apart` from one CTA to the next) and the mbarriers at which they do something are of the first CTA, where each has the same; 0
+        where one has not."""
+        if self._pairs[0] is not pairs:
+            self._pairs = pairs, self._count_pairs(pairs, apart)
+        return self._pairs[1]
+
+    def _count_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:
+        count = self._own_barriers([barrier for _, barrier in pairs])
+        own = [threads for threads, _ in pairs[:count]]
+        for n, (threads, _) in enumerate(pairs[count:] if count else (), count):
+            if not _are_same(threads, own[n % count], n // count * apart):
+                return 0
+        return count
+
+    def _own_barriers(self, barriers: Sequence[Any]) -> int:
+        """How many of mbarriers are those of the first CTA, where each has the same."""
+        count, rest = divmod(len(barriers), self.count)
+        if rest or not count:
+            return 0
+        return count if all(self.made.get(barriers[n]) == tuple(barriers[n::count]) for n in range(count)) else 0
+
+    # ---- accesses of shared memory
+
+    @_or_of_all
+    def read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> Any:
+        """As `Watch.read`."""
+        return None if self.passes_read(x, i, flat, size) else OF_ALL
+
+    @_or_of_all
+    def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values | None = None) -> Any:
+        """As `Watch.write`."""
+        return None if self.passes_write(x, i, flat, size) else OF_ALL
+
+    @_or_of_all
+    def follows_values(self) -> Any:
+        """As `Watch.follows_values`."""
+        return self.first.follows_values() if self.is_alike else OF_ALL
+
+    def passes_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """As `Watch.passes_read`."""
+        if self.of_all is not None:
+            return self.of_all.passes_read(x, i, flat, size)
+        own = self._own_places(flat)
+        return own is not None and size >= WORD and self.first.passes_read(self.view, i, own, size)
+
+    def passes_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """As `Watch.passes_write`."""
+        if self.of_all is not None:
+            return self.of_all.passes_write(x, i, flat, size)
+        own = self._own_places(flat)
+        return own is not None and size >= WORD and self.first.passes_write(self.view, i, own, size)
+
+    @_or_of_all
+    def initialised(self, x: Wave, i: Instruction, flat: np.ndarray) -> Any:
+        """As `Watch.initialised`."""
+        own = self._own_places(flat)
+        shared = self.first.shared
+        if own is None or (shared.who[shared.places_of(own, 2 * WORD)] >= OPERATIONS).any():
+            return OF_ALL
+        return self.first.initialised(self.view, i, own)
+
+    # ---- asynchronous operations
+
+    @_or_of_all
+    def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> Any:
+        """As `Watch.begin_together`: those of the first CTA, which stand for those of all."""
+        key = tuple(threads)
+        if key not in self._known:
+            own = self.own(np.asarray(threads))
+            self._known[key] = 0 if own is None else len(own)
+        count = self._known[key]
+        if not count or any(list(each) != list(each[:count]) * self.count for each in what):
+            return OF_ALL
+        return self.first.begin_together(i, threads[:count], kind)
+
+    def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
+        """The operations of all CTAs, of those that `begin_together` gave: each is to be told by itself from now on."""
+        self.spread()
+        twins = self.twins
+        return twins.each(ops) if twins is not None and all(map(twins.has, ops)) else ops
+
+    def ops_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
+        """As `Watch.ops_read`; where that is False, `of_each` says which operations have to be told."""
+        return (self.of_all or self.first).ops_read(ops, ctas[: len(ops)], runs)
+
+    def ops_write(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> None:
+        """As `Watch.ops_write`, of operations that stand for those of all these CTAs."""
+        if self.of_all is None and self.first.pass_writes(ops, ctas[: len(ops)], runs):
+            return
+        self.spread().ops_write(self.of_each(ops), ctas, runs)
+
+    def accumulate(self, ops: Sequence[Operation], slots: frozenset[int], sums: frozenset[int], goes_on: Sequence[bool]) -> None:
+        """As `Watch.accumulate`."""
+        (self.of_all or self.first).accumulate(ops, slots, sums, goes_on[: len(ops)])
+
+    def complete_on(self, ops: Sequence[Operation], barriers: Sequence[Mbarrier]) -> None:
+        """As `Watch.complete_on`, of operations that stand for those of all."""
+        if self.of_all is None and self._own_barriers(barriers) == len(ops) and not self._are_new(ops[0].warps, barriers[: len(ops)]):
+            self.first.complete_on(ops, barriers[: len(ops)])
+        else:
+            self.spread().complete_on(self.of_each(ops), barriers)
+
+    def reads_what_changes(self, address: int) -> bool:
+        """As `Watch.reads_what_changes`."""
+        if self.history is None:
+            return False
+        region = self.x.launch.memory.holding(address, address + 1)
+        return region is not None and not self.history.is_unwritten(region.words)
+
+    @_or_of_all
+    def names(self, x: Wave, block: Block) -> Any:
+        """As `Watch.names`."""
+        registers = self.first.registers
+        if not block.slots & self.first.held_slots:
+            return None
+        return self.first.names(self.view, block) if self.is_alike and not registers.touches(block) else OF_ALL
+
+    @_or_of_all
+    def commit(self, x: Wave, i: Instruction, group: str) -> Any:
+        """As `Watch.commit`."""
+        return self.first.commit(self.view, i, group) if self.is_alike else OF_ALL
+
+    @_or_of_all
+    def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> Any:
+        """As `Watch.wait`."""
+        return self.first.wait(self.view, i, group, left, only_read=only_read) if self.is_alike else OF_ALL
+
+    # ---- mbarriers
+
+    @_or_of_all
+    def makes(self, i: Instruction, made: Sequence[tuple[Mbarrier, int]]) -> Any:
+        """As `Watch.makes`."""
+        own = self.own(np.array([thread for _, thread in made]))
+        count, barriers = 0 if own is None else len(own), [barrier for barrier, _ in made]
+        if not count or any((b.cta.index, b.offset) != (n // count, barriers[n % count].offset) for n, b in enumerate(barriers)):
+            return OF_ALL
+        self._used, self._freed = (0, own[:0]), (0, own[:0])
+        self.made.update((barrier, tuple(barriers[n::count])) for n, barrier in enumerate(barriers[:count]))
+        return self.first.makes(i, made[:count])
+
+    @_or_of_all
+    def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Any:
+        """As `Watch.not_waited_for`: what is over for the first CTA is over for the others."""
+        index = barrier.cta.index
+        if index:
+            offset, own = self._freed
+            return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
+        self._freed = barrier.offset, threads
+        return None if self.first.not_waited_for(barrier, threads) is None else OF_ALL
+
+    @_or_of_all
+    def publish(self, x: Wave) -> Any:
+        """As `Watch.publish`."""
+        return self.first.publish(self.view) if self.is_alike else OF_ALL
+
+    @_or_of_all
+    def uses(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> Any:
+        """As `Watch.uses`: what the first CTA may use by these threads the others may too."""
+        index = barrier.cta.index
+        if index:
+            offset, own = self._used
+            return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
+        if self._are_new(threads >> 5, [barrier]):
+            return OF_ALL
+        self._used = barrier.offset, threads
+        return None
+
+    def _are_new(self, warps: np.ndarray, barriers: Sequence[Mbarrier]) -> bool:
+        """Has one of the warps not seen that one of these mbarriers was initialised?"""
+        return any(next(self.first.barriers.unseen(barrier, warps), None) is not None for barrier in barriers)
+
+    @_or_of_all
+    def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
+        """As `Watch.waited`."""
+        count = self._own_pairs(waits, self.x.stride)
+        if not count:
+            return OF_ALL
+        for n, (threads, _) in enumerate(waits[:count]):
+            lasts = [barrier.last for _, barrier in waits[n::count]]
+            self.brought.update(dict.fromkeys((threads >> 5).tolist(), lasts))
+        return self.first.waited(i, waits[:count])
+
+    @_or_of_all
+    def acquire_at(
+        self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int, by_parity: bool
+    ) -> Any:
+        """As `Watch.acquire_at`."""
+        count = self._own_pairs(waits, self.x.stride)
+        if not count or not self.are_alive_alike:
+            return OF_ALL
+        return self.first.acquire_at(i, waits[:count], relaxed=relaxed, scope=scope, by_parity=by_parity)
+
+    @_or_of_all
+    def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
+        """As `Watch.arrive`."""
+        if not arrivals:
+            return None
+        count = self._own_pairs(arrivals, self.x.stride // WARP)
+        return self.first.arrive(i, arrivals[:count]) if count else OF_ALL
+
+    @_or_of_all
+    def release_at(self, x: Wave, arrivals: Sequence[tuple[np.ndarray, Mbarrier]], *, relaxed: bool, scope: int) -> Any:
+        """As `Watch.release_at`."""
+        count = self._own_pairs(arrivals, self.x.stride)
+        return self.first.release_at(self.view, arrivals[:count], relaxed=relaxed, scope=scope) if count else OF_ALL
+
+    @_or_of_all
+    def complete(self, whats: Sequence[Any]) -> Any:
+        """As `Watch.complete`."""
+        count = self._own_barriers(whats)
+        return self.first.complete(whats[:count]) if count else OF_ALL
+
+    # ---- order
+
+    @_or_of_all
+    def meet(self, x: Wave, ctas: np.ndarray, threads: np.ndarray, *, is_for_all: bool) -> Any:
+        """As `Watch.meet`."""
+        if len(ctas) < self.count or (np.diff(ctas) != 1).any() or not self.are_alive_alike:
+            return OF_ALL
+        own = self.own(threads)
+        return OF_ALL if own is None else self.first.meet(self.view, ctas[:1], own, is_for_all=is_for_all)
+
+    @_or_of_all
+    def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> Any:
+        """As `Watch.fence`."""
+        return self.first.fence(self.view, acquires=acquires, releases=releases, scope=scope) if self.is_alike else OF_ALL
+
+    @_or_of_all
+    def fence_async(self, x: Wave, i: Instruction) -> Any:
+        """As `Watch.fence_async`."""
+        return self.first.fence_async(self.view, i) if self.is_alike else OF_ALL
+
+    @_or_of_all
+    def waited_for_launch(self, x: Wave, i: Instruction) -> Any:
+        """As `Watch.waited_for_launch`."""
+        return None if self.history is None or self.history.before is None else OF_ALL
+
+    # ---- the end
+
+    def let_go(self) -> None:
+        """As `Watch.let_go`."""
+        for watch in (self.first, self.of_all):
+            if watch is not None:
+                watch.let_go()
+        vars(self).clear()
+
+
+def _are_same(threads: np.ndarray, own: np.ndarray, begin: int) -> bool:
+    """Are threads of a CTA, the first of which has a number, the same ones of it as those of the first CTA?"""
+    if len(threads) != len(own) or not len(own) or threads[0] - begin != own[0]:
+        return False
+    return len(own) == 1 or bool((threads - begin == own).all())
+
+
+def watch_of(x: Wave, history: History | None) -> Watch | WatchOfFirst:
+    """The watch of a wave that begins."""
+    return WatchOfFirst(x, history) if WatchOfFirst.is_possible(x) else Watch(x, history)
