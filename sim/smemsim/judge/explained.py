@@ -10,14 +10,13 @@ import numpy as np
 from smemsim.arithmetic.values import to_float64
 from smemsim.errors import SmemsimError
 from smemsim.judge.numbers import EXACT, Rounding, Tolerance
-from smemsim.judge.operand_reads import own_ranks
+from smemsim.judge.operand_reads import PATTERN, own_ranks
 from smemsim.judge.result import LEAST, Arrays, Code, Explanation, Tile, explain_arrays, explain_sums, is_product
 from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Load, Mma, Store
 from smemsim.ptx.module import Instruction, Label, Operand, Register, Vector
 from smemsim.spec.formats import FORMATS, element_format
 from smemsim.spec.mma_arithmetic import ROUNDING
-from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import SWIZZLES
 from smemsim.values import dataclass
 
@@ -49,7 +48,6 @@ MOST_OTHERS = 4  # arrays that may have been meant
 MOST_ARRAYS = 8  # that may be operands
 MOST_LINES = 4
 MOST_STORES = 4  # shapes of tiles that are tried
-PATTERN = MODES[Swizzle.B128].period
 
 
 class Executed(NamedTuple):

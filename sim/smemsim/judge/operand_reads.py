@@ -12,6 +12,7 @@ import functools
 import hashlib
 import itertools
 import math
+import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Cta, Wave
 
 __all__ = [
+    "PATTERN",
     "Issued",
     "Matrix",
     "OperandRead",
@@ -71,6 +73,7 @@ MOST_PIECES = 256  # pieces that differ, of which each is judged
 MOST_CACHED = 1 << 14
 NEAR = 64  # events of a CTA
 SURE = 0.5  # share of the elements
+PATTERN = MODES[Swizzle.B128].period  # bytes behind which every swizzle comes again
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,6 +336,10 @@ class _Course:
         return tuple(steps), tuple(along.items())
 
 
+_CTA = operator.attrgetter("cta")
+_FORM = operator.attrgetter("thread", "kind", "m", "n", "k", "a", "b", "begins", "idesc", "d", "unwritten")  # what it does, but for the CTA
+
+
 def _minus(at: tuple[int, ...], origin: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([c - d for c, d in zip(at, origin, strict=False)])
 
@@ -352,6 +359,21 @@ class _SharedCourse:
     along: set[tuple[Any, ...]] = dataclasses.field(
         default_factory=set
     )  # maps whose tiles begin at one place along K, by which of their dimensions that is
+    _numbers: dict[int, list[int]] = dataclasses.field(default_factory=dict)
+    _begins: np.ndarray | None = None
+
+    def are_alike(self, events: Sequence[Mma], each: int) -> bool:
+        """Do all do the same by the events of an instruction, so many `each`?"""
+        if each not in self._numbers:
+            self._numbers[each] = [cta for cta in self.ctas for _ in range(each)]
+        forms = [*map(_FORM, events)]
+        return [*map(_CTA, events)] == self._numbers[each] and forms == forms[:each] * len(self.ctas)
+
+    def begins(self, x: Wave) -> np.ndarray:
+        """Where their windows begin among the lines of all windows of their wave, a row for each."""
+        if self._begins is None:
+            self._begins = np.array([[x.numbered(cta).index * x.pitch // LINE] for cta in self.ctas], np.int64)
+        return self._begins
 
     def load_alike(self, loads: Sequence[Load], key: str) -> bool:
         """Do all load the same, from where their first loads began? Boxes that walk in steps may lie outside of the tensor by steps that count for nothing."""
@@ -542,38 +564,38 @@ class Reads:
             return False
         each, rest = divmod(len(events), len(its.ctas))
         own, course = events[:each], its.first
-        forms = [event.form for event in own]
-        is_alike = not rest and own and own[0].cta_group == 1 and course.looked + each <= MOST
-        if not is_alike or any(event.cta != its.ctas[n // each] or event.form != forms[n % each] for n, event in enumerate(events)):
+        if rest or not own or own[0].cta_group != 1 or course.looked + each > MOST or not its.are_alike(events, each):
             return False
-        ctas, noted = [x.numbered(event.cta) for event in events[::each]], list[list[_Noted | None]]()
-        for side in ("a", "b"):
-            noted.append([])
-            for event in own:
-                what = self._one_writer(ctas, event, side)
-                known = self._known(course, ctas[0], (event, side), what) if what.writer else None
-                it = known if isinstance(known, _Noted) else None
-                if (it is None and what.operand is not None) or (it is not None and not its.begin_alike(it)):
-                    return False
-                noted[-1].append(it)
-        for k, (event, *operands) in enumerate(zip(own, *noted, strict=True)):
+        noted: dict[tuple[str, int | None], _Noted | None] = {}
+        for event in own:
+            for side, word in (("a", event.a), ("b", event.b)):
+                if (side, word) not in noted:
+                    it = self._noted_together(x, its, event, side)
+                    if it is None and word is not None:
+                        return False
+                    noted[side, word] = it
+        for k, event in enumerate(own):
             course.count += 1
             course.looked += 1
             its.steps.append((events, each, k))
-            course.steps.append(_Step(self.instructions, course.count, event, *operands))
+            course.steps.append(_Step(self.instructions, course.count, event, noted["a", event.a], noted["b", event.b]))
             self.instructions += 1
         self.instructions += len(events) - each
         self.ctas.update(its.ctas)
         return True
 
-    def _one_writer(self, ctas: Sequence[Cta], event: Mma, side: str) -> _Found:
-        """An operand that CTAs read alike, and the number of the load that has written all its lines, the same in each; 0 where there is none."""
-        operand, places, _ = self._found(ctas[0], event, side)
+    def _noted_together(self, x: Wave, its: _SharedCourse, event: Mma, side: str) -> _Noted | None:
+        """An operand that CTAs read alike, where one load has written all its lines, the same in each, and its tensor begins at one place for all."""
+        cta = x.numbered(its.first.cta)
+        operand, places, _ = self._found(cta, event, side)
         if places is None or places.lines is None:
-            return _Found(operand, places, 0)
-        writers = SharedMemory.lines_writers([cta.shared for cta in ctas], places.lines)
-        first = int(writers[0, 0])
-        return _Found(operand, places, first if (writers == first).all() else 0)
+            return None
+        writers = x.owners.of_lines(its.begins(x) + places.lines)
+        writer = int(writers[0, 0])
+        if not writer or (writers != writer).any():
+            return None
+        it = self._known(its.first, cta, (event, side), _Found(operand, places, writer))
+        return it if isinstance(it, _Noted) and its.begin_alike(it) else None
 
     def _known(self, course: _Course, cta: Cta, use: tuple[Mma, str], found: _Found) -> _Noted | str | None:
         """`_operand` of one that lies in whole lines of one load: most were looked at before."""
@@ -758,7 +780,8 @@ class Reads:
             for cache in (places.told, self._matrices, self._ways):
                 if len(cache) > MOST_CACHED:
                     cache.clear()
-            told = places.told[key] = self._looked_at(shared, places, course, (what.dtype, what.major))
+            load = loads[0] if writer else None  # which has written all of the lines
+            told = places.told[key] = self._looked_at(shared, places, course, (what.dtype, what.major), load)
         if not isinstance(told, str):
             return _Noted(what.number, what.major, tuple([load for load in loads if load is not None]), told)
         if told == _WIDTH:
@@ -766,8 +789,23 @@ class Reads:
             self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
         return None if told == _WIDTH else told
 
-    def _looked_at(self, shared: SharedMemory, places: _Places, course: _Course, form: tuple[str, str]) -> _Told | str:
-        """What an operand of a type and a major is; of what lies in one load in the same way, what was found before."""
+    def _looked_at(self, shared: SharedMemory, places: _Places, course: _Course, form: tuple[str, str], only: Issued | None) -> _Told | str:
+        """What an operand of a type and a major is, that of an `only` load where all of it is known to be; of what lies in one load in the same way, what was found
+        before."""
+        if only is None:
+            return self._looked_up(shared, places, course, form)
+        begin = only.transfer.smem_address
+        chunks = places.chunks + (shared.begin - begin)
+        key = only.map_key, only.event.mode, form, begin % PATTERN, chunks.shape, chunks.tobytes()
+        found = self._ways.get(key)
+        if found is None:
+            found = self._looked_up(shared, places, course, form)
+            if isinstance(found, _Told):
+                self._ways[key] = found
+        return found
+
+    def _looked_up(self, shared: SharedMemory, places: _Places, course: _Course, form: tuple[str, str]) -> _Told | str:
+        """`_looked_at` by the owners of its bytes."""
         writer, place = _owners(shared, places)
         first = int(writer[0, 0])
         load = course.loads.get(id(shared.writers[first - 1])) if first and (writer == first).all() else None

@@ -93,11 +93,6 @@ class Mma(_Issued):
         """Does it begin a sum: is scale-d false, or what it adds to no sum of matrix instructions?"""
         return self.is_new or not self.scale_d
 
-    @property
-    def form(self) -> tuple[Any, ...]:
-        """What it does, but for the CTA that does it: events of one instruction that have one form do the same."""
-        return self.thread, self.kind, self.m, self.n, self.k, self.a, self.b, self.begins, self.idesc, self.d, self.unwritten
-
     def operand(self, side: str) -> SharedOperand | None:
         """A ("a") or B ("b") as each CTA of the group reads it; None where it is not in shared memory."""
         word, dtype, major = (self.a, self.a_type, self.a_major) if side == "a" else (self.b, self.b_type, self.b_major)

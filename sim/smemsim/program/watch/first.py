@@ -89,6 +89,7 @@ class FirstCta:
 
 
 M = TypeVar("M", bound=Callable[..., Any])
+_FIRST = np.zeros(1, np.int64)  # the index of the first CTA
 OF_ALL = object()  # what a method returns that has to be told of all CTAs, and has done nothing
 
 
@@ -454,10 +455,12 @@ class WatchOfFirst:
     @_or_of_all
     def meet(self, x: Wave, ctas: np.ndarray, threads: np.ndarray, *, is_for_all: bool) -> Any:
         """As `Watch.meet`."""
+        if len(threads) == x.total and x.sel is ALL:
+            return self.first.meet(self.view, _FIRST, self.view.threads, is_for_all=is_for_all)
         if len(ctas) < self.count or (np.diff(ctas) != 1).any() or not self.are_alive_alike:
             return OF_ALL
         own = self.own(threads)
-        return OF_ALL if own is None else self.first.meet(self.view, ctas[:1], own, is_for_all=is_for_all)
+        return OF_ALL if own is None else self.first.meet(self.view, _FIRST, own, is_for_all=is_for_all)
 
     @_or_of_all
     def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> Any:

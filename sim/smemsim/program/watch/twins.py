@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from smemsim.program.barriers.mbarrier import Mbarrier
+from smemsim.program.barriers.mbarrier import Mbarrier, mbarriers
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Cta
@@ -38,6 +38,10 @@ class Twins:
     def of(self, op: Any, n: int) -> Any:
         """That of the n-th CTA, of an operation of the first one."""
         return self._of[id(op)][n]
+
+    def is_used(self, barrier: Mbarrier) -> bool:
+        """Has nobody invalidated an mbarrier of the first CTA?"""
+        return mbarriers(self.ctas[0]).get(barrier.offset) is barrier
 
     def each(self, ops: Sequence[Any]) -> list[Any]:
         """Those of all CTAs, one CTA after the other."""
