@@ -7,6 +7,7 @@ one that its store takes away. Where an epilogue changes the numbers, nothing is
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from typing import TypeAlias
 
 import numpy as np
 
@@ -31,6 +32,9 @@ MOST_CHAINS = 32  # accumulators of which the product is made again
 MOST_TERMS = 1 << 32  # of all of them together
 MOST_TRIED = 2  # stores at a line
 MOST_STORES = 16  # of a kind
+_Matrices: TypeAlias = dict[
+    tuple[int, str, int, int, int], np.ndarray | None
+]  # rows of operands, by where their matrix lies, its type and pitch, and which they are
 # What the numbers of a map may be: those of integers bring any bytes.
 STORED_AS = {**READ_AS, "UINT8": ("e4m3", "e5m2", "s8", "u8"), "UINT16": ("f16", "bf16"), "UINT32": ("f32", "s32"), "INT32": ("s32",)}
 KINDS = {"wgmma", "f16", "tf32", "f8f6f4", "i8"}  # whose operands are numbers by themselves
@@ -104,7 +108,7 @@ def _is_plain(e: Store) -> bool:
 
 def _tiles(reads: Reads, launch: Launch) -> list[_Tile]:
     """The tiles of some accumulators, made again from what the tensors hold."""
-    matrices: dict[tuple[int, str, int], np.ndarray | None] = {}
+    matrices: _Matrices = {}
     tiles: list[_Tile] = []
     terms = 0
     for chain in _chains(reads):
@@ -137,7 +141,7 @@ def _place(p: Product) -> tuple[int, int] | None:
     return None if a is None or b is None else (a.at[0], b.at[0])
 
 
-def _tile(chain: list[Product], launch: Launch, matrices: dict[tuple[int, str, int], np.ndarray | None]) -> _Tile | None:
+def _tile(chain: list[Product], launch: Launch, matrices: _Matrices) -> _Tile | None:
     place, first = _place(chain[0]), chain[0].events[0]
     if place is None or first.kind not in KINDS or first.cta_group != 1:
         return None
@@ -147,25 +151,33 @@ def _tile(chain: list[Product], launch: Launch, matrices: dict[tuple[int, str, i
         for event, a, b in zip(p.events, p.a, p.b, strict=True):
             if a is None or b is None or min(a.share, b.share) < 1 or event.is_sparse or any(event.negate) or (a.at[0], b.at[0]) != place:
                 return None
-            left, right = _matrix(launch, a, event.a_type, matrices), _matrix(launch, b, event.b_type, matrices)
+            left, right = _rows(launch, a, event.m, event.a_type, matrices), _rows(launch, b, event.n, event.b_type, matrices)
             if left is None or right is None:
                 return None
-            extent = len(left), len(right)
+            extent = _row_count(a), _row_count(b)
             sums += _part(left, a, event.m, event.k) @ _part(right, b, event.n, event.k).T
     return _Tile(sums, *place, extent)
 
 
-def _matrix(launch: Launch, read: OperandRead, dtype: str, matrices: dict[tuple[int, str, int], np.ndarray | None]) -> np.ndarray | None:
-    key = read.base, dtype, read.row_stride
+def _rows(launch: Launch, read: OperandRead, rows: int, dtype: str, matrices: _Matrices) -> np.ndarray | None:
+    """(some of the rows, K): those from where an operand begins."""
+    row = read.at[0]
+    key = read.base, dtype, read.row_stride, row, rows
     if key not in matrices:
-        matrices[key] = operand_matrix(launch.memory, read, dtype)
+        matrices[key] = operand_matrix(launch.memory, read, dtype, rows_read=slice(row, row + rows))
     return matrices[key]
 
 
+def _row_count(read: OperandRead) -> int:
+    """The rows of an operand's matrix."""
+    columns, rows = read.loads[0].transfer.tensor_map.global_dim
+    return rows if read.k_stride < read.row_stride else columns
+
+
 def _part(matrix: np.ndarray, read: OperandRead, rows: int, k: int) -> np.ndarray:
-    """(rows, k) from where an operand begins; what lies outside is 0."""
-    row, first = read.at
-    part = matrix[row : row + rows, first : first + k].astype(np.float64)
+    """(rows, k) of the rows from where an operand begins; what lies outside is 0."""
+    first = read.at[1]
+    part = matrix[:, first : first + k].astype(np.float64)
     if part.shape == (rows, k):
         return part
     return np.pad(part, ((0, rows - part.shape[0]), (0, k - part.shape[1])))

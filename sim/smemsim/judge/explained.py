@@ -102,6 +102,14 @@ def explained(run: Executed, wrong: Wrong) -> str:
 
 def rounding_of(launch: Launch, dtype: str) -> Rounding:
     """The rounding errors to expect in an output of a type, by the instructions of the kernel."""
+    key = "rounding of sums", len(launch.events)
+    if key not in launch.kept:
+        launch.kept[key] = _rounding_of_sums(launch)
+    return Rounding.of(FORMATS.get(dtype), launch.kept[key])
+
+
+def _rounding_of_sums(launch: Launch) -> float:
+    """What sums of matrix instructions, and approximations, may be off by."""
     program, sums = launch.program, 0.0
     if program.approximate:
         sums = ROUNDING["approximated"]
@@ -112,7 +120,7 @@ def rounding_of(launch: Launch, dtype: str) -> Rounding:
             sums = max(sums, ROUNDING["narrowly summed" if is_narrow else "multiplied"])
     if any(isinstance(e, Mma) and e.d_type == "f16" for e in launch.events):
         sums = max(sums, ROUNDING["narrowly summed"])
-    return Rounding.of(FORMATS.get(dtype), sums)
+    return float(sums)
 
 
 # ---- tiles
@@ -422,8 +430,10 @@ def _step(read: OperandRead) -> int:
     return int(read.loads[0].transfer.tensor_map.box_dim[0 if read.k_stride < read.row_stride else 1])
 
 
-def operand_matrix(memory: GlobalMemory, read: OperandRead, dtype: str, at: int | None = None) -> np.ndarray | None:
-    """(rows, K): the numbers of an operand's whole matrix, as its tensor map has it; `at` another address."""
+def operand_matrix(
+    memory: GlobalMemory, read: OperandRead, dtype: str, at: int | None = None, *, rows_read: slice = slice(None)
+) -> np.ndarray | None:
+    """(rows, K): the numbers of an operand's matrix, as its tensor map has it, or of some of its rows; `at` another address."""
     tm, fmt = read.loads[0].transfer.tensor_map, element_format(dtype)
     if tm.rank != 2 or fmt.bits < 8 or tm.type_row.bits != fmt.bits or tm.global_dim[0] * tm.global_dim[1] > MOST_ELEMENTS:
         return None
@@ -433,5 +443,7 @@ def operand_matrix(memory: GlobalMemory, read: OperandRead, dtype: str, at: int 
     except SmemsimError:
         return None
     lines = np.lib.stride_tricks.as_strided(raw, (rows, columns * size), (pitch, 1))
-    matrix = _numbers(lines, dtype)
-    return matrix if read.k_stride < read.row_stride else matrix.T
+    if read.k_stride < read.row_stride:
+        return _numbers(lines[rows_read], dtype)
+    first, end, _ = rows_read.indices(columns)
+    return _numbers(lines[:, first * size : max(first, end) * size], dtype).T

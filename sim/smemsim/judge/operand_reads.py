@@ -797,11 +797,12 @@ class Reads:
         begin = only.transfer.smem_address
         chunks = places.chunks + (shared.begin - begin)
         key = only.map_key, only.event.mode, form, begin % PATTERN, chunks.shape, chunks.tobytes()
-        found = self._ways.get(key)
-        if found is None:
-            found = self._looked_up(shared, places, course, form)
-            if isinstance(found, _Told):
-                self._ways[key] = found
+        before = self._ways.get(key)
+        if before is not None:
+            return before
+        found = self._looked_up(shared, places, course, form)
+        if isinstance(found, _Told):
+            self._ways[key] = found
         return found
 
     def _looked_up(self, shared: SharedMemory, places: _Places, course: _Course, form: tuple[str, str]) -> _Told | str:

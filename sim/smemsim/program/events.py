@@ -7,7 +7,7 @@ thread's within the CTA (of a matrix instruction the first of its warp or warpgr
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.cluster import Delivery

@@ -16,8 +16,8 @@ from smemsim.program.multiprocessors import Multiprocessors, fitting
 from smemsim.program.running import OutOfTime, Stuck, run_wave
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Turns
-from smemsim.program.watch.history import History, releases_dependents
 from smemsim.program.watch.first import watch_of
+from smemsim.program.watch.history import History, releases_dependents
 from smemsim.program.wave import WARP, Wave
 from smemsim.ptx.module import Instruction
 from smemsim.spec.traps import TIMEOUT

@@ -253,7 +253,10 @@ class _Mma:
         """Tell the watch what was read."""
         watch = x.watch
         words = list(zip(b, strict=True)) if self.in_registers else list(zip(b, a, strict=True))
-        operations, behind = watch.begin_together(self.i, firsts, "wgmma", words, scale), {own: self._operands(own) for own in dict.fromkeys(words)}
+        operations, behind = (
+            watch.begin_together(self.i, firsts, "wgmma", words, scale),
+            {own: self._operands(own) for own in dict.fromkeys(words)},
+        )
         for op, cta, first, own in zip(operations, ctas, firsts, words, strict=False):
             op.products.append(_Product(watch.unwritten, self, cta, first, behind[own], x.pitch))
         are_read = all(

@@ -109,7 +109,7 @@ class Operation:
     def twin(self, cta: Cta, warps: int) -> Operation:
         """The same operation of another CTA, from that of the first one; a CTA has so many warps."""
         begin = cta.index * warps
-        barriers = {cta.index: (cta, offset) for _, offset in self.barriers.values()}
+        barriers = {cta.index: (cta, next(iter(self.barriers.values()))[1])} if self.barriers else {}
         products = [product.twin(cta) for product in self.products]
         return Operation(
             self.number, self.kind, self.instruction, self.warps + begin, self.since, self.when, self.lane, self.holds_registers,

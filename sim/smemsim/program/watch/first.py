@@ -129,11 +129,11 @@ class WatchOfFirst:
         x.launch.watched += 1
         self.of_all: Watch | None = None
         self.twins: Twins | None = None  # what was made of the first CTA's operations
-        self.unwritten = Unwritten(x, lambda at: self.spread().shared.nobody_wrote(at), lambda line, user: self.spread().early.is_used(line, user))
+        self.unwritten = Unwritten(x, self._nobody_wrote, self._is_used)
         entered = 0 if history is None else history.enters(x, x.launch.watched)
         self.begin_of_all = Begin(x.launch.watched, entered, self.unwritten)
         room = max(1, room_of(x.total // WARP, is_alone=False) // self.count)
-        self.view: Any = FirstCta(x)
+        self.view = cast("Wave", FirstCta(x))
         self.first = Watch(self.view, None, Begin(x.launch.watched, 0, self.unwritten, room, x.total // WARP))
         self.has_shared = self.first.has_shared
         self.has_declared = history is not None and x.launch.memory.has_declared
@@ -172,6 +172,12 @@ class WatchOfFirst:
             of_all.spread(self.first, self.twins, self.brought)
             self.of_all = x.watch = of_all
         return self.of_all
+
+    def _nobody_wrote(self, at: np.ndarray) -> np.ndarray:
+        return self.spread().shared.nobody_wrote(at)
+
+    def _is_used(self, line: int, user: Instruction | None) -> None:
+        self.spread().early.is_used(line, user)
 
     def __getattr__(self, name: str) -> Any:
         """What is not here, the watch of all has."""
@@ -370,9 +376,9 @@ class WatchOfFirst:
     @_or_of_all
     def makes(self, i: Instruction, made: Sequence[tuple[Mbarrier, int]]) -> Any:
         """As `Watch.makes`."""
-        own = self.own(np.array([thread for _, thread in made]))
-        count, barriers = 0 if own is None else len(own), [barrier for barrier, _ in made]
-        if not count or any((b.cta.index, b.offset) != (n // count, barriers[n % count].offset) for n, b in enumerate(barriers)):
+        own, barriers = self.own(np.array([thread for _, thread in made])), [barrier for barrier, _ in made]
+        count = 0 if own is None else len(own)
+        if own is None or any((b.cta.index, b.offset) != (n // count, barriers[n % count].offset) for n, b in enumerate(barriers)):
             return OF_ALL
         self._used, self._freed = (0, own[:0]), (0, own[:0])
         self.made.update((barrier, tuple(barriers[n::count])) for n, barrier in enumerate(barriers[:count]))

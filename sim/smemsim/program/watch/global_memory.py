@@ -59,7 +59,9 @@ def _is_past_l1(i: Instruction) -> bool:
 class GlobalShadow:
     """What the accesses of one wave to global memory are held against, and noted."""
 
-    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, history: History, unwritten: Unwritten, first: int) -> None:
+    def __init__(
+        self, x: Wave, order: Order, operations: Operations, telling: Telling, history: History, unwritten: Unwritten, first: int
+    ) -> None:
         """`first` is the number of the wave's first warp in the history."""
         self.x, self.order, self.operations, self.telling, self.history, self.unwritten = x, order, operations, telling, history, unwritten
         self.first = first

@@ -126,7 +126,9 @@ class Watch:
         self.tensor = TensorShadow(x, self.order, self.operations, self.telling, self.unwritten)
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
-        self.globals = None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten, begin.entered)
+        self.globals = (
+            None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten, begin.entered)
+        )
         self.unreleased = UnreleasedStores(x, self.order, self.lanes, self.telling, self._name_in_global)
         self.lost = LostUpdates(x, self.telling, self._name_in_global)
         self.freed = FreedByOthers(x, self.order, self.lanes, self.telling, self.shared)
