@@ -106,13 +106,13 @@ class Operation:
         """For people."""
         return f"{self.instruction.name} of line {self.instruction.line}"
 
-    def twin(self, cta: Cta, warps: int) -> Operation:
-        """The same operation of another CTA, from that of the first one; a CTA has so many warps."""
-        begin = cta.index * warps
+    def twin(self, cta: Cta, warps: int, *, is_over: bool) -> Operation:
+        """The same operation of another CTA, from that of the first one; a CTA has so many warps. Is it over for everybody?"""
         barriers = {cta.index: (cta, next(iter(self.barriers.values()))[1])} if self.barriers else {}
-        products = [product.twin(cta) for product in self.products]
+        products = [] if is_over else [product.twin(cta) for product in self.products]
+        own = _numbers(int(self.warps[0]) + cta.index * warps, len(self.warps))
         return Operation(
-            self.number, self.kind, self.instruction, self.warps + begin, self.since, self.when, self.lane, self.holds_registers,
+            self.number, self.kind, self.instruction, own, self.since, self.when, self.lane, self.holds_registers,
             self.has_written, barriers, self.results, set(self.copies), products,
         )  # fmt: skip
 
@@ -237,13 +237,15 @@ class Operations:
         for holder in self.holders:
             holder.renumber(numbers, new, room)
 
-    def spread(self, first: Operations, twins: Twins) -> None:
-        """The operations of all CTAs, from those of the first one: of each instruction one CTA's after the other's."""
+    def spread(self, first: Operations, twins: Twins, over: np.ndarray) -> None:
+        """The operations of all CTAs, from those of the first one: of each instruction one CTA's after the other's. Of those that are `over` for everybody nobody
+        asks any more what depends on what they read."""
         made, numbers = list[Operation](), np.zeros((twins.count, len(first.operations)), np.int64)
         for _, some in itertools.groupby(first.operations, lambda op: (id(op.instruction), op.since)):
             of_first = list(some)
             for op in of_first:
-                twins.add([op, *(op.twin(twins.ctas[n], twins.warps) for n in range(1, twins.count))])
+                is_over = bool(over[op.number])
+                twins.add([op, *(op.twin(twins.ctas[n], twins.warps, is_over=is_over) for n in range(1, twins.count))])
             for n in range(twins.count):
                 numbers[n, [op.number for op in of_first]] = np.arange(len(of_first)) + len(made)
                 made += [twins.of(op, n) for op in of_first]

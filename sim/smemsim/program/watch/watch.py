@@ -146,7 +146,7 @@ class Watch:
     def spread(self, first: Watch, twins: Twins, brought: dict[int, list[Any]]) -> None:
         """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
         that it waited for last."""
-        self.operations.spread(first.operations, twins)
+        self.operations.spread(first.operations, twins, first.order.read_done.all(axis=0))
         for part in ("order", "groups", "barriers", "lanes", "shared", "registers", "alone"):
             getattr(self, part).spread(getattr(first, part), twins)
         self.telling.spread(first.telling, twins, brought)
