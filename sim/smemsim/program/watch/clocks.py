@@ -552,7 +552,7 @@ class Order:
         self._at_next_fence = {scope: rows(held) for scope, held in first._at_next_fence.items()}
         self._has_fenced, self._have_learned, self._known_operations = first._has_fenced, True, twins.numbers.size
         self.too_early = twins.by_warp(first.too_early, lambda offset, n: offset)
-        for what, phase in ((what, phase) for what, phase in first._phases.items() if twins.is_used(what)):
+        for what, phase in ((what, phase) for what, phase in first._phases.items() if what in twins.used):
             barriers = twins.made[what]
             self._phases.update(dict.fromkeys(barriers, phase.spread(barriers, twins)))
         self.changes += 1

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from smemsim.program.barriers.mbarrier import Mbarrier
+from smemsim.program.barriers.mbarrier import Mbarrier, mbarriers
 from smemsim.program.runs import WORD, Runs
 from smemsim.program.scopes import GPU
 from smemsim.program.watch.clocks import OPERATIONS, Operation, room_of
 from smemsim.program.watch.doubts import Unwritten
+from smemsim.program.watch.global_memory import is_for_shared
 from smemsim.program.watch.history import History
 from smemsim.program.watch.twins import Twins
 from smemsim.program.watch.unreleased import unmet_loads, unmet_stores
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Block
     from smemsim.program.memory.spaces import Values
     from smemsim.program.watch.lifetimes import Lifetimes
+    from smemsim.program.watch.lost import LostUpdates
     from smemsim.program.watch.unreleased import UnreleasedStores
     from smemsim.program.wave import Cta, Wave
 
@@ -168,7 +170,7 @@ class WatchOfFirst:
             room, wanted = of_all.operations.room, 2 * self.count * len(self.first.operations.operations)
             while room < wanted:
                 room *= 2
-            self.twins = Twins(x.ctas, x.stride // WARP, room, self.made)
+            self.twins = Twins(x.ctas, x.stride // WARP, room, self.made, {*mbarriers(x.ctas[0]).values()})
             of_all.spread(self.first, self.twins, self.brought)
             self.of_all = x.watch = of_all
         return self.of_all
@@ -201,6 +203,11 @@ class WatchOfFirst:
     def unreleased(self) -> UnreleasedStores:
         """That of a program without such stores."""
         return (self.of_all or self.first).unreleased
+
+    @property
+    def lost(self) -> LostUpdates:
+        """That of a program without such stores; of others that of all."""
+        return self.spread().lost if self.of_all is not None or self.first.lost.stores else self.first.lost
 
     @property
     def held_slots(self) -> int:
@@ -476,7 +483,14 @@ class WatchOfFirst:
     @_or_of_all
     def fence_async(self, x: Wave, i: Instruction) -> Any:
         """As `Watch.fence_async`."""
-        return self.first.fence_async(self.view, i) if self.is_alike else OF_ALL
+        if not self.is_alike or (self.history is not None and self._tells_fences_apart and not is_for_shared(i)):
+            return OF_ALL
+        return self.first.fence_async(self.view, i)
+
+    @functools.cached_property
+    def _tells_fences_apart(self) -> bool:
+        """Are there fences that are none for global memory? Then it is told of the others."""
+        return any(is_for_shared(i) for i in self.x.program.inlined.body)
 
     @_or_of_all
     def waited_for_launch(self, x: Wave, i: Instruction) -> Any:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-
-from smemsim.program.barriers.mbarrier import Mbarrier, mbarriers
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Cta
@@ -20,10 +18,10 @@ V = TypeVar("V")
 
 class Twins:
     """CTAs of `warps` warps each, of which the first one stood for all. `room` is for how many operations of all there is room, `made` has of each mbarrier of the first
-    CTA those of all; row n of `numbers` has the numbers of CTA n's operations, in the order of those of the first one."""
+    CTA those of all, and `used` are those of its own that nobody has invalidated; row n of `numbers` has the numbers of CTA n's operations, in the order of those of the first one."""
 
-    def __init__(self, ctas: Sequence[Cta], warps: int, room: int, made: dict[Mbarrier, tuple[Mbarrier, ...]]) -> None:
-        self.ctas, self.count, self.warps, self.room, self.made = ctas, len(ctas), warps, room, made
+    def __init__(self, ctas: Sequence[Cta], warps: int, room: int, made: dict[Any, tuple[Any, ...]], used: Set[Any]) -> None:
+        self.ctas, self.count, self.warps, self.room, self.made, self.used = ctas, len(ctas), warps, room, made, used
         self.numbers = np.zeros((self.count, 0), np.int64)
         self._of: dict[int, list[Any]] = {}
 
@@ -38,10 +36,6 @@ class Twins:
     def of(self, op: Any, n: int) -> Any:
         """That of the n-th CTA, of an operation of the first one."""
         return self._of[id(op)][n]
-
-    def is_used(self, barrier: Mbarrier) -> bool:
-        """Has nobody invalidated an mbarrier of the first CTA?"""
-        return mbarriers(self.ctas[0]).get(barrier.offset) is barrier
 
     def each(self, ops: Sequence[Any]) -> list[Any]:
         """Those of all CTAs, one CTA after the other."""

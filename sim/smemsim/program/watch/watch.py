@@ -27,7 +27,6 @@ The watch has one part for each kind of state, and brings what it is told to tho
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -61,6 +60,7 @@ from smemsim.program.watch.unreleased import UnreleasedStores
 from smemsim.program.wave import ALL, EXITED, WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
+from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block
@@ -75,7 +75,7 @@ MATRIX = ("wgmma", "tcgen05")
 _NO_WARPS = np.zeros(0, np.int64)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Begin:
     """How a watch begins: the wave's `number` in its launch, and that of its first warp in what is known of global memory; for what stands in for another watch
     (`first.py`) also what follows values, for how many operations there is room, and how many `warps` the wave has."""
@@ -146,7 +146,7 @@ class Watch:
     def spread(self, first: Watch, twins: Twins, brought: dict[int, list[Any]]) -> None:
         """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
         that it waited for last."""
-        self.operations.spread(first.operations, twins, first.order.read_done.all(axis=0))
+        self.operations.spread(first.operations, twins, np.asarray(first.order.read_done.all(axis=0)))
         for part in ("order", "groups", "barriers", "lanes", "shared", "registers", "alone"):
             getattr(self, part).spread(getattr(first, part), twins)
         self.telling.spread(first.telling, twins, brought)
