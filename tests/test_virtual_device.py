@@ -635,6 +635,9 @@ def test_a_library_that_a_linker_put_beside_a_program_may_be_machine_code():
     newer = (1, 121, ptx_for("sm_121"), 0, 0)
     own, library = images(fat((1, 90, ptx_for("sm_90a"), 0, 0))), images(fat((2, 90, cubin(), 0, 0), newer))
     assert of_parts([own, library], "sm_90a") == own[0].ptx
+    whole = images(cubin((".nv_debug_ptx_txt", ptx_for("sm_90a")), (".nv_debug_ptx_txt.1", ptx_for("sm_90a").replace(b" k(", b" other("))))
+    text = of_parts([whole, own, images(ptx_for("sm_90a").replace(b" k(", b" other(")), library], "sm_90a")
+    assert list(read_module(text).functions) == ["k", "other"]  # what is linked already has all files
     for parts in ([library], [own, images(fat(newer))]):
         with pytest.raises(InputError, match="there is PTX for sm_121, which sm_90a does not run"):
             of_parts(parts, "sm_90a")

@@ -25,6 +25,7 @@ __all__ = ["HOST_SECTION", "Image", "NoCode", "at_address", "chosen", "images", 
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
 PTX_KIND, CUBIN_KIND = 1, 2
 LZ4_FLAG, ZSTD_FLAG, HOST_FLAG = 0x2000, 0x8000, 0x1000
+_IN_CUBIN = "PTX in a cubin"
 _TEXT_SECTION, HOST_SECTION = ".nv_debug_ptx_txt", ".nv.host"
 _NO_BITS = 8  # a section without bytes in the file
 MOST_BYTES = 1 << 30  # of an entry, unpacked
@@ -97,21 +98,25 @@ def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
 
 
 def of_parts(parts: Sequence[Sequence[Image]], arch: str) -> str:
-    """The PTX of a program and of what nvcc's linker (`-rdc=true`) put beside it.
+    """The PTX of a program: of what was linked (`-rdc=true`), and behind it of each file that the driver would link.
 
-    A part that has machine code alone for the card is left out, and its functions are not there: CUDA's device runtime is such a one, which nvcc 13.0 links to
-    every program, with PTX for a newer card.
+    What was linked to machine code for this very card has the PTX of all files in it. A part that has machine code alone for the card is left out, and its
+    functions are not there: CUDA's device runtime is such a one, which nvcc 13.0 links to every program, with PTX for a newer card.
     """
+    if any(image.origin == _IN_CUBIN and _is_for(image.target, arch) for image in parts[0]):
+        return chosen(parts[0], arch)[0].ptx
     texts = [chosen(part, arch)[0].ptx for part in parts if any(i.ptx for i in part) and not _is_machine_code(part, arch)]
     return linked(texts) if texts else chosen([image for part in parts for image in part], arch)[0].ptx
 
 
 def _is_machine_code(part: Sequence[Image], arch: str) -> bool:
     """Does a part have machine code for an architecture, and no PTX?"""
-    if any(i.ptx and _runs(i.target, arch) for i in part):
-        return False
-    family = target_number(arch) // 10
-    return any(not i.ptx and target_number(i.target) // 10 == family and target_number(i.target) <= target_number(arch) for i in part)
+    return not any(i.ptx and _runs(i.target, arch) for i in part) and any(not i.ptx and _is_for(i.target, arch) for i in part)
+
+
+def _is_for(target: str, arch: str) -> bool:
+    """Does machine code for a target run on an architecture: of its family, and no newer one?"""
+    return target_number(target) // 10 == target_number(arch) // 10 and target_number(target) <= target_number(arch)
 
 
 def _runs(target: str, arch: str) -> bool:
@@ -170,7 +175,7 @@ def _of_elf(code: bytes, target: str = "") -> Iterator[Image]:
     has_host = any(name == HOST_SECTION for name, _, _ in sections(code))
     texts = [data for name, _, data in sections(code) if name == _TEXT_SECTION or name.startswith(f"{_TEXT_SECTION}.")]
     found = linked([text.rstrip(b"\0").replace(b"\0", b"\n").decode(errors="replace") for text in texts]) if texts else ""
-    yield Image(_target_of(found) or target, found, "PTX in a cubin" if found else "machine code", code if has_host else b"")
+    yield Image(_target_of(found) or target, found, _IN_CUBIN if found else "machine code", code if has_host else b"")
 
 
 def sections(code: bytes) -> Iterator[tuple[str, int, bytes]]:
