@@ -233,7 +233,7 @@ def _narrow_align(a, at, b, b_at, width, largest):  # type: ignore[no-untyped-de
 def _units(largest, width, kept_bits, zero_exponent, unit):  # type: ignore[no-untyped-def]
     """The units of a row, float32, of its largest exponents. Are all within what float32 has? Where all terms are zeros any unit will do."""
     least, highest = kept_bits - NARROW_UNIT, np.int32(NARROW_SUM - 31 + kept_bits)  # a sum has at most 31 bits
-    is_near = np.bool_(True)
+    is_near = True
     floor, lowest, top = (
         np.int32(NO_TERM if zero_exponent >= least else least),
         np.int32(larger(least, zero_exponent)),
@@ -241,7 +241,7 @@ def _units(largest, width, kept_bits, zero_exponent, unit):  # type: ignore[no-u
     )
     for n in range(width):
         each = np.int32(largest[n])
-        is_near &= (each <= highest) & ((each >= floor) | (each < NO_TERM))
+        is_near &= bool((each <= highest) & ((each >= floor) | (each < NO_TERM)))
         unit[n] = np.int32(np.int32(top - larger(each, lowest)) << np.int32(23)).view(np.float32)
     return is_near
 

@@ -171,7 +171,10 @@ def add_tiles(
     def some(part: slice) -> None:
         _add(terms, (which[0][part], which[1][part]), sums.values, sums.where[part], sums.adds[part], row, types[2])
 
-    _in_parts(len(sums.where), a.shape[1] * b.shape[1], a.shape[2], some)
+    if len(sums.where) * a.shape[1] * b.shape[1] * a.shape[2] < THREAD_WORK:  # what is done to the operands is done: parts spare nothing
+        some(slice(None))
+    else:
+        _in_parts(len(sums.where), a.shape[1] * b.shape[1], a.shape[2], some)
 
 
 def _add(

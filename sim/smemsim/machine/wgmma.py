@@ -222,20 +222,23 @@ def _behind(
     operand: Callable[[int], SharedOperand], shared: Sequence[SharedMemory], words: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(raw bits of the operands behind descriptors, each once, which of them each warpgroup has, and whether it has elements that nobody wrote)."""
-    order: dict[int, dict[int, int]] = {}  # of each word the windows, each with its place among all
-    keys = [(word, id(memory)) for memory, word in zip(shared, words, strict=True)]
-    for word, window in keys:
-        order.setdefault(word, {}).setdefault(window, 0)
-    memories, bits, missing = {id(memory): memory for memory in shared}, [], []
-    count = 0
-    for word, windows in order.items():
-        for window in windows:
-            windows[window], count = count, count + 1
-        found, unwritten = operand(word).bits_of([memories[window] for window in windows])
-        bits.append(found)
-        missing.append(unwritten)
-    which = np.array([order[word][window] for word, window in keys], np.int64)
-    return bits[0] if len(bits) == 1 else np.concatenate(bits), which, np.concatenate(missing)[which]
+    firsts, which = _each_once(tuple(words), tuple(map(id, shared)))
+    found = [operand(word).bits_of([shared[n] for n in numbers]) for word, numbers in firsts]
+    bits, missing = (parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in zip(*found, strict=True))
+    return bits, which, missing[which]
+
+
+@functools.lru_cache(maxsize=1024)
+def _each_once(words: tuple[int, ...], windows: tuple[int, ...]) -> tuple[tuple[tuple[int, tuple[int, ...]], ...], np.ndarray]:
+    """Of pairs (a word, a window) each word with where it first comes with each window, and of each pair which one it is in this order."""
+    order: dict[int, dict[int, int]] = {}
+    for n, (word, window) in enumerate(zip(words, windows, strict=True)):
+        order.setdefault(word, {}).setdefault(window, n)
+    pairs = [(word, window) for word, own in order.items() for window in own]
+    number = {pair: n for n, pair in enumerate(pairs)}
+    which = np.array([number[pair] for pair in zip(words, windows, strict=True)], np.int64)
+    which.flags.writeable = False
+    return tuple((word, tuple(own.values())) for word, own in order.items()), which
 
 
 # ---- `wgmma`: one instruction from registers to registers, explained

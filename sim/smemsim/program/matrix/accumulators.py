@@ -10,7 +10,8 @@ Zeros, or anything else that others have written there, begin another sum.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,8 @@ def _is_sum(left: np.ndarray, now: np.ndarray) -> bool:
     return bool(np.array_equal(left, now) and now.any())
 
 
-def bits_of_slots(slots: Iterable[int]) -> int:
+@functools.lru_cache(maxsize=1024)
+def bits_of_slots(slots: Collection[int]) -> int:
     """A bit set of registers, as `Block.slots` is one."""
     return sum(1 << slot for slot in set(slots))
 

@@ -136,8 +136,11 @@ class _Mma:
                     judge(x, self._event(x, operation, is_unwritten=False))
                 raise
         reads = self._begun(x, operations) if x.watch is not None else []
+        noted: set[tuple[Prepared, bool]] = set()  # what is to be noted of one is so of all that do the same
         for n, (operation, is_unwritten) in enumerate(zip(operations, unwritten, strict=True)):
-            self._note(x, operation, is_unwritten=is_unwritten)
+            if (what := (operation.issue.mma, is_unwritten)) not in noted:
+                noted.add(what)
+                self._note(x, operation, is_unwritten=is_unwritten)
             if x.watch is not None:
                 self._tell(x, operation, *reads[n])
         self._record(x, [self._event(x, operation, is_unwritten=missing) for operation, missing in zip(operations, unwritten, strict=True)])
@@ -169,15 +172,23 @@ class _Mma:
             )
 
     def _issued(self, x: Wave, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
+        """What a thread issues with these words: one value each time, since a loop comes back to the same ones."""
+        words = (*values.values(), *lanes, in_force())
+        issued: dict[Any, _Issued] = x.state.setdefault(self, {})
+        found = issued.get((thread, words))
+        if found is not None:
+            return found
+        if len(issued) >= MOST_WORDS * len(x.ctas):
+            issued.clear()
         members = group_of(x, self.i, x.ctas[int(x.cta_of[thread])], self.group)
         tensor, shared = tuple([tensor_of(member) for member in members]), tuple([member.shared for member in members])
-        key = (*values.values(), *lanes, in_force())
-        made = self._made.get(key)
+        made = self._made.get(words)
         if made is None:
             if len(self._made) >= MOST_WORDS:
                 self._made.clear()
-            made = self._made[key] = self._prepared(values, lanes, tensor[0].arch)
-        return _Issued(thread, members, Issue(made, tensor, shared))
+            made = self._made[words] = self._prepared(values, lanes, tensor[0].arch)
+        found = issued[thread, words] = _Issued(thread, members, Issue(made, tensor, shared))
+        return found
 
     def _prepared(self, values: dict[str, Any], lanes: tuple[int, ...], arch: str) -> Prepared:
         """What these words mean."""
