@@ -63,6 +63,14 @@ def files_of_checkout():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _processors_are_for_the_tests_beside():
+    """No launch goes to other processors by itself: what one of them does there depends on what runs beside."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("smemsim.program.spread.idle", lambda: 0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _the_checkout_stays_as_it_is():
     before = files_of_checkout()
     yield

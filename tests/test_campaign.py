@@ -416,7 +416,6 @@ def test_a_launch_on_a_dask_cluster_gives_the_same_also_when_it_loses_a_worker(c
     assert spread.execute_spread(two, done=done)
     assert sum(killed) == ctas
     assert (out.numpy() == expected.numpy()).all()
-    two.evidence.remove(spread.APART)
     same_launch(one, two)
 
 

@@ -17,7 +17,7 @@ from launches import Device, kernel, results
 from smemsim import InputError
 from smemsim.program import LaunchConfig, RunOptions, spread
 from smemsim.program.execute import execute
-from smemsim.program.spread import Changed, Merge, run_shard, work_of
+from smemsim.program.spread import Changed, Merge, run_shard, unpacked, work_of
 from smemsim.program.watch.clocks import ROOM
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import FIRST
@@ -270,13 +270,15 @@ def test_shards_put_together_are_the_launch(trap, cuts):
     whole, (_, out) = scaled(trap)
     assert execute(whole) == (trap == NEVER)
     parted, (_, parts) = scaled(trap)
+    execute(parted, [])
     work, merge = pickle.loads(pickle.dumps(work_of(parted, watch=True))), Merge(parted)
     for begin, end in itertools.pairwise((0, *cuts, CTAS)):
-        result = pickle.loads(pickle.dumps(run_shard(work, range(begin, end))))
-        merge.add(result)
-        if not result.finished:
+        is_there = merge.add(unpacked(run_shard(work, range(begin, end)), parted))
+        assert is_there == (not begin <= trap < end), "what has trapped runs again, here"
+        if not is_there:
+            assert not execute(parted, range(begin, end))
             break
-    certain = CTAS if trap == NEVER else trap + 1  # how far CTAs behind one that traps have come is not determined
+    certain = CTAS if trap == NEVER else trap + 1  # how far CTAs behind one that traps have come is that of its wave, here of a shard
     assert (parts.numpy() == out.numpy())[: certain * BLOCK].all()
     same_launch(whole, parted)
     if trap == NEVER:
@@ -286,53 +288,40 @@ def test_shards_put_together_are_the_launch(trap, cuts):
 @given(st.data())
 @examples(40)
 def test_what_changed_is_every_byte_that_differs(data):
-    before = data.draw(st.binary(min_size=1, max_size=40))
+    before = data.draw(st.binary(min_size=40, max_size=40))
     after = data.draw(st.lists(st.sampled_from(before) | st.integers(0, 255), min_size=len(before), max_size=len(before)))
     old, new = np.frombuffer(before, np.uint8).copy(), np.array(after, np.uint8)
-    changed = Changed.between(256, old, new)
-    if changed is None:
-        assert (old == new).all()
-        return
-    at = changed.offsets()
-    assert at.tolist() == np.flatnonzero(old != new).tolist()
-    assert len(changed.starts) == 1 + np.count_nonzero(np.diff(at) > 1)
-    old[at] = changed.values
-    assert (old == new).all()
+    changed = Changed.between(256, old.view(np.uint64), new.view(np.uint64))
+    differ, other = old != new, np.arange(40, dtype=np.uint8)
+    assert (changed is None) == (not differ.any())
+    if changed is not None:
+        wanted = np.where(differ, new, other)
+        changed.write(other.view(np.uint64))
+        assert (other == wanted).all()
 
 
-def test_ctas_that_write_the_same_word_differently_are_told_of():
+@pytest.mark.parametrize("watch", [True, False])
+def test_ctas_that_write_the_same_word_differently_are_told_of(watch):
+    """Under the watch by running them again, in one process."""
     launch, (word,) = prepared(
         "mov.u32 %r2, %ctaid.x; add.u32 %r2, %r2, 1; st.global.u32 [%d20], %r2;", np.zeros(1, np.uint32), grid=4, block=1
     )
-    work, merge = work_of(launch, watch=True), Merge(launch)
-    for clusters in ([0, 1], [2, 3]):
-        merge.add(run_shard(work, clusters))
-    assert word.numpy().tolist() == [4]
-    (sentence,) = launch.evidence
-    assert f"{word.address:#x}" in sentence
-    assert "not determined" in sentence
+    assert execute(launch, [0], watch=watch)
+    work, merge = work_of(launch, watch=watch), Merge(launch)
+    taken = [merge.add(unpacked(run_shard(work, clusters), launch)) for clusters in ([1], [2], [3])]
+    assert taken == [not watch] * 3
+    if not watch:
+        assert word.numpy().tolist() == [4]
+        (sentence,) = launch.evidence
+        assert f"{word.address:#x}" in sentence
+        assert "not determined" in sentence
 
 
-def test_only_ctas_that_depend_on_nobody_leave_home(monkeypatch):
-    monkeypatch.setattr(spread, "work_of", lambda *_, **__: pytest.fail("a shard"))
+def test_ctas_that_add_to_one_word_stay_in_one_process(monkeypatch):
+    monkeypatch.setattr(spread, "_Shared", lambda *_, **__: pytest.fail("a shard"))
     launch, (word,) = prepared("red.global.add.u32 [%d20], 1;", np.zeros(1, np.uint32), grid=500, block=32, options={"workers": 2})
     assert spread.execute_spread(launch)
     assert word.numpy().tolist() == [500 * 32]
-    launch, (_, out) = scaled()
-    assert spread.execute_spread(launch), "a second's work is not worth a process"
-    assert out.numpy().any()
-
-
-@pytest.mark.parametrize(("watch_global", "parts"), [(True, 0), (False, 1)])
-def test_a_launch_goes_to_processes_by_itself_only_where_no_races_between_them_are_looked_for(monkeypatch, watch_global, parts):
-    asked, work_of = [], spread.work_of
-    monkeypatch.setattr(spread, "WORTH", 0.0)
-    monkeypatch.setattr(spread, "processors", lambda: 2)
-    monkeypatch.setattr(spread, "work_of", lambda launch, **of: asked.append(launch) or work_of(launch, **of))
-    launch, (_, out) = scaled(ctas=4096, watch_global=watch_global)
-    assert spread.execute_spread(launch)
-    assert len(asked) == parts
-    assert out.numpy().any()
 
 
 def killing(pids):
@@ -347,7 +336,13 @@ def killing(pids):
     return done, told
 
 
-def test_two_processes_give_what_one_gives_also_when_one_dies():
+@pytest.fixture
+def fresh_processes(monkeypatch):
+    """As where a process is not copied: others begin anew."""
+    monkeypatch.setattr(spread, "can_be_copied", lambda: False)
+
+
+def test_two_processes_give_what_one_gives_also_when_one_dies(fresh_processes):
     ctas = 1024
     one, (_, expected) = scaled(ctas=ctas)
     execute(one)
@@ -356,12 +351,10 @@ def test_two_processes_give_what_one_gives_also_when_one_dies():
     assert spread.execute_spread(two, done=done)
     assert sum(told) == ctas
     assert (out.numpy() == expected.numpy()).all()
-    assert two.evidence == {spread.APART}, "what is not looked for is told"
-    two.evidence.clear()
     same_launch(one, two)
 
 
-def test_workers_that_die_again_and_again_are_a_sentence(monkeypatch):
+def test_workers_that_die_again_and_again_are_a_sentence(monkeypatch, fresh_processes):
     monkeypatch.setattr(spread, "DEATHS", 0)
     launch, _ = scaled(ctas=1024, workers=2)
     with pytest.raises(InputError, match="workers=1"):

@@ -20,7 +20,7 @@ from typing import Any
 from smemsim.arguments import shown, whole
 from smemsim.errors import InputError
 
-__all__ = ["amount", "ask", "hold", "limit", "set_limit", "told"]
+__all__ = ["amount", "ask", "hold", "left", "limit", "set_limit", "told"]
 
 
 VARIABLE = "SMEMSIM_MEMORY"
@@ -97,6 +97,11 @@ def ask(what: str, size: int) -> None:
     if _taken.bytes + size > most:
         held = f", {told(_taken.bytes)} are taken already" if _taken.bytes else ""
         raise InputError(f"{what}: needs {told(size)} of memory{held}; the limit is {told(most)} (--memory, or {VARIABLE})")
+
+
+def left() -> int:
+    """How many bytes more this process may take."""
+    return limit() - _taken.bytes
 
 
 def hold(owner: Any, size: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from smemsim.errors import InputError
 from smemsim.processes import Lost, pool, without_main
@@ -14,44 +14,36 @@ from smemsim.processes import Lost, pool, without_main
 if TYPE_CHECKING:
     from smemsim.program.launch import Launch
 
-__all__ = ["PIECES", "Cluster", "Crew", "Processes", "run"]
+__all__ = ["PIECES", "Cluster", "Crew", "Processes", "results"]
 
 
 LOOK = 1.0  # seconds after which it is looked whether the workers are still there, and the launch's time is not over
 PIECES = 4  # shards for each process, so that none waits long for the last one
 
 
-class Merge(Protocol):
-    """Puts the results of shards together."""
-
-    def add(self, result: Any) -> None:
-        """The next one."""
-
-
-def run(launch: Launch, crew: Crew, clusters: Sequence[int], size: int, merge: Merge, done: Callable[[int], None]) -> bool:
-    """Run the clusters in shards of `size` clusters, and join the shards' results in their order."""
-    results, following = dict[int, Any](), 0
-    count, given_out = -(-len(clusters) // size), 0
+def results(launch: Launch, crew: Crew, shards: Sequence[Sequence[int]]) -> Iterator[tuple[int, Any]]:
+    """Run shards, of some clusters each: the number and the result of each, in their order; fewer where the launch is out of time."""
+    found, following, given_out = dict[int, Any](), 0, 0
     futures: dict[concurrent.futures.Future[Any], int] = {}
 
     def submit(numbers: Iterable[int]) -> None:
-        futures.update({crew.submit(clusters[n * size : (n + 1) * size]): n for n in numbers})
+        futures.update({crew.submit(shards[n]): n for n in numbers})
 
-    while following < count:
+    while following < len(shards):
         crew.check()
-        more = min(count, following + 2 * PIECES * crew.count)
+        more = min(len(shards), following + 2 * PIECES * crew.count)
         submit(range(given_out, more))
         given_out = more
         ended = concurrent.futures.wait(futures, LOOK, concurrent.futures.FIRST_COMPLETED).done
         if launch.is_over:
             launch.out_of_time = True
-            return False
+            return
         for future in ended:
             number = futures.pop(future, None)
             if number is None:
                 continue
             try:
-                results[number] = future.result()
+                found[number] = future.result()
             except Exception as error:
                 if not isinstance(error, (BrokenProcessPool, concurrent.futures.CancelledError)) and type(error).__name__ != "KilledWorker":
                     raise
@@ -60,14 +52,9 @@ def run(launch: Launch, crew: Crew, clusters: Sequence[int], size: int, merge: M
                 futures.clear()
                 submit(again)
                 break
-        while following in results:
-            result = results.pop(following)
-            merge.add(result)
-            done(result.ctas)
+        while following in found:
+            yield following, found.pop(following)
             following += 1
-            if not result.finished:
-                return False
-    return True
 
 
 class Crew:

@@ -48,7 +48,7 @@ __all__ = ["exec_command"]
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    help="Processes for CTAs that do not depend on each other. Races in global memory between CTAs of different ones are not looked for.",
+    help="Processes for CTAs that do not depend on each other; left out: as many as save time, on processors that have nothing to do.",
 )
 @click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card; else those of the real one.")
 @click.option("--device-memory", metavar="BYTES", help="Memory of the card, as 16G; else that of the real one.")

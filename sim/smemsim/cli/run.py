@@ -158,7 +158,7 @@ COMMAND_LINE = "command line"
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    help="Processes for CTAs that do not depend on each other; left out: one, or with --no-watch-global as many as save time. Races in global memory between CTAs of different ones are not looked for.",
+    help="Processes for CTAs that do not depend on each other; left out: as many as save time, on processors that have nothing to do.",
 )
 @click.option("--dask", metavar="ADDRESS", help="Give them to the Dask scheduler there (pip install 'smemsim[campaign]').")
 @click.option(

@@ -9,6 +9,7 @@ array([0., 1., 2., 3.], dtype=float32)
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -22,7 +23,6 @@ from smemsim.arguments import shown, whole
 from smemsim.budget import ask
 from smemsim.errors import InputError, Unmodelled
 from smemsim.files import source_folders
-from smemsim.finding import Finding
 from smemsim.judge.operand_reads import Reads
 from smemsim.judge.progress import Progress
 from smemsim.judge.run import Run
@@ -33,7 +33,7 @@ from smemsim.program.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKer
 from smemsim.program.linking.program import module_of
 from smemsim.program.rooms import leave_rooms
 from smemsim.program.schedule import seeds_of
-from smemsim.program.spread import execute_spread
+from smemsim.program.spread import execute_spread, shared_out
 from smemsim.program.traps import region_name
 from smemsim.ptx.module import Instruction, Module
 from smemsim.spec.alternatives import assuming
@@ -102,7 +102,7 @@ class Gpu(Device):
         A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006, and one that stores nothing all the while after a
         twentieth of that; loops that change nothing end much earlier. `limit_seconds` ends it after a time, whatever it does, with
         `out_of_time` instead of a finding: a slow machine is no fault of the kernel. Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,
-        or on the Dask cluster of a `distributed.Client`; without either on all processors, where that saves time and no races in global memory are looked for, as those between processes are not found. Results are the same.
+        or on the Dask cluster of a `distributed.Client`; without either on the processors that have nothing to do, where that saves time. Results and findings are the same.
         Findings show the lines of sources that the PTX names (`.file`) where these lie below the current folder or one of `sources`.
         `cancel` says how `clusterlaunchcontrol.try_cancel` is answered: "resident" lets CTAs take over the clusters that do not fit on the card at
         once, "never" none, "one" one for each cluster that begins, "always" all of them. "all" runs the kernel with each of the other three on the
@@ -210,7 +210,7 @@ class Gpu(Device):
 
     def _with_many_schedules(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
         """The run in the usual order, with what other schedules do: each begins with the same memory, and the usual one's results are left."""
-        from smemsim.judge.schedules import Appeared, Schedules, apart, schedules_of
+        from smemsim.judge.schedules import Outcome, compared, schedules_of
 
         regions = self.memory.filled()
         ask("copies of global memory, to see what schedules change", 3 * sum(len(region.data) for region in regions))
@@ -219,36 +219,26 @@ class Gpu(Device):
         regions = self._still(regions)
         left = {region.begin: region.data.copy() for region in regions}
         known = {(f.code, f.line) for f in usual.findings}
-        others: dict[int | str, dict[int, np.ndarray]] = {}
-        appeared: dict[tuple[str, int], tuple[Finding, list[int | str]]] = {}
-        summed: list[np.ndarray] = []
-        tried, unfinished = [], []
-        for schedule in schedules_of(seeds_of(options.schedule) or 0):
-            if usual.interrupted or usual.out_of_time:
-                break
-            regions = self._still(regions)
-            for region in regions:
+        given = [] if usual.interrupted or usual.out_of_time else schedules_of(seeds_of(options.schedule) or 0)
+
+        def run(schedule: int | str) -> Outcome:
+            for region in self._still(regions):
                 region.data[:] = before[region.begin]
-            run = self.run(kernel, config, dataclasses.replace(options, schedule=schedule))
-            tried.append(schedule)
-            if run.interrupted:
-                break
-            if run.out_of_time:
-                unfinished.append(schedule)
-                continue
-            summed += run.launch.summed
-            for f in run.findings:
-                if (f.code, f.line) not in known:
-                    appeared.setdefault((f.code, f.line), (f, []))[1].append(schedule)
-            regions = self._still(regions)
-            if not run.launch.status and not usual.launch.status:  # what a launch that traps leaves depends on when it does
-                others[schedule] = {r.begin: r.data.copy() for r in regions if not np.array_equal(r.data, left[r.begin])}
-        for region in regions:
+            done = self.run(kernel, config, dataclasses.replace(options, schedule=schedule, workers=1))
+            changed = {r.begin: r.data.copy() for r in self._still(regions) if not np.array_equal(r.data, left[r.begin])}
+            is_comparable = not done.launch.status and not usual.launch.status  # what a launch that traps leaves depends on when it does
+            new = tuple(f for f in done.findings if (f.code, f.line) not in known)
+            return Outcome(schedule, done.interrupted, done.out_of_time, new, tuple(done.launch.summed), changed if is_comparable else None)
+
+        outcomes = []
+        with contextlib.closing(shared_out(given, run, self.memory, options.workers)) as found:
+            for outcome in found:
+                outcomes.append(outcome)
+                if outcome.interrupted:
+                    break
+        for region in self._still(regions):
             region.data[:] = left[region.begin]
-        usual.schedules = Schedules(
-            usual.launch, tuple(tried), apart(usual.launch, left, others, regions, summed),
-            tuple(Appeared(f, tuple(seeds)) for f, seeds in appeared.values()), tuple(unfinished),
-        )  # fmt: skip
+        usual.schedules = compared(usual.launch, left, self._still(regions), outcomes)
         return usual
 
     def _still(self, regions: Iterable[Region]) -> list[Region]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from smemsim.machine.region import Region
     from smemsim.program.launch import Launch
 
-__all__ = ["Apart", "Appeared", "Schedules", "apart", "schedules_of"]
+__all__ = ["Apart", "Appeared", "Outcome", "Schedules", "apart", "compared", "schedules_of"]
 
 
 MOST_SHOWN = 6  # schedules, or bytes, that a line lists
@@ -79,6 +79,34 @@ class Appeared:
     def __str__(self) -> str:
         f = self.finding
         return f"{f.code} at line {f.line} with {_listed(self.schedules)}: {f.message}"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one schedule has done: findings that the usual one has not, the addresses of floats that are added to atomically, and the arrays, by their addresses, that are
+    left otherwise than by the usual one; None where that says nothing."""
+
+    schedule: int | str
+    interrupted: bool
+    out_of_time: bool
+    findings: tuple[Finding, ...]
+    summed: tuple[np.ndarray, ...]
+    changed: dict[int, np.ndarray] | None
+
+
+def compared(launch: Launch, left: Mapping[int, np.ndarray], regions: Sequence[Region], outcomes: Sequence[Outcome]) -> Schedules:
+    """What schedules have done, beside the launch of the usual one and what that has left in arrays."""
+    over = [one for one in outcomes if not one.interrupted]
+    ended = [one for one in over if not one.out_of_time]
+    others = {one.schedule: one.changed for one in ended if one.changed is not None}
+    appeared: dict[tuple[str, int], tuple[Finding, list[int | str]]] = {}
+    for one in ended:
+        for f in one.findings:
+            appeared.setdefault((f.code, f.line), (f, []))[1].append(one.schedule)
+    return Schedules(
+        launch, tuple(one.schedule for one in outcomes), apart(launch, left, others, regions, [at for one in ended for at in one.summed]),
+        tuple(Appeared(f, tuple(seeds)) for f, seeds in appeared.values()), tuple(one.schedule for one in over if one.out_of_time),
+    )  # fmt: skip
 
 
 def _is_global(i: Instruction) -> bool:

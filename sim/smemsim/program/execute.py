@@ -74,8 +74,10 @@ def takes_over(launch: Launch) -> bool:
     return launch.config.cancel != "never" and bool(requests(launch.program))
 
 
-def _queue(launch: Launch, clusters: Sequence[int] | None) -> Queue:
+def _queue(launch: Launch, clusters: Sequence[int] | Queue | None) -> Queue:
     """The clusters that are to run, and how many of them begin whatever others ask for."""
+    if isinstance(clusters, Queue):
+        return clusters
     waiting: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
     if launch.schedule is not None:
         waiting = launch.schedule.begins(waiting)
@@ -83,7 +85,7 @@ def _queue(launch: Launch, clusters: Sequence[int] | None) -> Queue:
 
 
 def execute(
-    launch: Launch, clusters: Sequence[int] | None = None, *, watch: bool = True, done: Callable[[int], None] = lambda ctas: None
+    launch: Launch, clusters: Sequence[int] | Queue | None = None, *, watch: bool = True, done: Callable[[int], None] = lambda ctas: None
 ) -> bool:
     """Run clusters of a launch (all of them without `clusters`); what goes wrong is noted in `launch.findings`.
 
@@ -133,6 +135,8 @@ class _Waves:
         launch = self.launch
         while self.queue or launch.waves:
             wave, is_last_try = self._next()
+            if wave is None and not self.queue and not launch.waves:
+                break
             if wave is None:
                 launch.status = TIMEOUT
                 report_hang(launch, len(self.queue) * launch.cluster_size)
@@ -147,7 +151,7 @@ class _Waves:
             elif not wave.paused:
                 launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
                 self.stuck[wave] = self._changes
-        return True
+        return not launch.out_of_time
 
     @property
     def _changes(self) -> int:
@@ -164,8 +168,8 @@ class _Waves:
             wave = launch.schedule.wave(ready, can_begin=can_begin)
         if wave is not None:
             return wave, False
-        if can_begin:
-            return _begun(launch, self.queue.begin(min(self.together, room)), watch=self.watch, history=self.history), False
+        if can_begin and (clusters := self.queue.begin(min(self.together, room))):
+            return _begun(launch, clusters, watch=self.watch, history=self.history), False
         return next((w for w in launch.waves if w.gave_way), None), True
 
     def _ran(self, wave: Wave, *, gives_way: bool) -> bool | None:

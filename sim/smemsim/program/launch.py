@@ -129,8 +129,7 @@ class RunOptions:
     `sanitize` False leaves the watch out, `watch_global` False the part of it that looks for races in global memory. `ctas` are the numbers of the CTAs to run, with those of
     their clusters; None: all. `limit` blocks of instructions
     may be executed until the kernel counts as endless, and `limit_seconds` seconds pass until it is ended without a finding. `workers` processes execute
-    CTAs that do not depend on each other (None: one where races in global memory are looked for, else as many as save time), or the Dask cluster of `client`, a `distributed.Client`; races in global memory between
-    CTAs of different processes are not looked for (1: all are). `progress` False draws no bar. `sources` are folders
+    CTAs that do not depend on each other (None: as many as save time), or the Dask cluster of `client`, a `distributed.Client`. `progress` False draws no bar. `sources` are folders
     with sources that findings may show, `name` is how findings call the PTX. `schedule` is in which order things happen: None the usual one, a seed
     any that the memory model allows, "earliest" and "latest" the extremes, "all:N" each of these and N seeds, one run after the other. `assume` names an
     alternative of a rule about Blackwell, "tcgen05.pair=b_interleaved", that holds instead of it; such a launch runs in this process, and so does one with

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smemsim.errors import InputError, SmemsimError
+from smemsim.forks import CONNECTION
 from smemsim.virtual.calls.table import Calls
 from smemsim.virtual.calls.wire import LENGTH, parsed, replied
 from smemsim.virtual.device import VirtualDevice
@@ -144,7 +145,7 @@ def serve(channel: socket.socket, teller: Teller, arch: str, policy: Policy, car
         session = Session(channel, arch, policy, **card)
         device = session.device
         device.label, device.begins, device.ended, device.refuses = label, teller.begin, teller.end, teller.refuse
-        threading.Thread(target=watch, daemon=True).start()
+        threading.Thread(target=watch, daemon=True, name=CONNECTION).start()
         session.run()
     except (InputError, SmemsimError) as e:
         print(f"smemsim: {e}", file=sys.stderr, flush=True)

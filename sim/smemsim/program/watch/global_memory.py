@@ -476,6 +476,7 @@ class GlobalShadow:
         warps = threads[suspects[:, 0]] >> 5
         late = ~self._heard_of(warps, suspects)
         late &= ~self._have_observed(array, warps, suspects, late, does)
+        self.history.meets(suspects[late, 2])
         lost = late & self._are_lost(i, suspects)
         if lost.any():  # two that leave the same value have both read before either wrote: one of them is lost
             self._tell(i, array, suspects[lost], warps[lost], "updates")

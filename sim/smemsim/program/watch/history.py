@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from smemsim.distinct import distinct
 from smemsim.errors import InputError
 from smemsim.finding import TensorMapError
 from smemsim.program.linking.flows import Root, stores_of, written
@@ -23,9 +24,22 @@ if TYPE_CHECKING:
     from smemsim.machine.blank import Blank
     from smemsim.machine.region import Region
     from smemsim.program.launch import Launch
+    from smemsim.program.linking.program import Program
     from smemsim.program.wave import Wave
 
-__all__ = ["LINE", "ArrayShadow", "History", "Pending", "Written", "addresses_of", "releases_dependents", "scope_of"]
+__all__ = [
+    "LINE",
+    "MOST_BYTES",
+    "ArrayShadow",
+    "History",
+    "Pending",
+    "Written",
+    "addresses_of",
+    "may_be_written",
+    "may_lack_fence",
+    "releases_dependents",
+    "scope_of",
+]
 
 
 WIDEST = 16  # bytes of a cell at most
@@ -68,6 +82,28 @@ def addresses_of(root: Root, launch: Launch) -> list[int]:
     if root.kind != "parameter" or root.offset % WORD or root.offset // WORD >= len(whole):
         return [int(word) for word in whole]
     return [int(whole[root.offset // WORD])]
+
+
+def may_lack_fence(program: Program) -> bool:
+    """May a thread of the program read a flag or a ticket by a relaxed operation, with no fence behind it?"""
+    return any(i.op == "atom" or (i.op == "ld" and bool(scope_of(i))) for i in program.inlined.body)
+
+
+def may_be_written(launch: Launch) -> set[int] | None:
+    """The arrays, by their words, that the program may write to; None: any."""
+    found = set()
+    regions = launch.memory.table()[2]
+    first, last = (regions[0].begin - NEAR, regions[-1].end + NEAR) if regions else (0, 0)
+    for root in written(launch.program):
+        if root.kind == "unknown":
+            return None
+        for address in addresses_of(root, launch):
+            region = launch.memory.holding(address, address + 1)
+            if region is not None:
+                found.add(id(region.words))
+            elif first <= address < last:  # a pointer to somewhere beside an array
+                return None
+    return found
 
 
 def releases_dependents(launch: Launch) -> bool:
@@ -135,6 +171,17 @@ class ArrayShadow:
         if warp not in reads or reads[warp].writes != writes:
             reads[warp] = Observed(own, writes)
 
+    def split(self, lines: np.ndarray) -> None:
+        """Keep the cells of lines from now on."""
+        cells = self.cells
+        lines = distinct(lines[~cells.split[lines]])
+        fine = (lines[:, None] << cells.line - cells.shift) + np.arange(1 << cells.line - cells.shift)
+        tables = (cells.writers, cells.readers, cells.others), (cells.line_writers, cells.line_readers, cells.line_others)
+        for table, of_lines in zip(*tables, strict=True):
+            if len(table):
+                table[fine] = of_lines[lines, None]
+        cells.split[lines] = True
+
     def for_reads(self) -> None:
         """Make room for readers."""
         if not len(self.cells.readers):
@@ -182,6 +229,8 @@ class History:
     def __init__(self, launch: Launch, before: History | None = None) -> None:
         self.launch, self.before = launch, before
         self.warps = 0  # that have a number
+        self.others = 0  # of CTAs that are recorded (`record`): the warps below this number are others
+        self.has_met = False  # one of these?
         self.told: set[tuple[str, int, int]] = set()
         self.suspects = np.empty((SUSPECTS, 4), np.int64)
         self.instructions: list[Instruction] = []
@@ -191,20 +240,29 @@ class History:
         self._index: dict[int, int] = {}
         self._arrays: dict[int, ArrayShadow | None] = {}
         self.waves: list[tuple[int, int]] = []  # the first warp of each wave, and the number of its `Order`
-        self._ctas: list[tuple[int, list[int]]] = []  # by wave: warps of a CTA, the CTAs by their number in the grid
+        self.ctas: list[tuple[int, list[int]]] = []  # by wave: warps of a CTA, the CTAs by their number in the grid
         self._unwritten: dict[int, bool] = {}  # by the words of an array: does nobody write to it in this launch?
         self._pending: list[Pending] = []
         self._held: dict[tuple[str, int, int], set[int]] = {}  # by what is pending: the readers
         self._followed: dict[int, frozenset[int] | None] = {}  # of loads: see `follows`
-        self._done: dict[int, np.ndarray] = {}  # of stores that use what a load has brought: which warps of the launch have executed them
+        self.done: dict[int, np.ndarray] = {}  # of stores that use what a load has brought: which warps of the launch have executed them
 
     def enters(self, x: Wave, number: int) -> int:
         """A wave begins, whose `Order` has a number; returns the number of its first warp."""
         first = self.warps
         self.waves.append((first, number))
-        self._ctas.append((x.stride // WARP, x.numbers.tolist()))
+        self.ctas.append((x.stride // WARP, x.numbers.tolist()))
         self.warps += x.total // WARP
         return first
+
+    def has_run(self, first: int, number: int, per_cta: int, ctas: list[int]) -> None:
+        """A wave has run elsewhere: its first warp, the number of its `Order`, warps of a CTA, the CTAs."""
+        self.waves.append((first, number))
+        self.ctas.append((per_cta, ctas))
+
+    def meets(self, epochs: np.ndarray) -> None:
+        """CTAs that are recorded have come to where these accesses have been, and nothing orders the two."""
+        self.has_met |= bool(((epochs >> loops.WHO) <= self.others).any())
 
     # ---- arrays that nobody writes to: nothing can race there, and reads need no record
 
@@ -225,8 +283,8 @@ class History:
 
     @functools.cached_property
     def may_lack_fence(self) -> bool:
-        """May a thread of the program read a flag or a ticket by a relaxed operation, with no fence behind it?"""
-        return any(i.op == "atom" or (i.op == "ld" and bool(scope_of(i))) for i in self.launch.program.inlined.body)
+        """See `may_lack_fence`."""
+        return may_lack_fence(self.launch.program)
 
     @functools.cached_property
     def _releases_dependents(self) -> bool:
@@ -241,20 +299,8 @@ class History:
 
     @functools.cached_property
     def _may_be_written(self) -> set[int] | None:
-        """The arrays, by their words, that the program may write to; None: any."""
-        launch, found = self.launch, set()
-        regions = launch.memory.table()[2]
-        first, last = (regions[0].begin - NEAR, regions[-1].end + NEAR) if regions else (0, 0)
-        for root in written(launch.program):
-            if root.kind == "unknown":
-                return None
-            for address in addresses_of(root, launch):
-                region = launch.memory.holding(address, address + 1)
-                if region is not None:
-                    found.add(id(region.words))
-                elif first <= address < last:  # a pointer to somewhere beside an array
-                    return None
-        return found
+        """See `may_be_written`."""
+        return may_be_written(self.launch)
 
     # ---- reads whose value nobody uses
 
@@ -263,22 +309,32 @@ class History:
         if id(load) not in self._followed:
             self._followed[id(load)] = stores = stores_of(self.launch.program, load)
             for store in stores or ():
-                self._done.setdefault(store, np.zeros(256, bool))
+                self.done.setdefault(store, np.zeros(256, bool))
         return self._followed[id(load)]
 
     def is_followed(self, i: Instruction) -> bool:
         """Does it matter which warps execute a store?"""
-        return id(i) in self._done
+        return id(i) in self.done
 
     def executes(self, i: Instruction, warps: np.ndarray) -> None:
         """Warps of the launch execute a store."""
-        done = self._done.get(id(i))
+        done = self.done.get(id(i))
         if done is not None:
             if self.warps > len(done):
-                done = self._done[id(i)] = np.concatenate((done, np.zeros(self.warps, bool)))
+                done = self.done[id(i)] = np.concatenate((done, np.zeros(self.warps, bool)))
             done[warps] = True
             if self._pending:
                 self._tell_used()
+
+    def has_done(self, i: Instruction, first: int, done: np.ndarray) -> None:
+        """Which warps, from a number on, have executed a store elsewhere."""
+        before = self.done.get(id(i), done[:0])
+        self.done[id(i)] = np.concatenate((before[:first], np.zeros(max(0, first - len(before)), bool), done, np.zeros(256, bool)))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Is there a race that waits for a use?"""
+        return bool(self._pending)
 
     def holds_back(self, pending: Pending) -> None:
         """A race is told once the value is used (rule order.unused_read)."""
@@ -294,7 +350,7 @@ class History:
         for pending in left:
             used = np.zeros(len(pending.readers), bool)
             for store in pending.stores:
-                done = self._done[store]
+                done = self.done[store]
                 used |= (pending.readers < len(done)) & done[np.minimum(pending.readers, len(done) - 1)]
             if not used.any():
                 self._pending += [pending] if pending.key not in self.told else []
@@ -312,7 +368,7 @@ class History:
     def place_of(self, warp: int) -> tuple[int, int]:
         """(CTA, warp in it) of a warp of the launch."""
         n = bisect.bisect_right(self.waves, warp, key=lambda wave: wave[0]) - 1
-        per_cta, ctas = self._ctas[n]
+        per_cta, ctas = self.ctas[n]
         cta, own = divmod(warp - self.waves[n][0], per_cta)
         return ctas[cta], own
 
@@ -327,6 +383,10 @@ class History:
             if region is not None and not is_watched:
                 self.launch.evidence.add(f"races in {region} are not watched: it is larger than {MOST_BYTES >> 30} GiB")
         return self._arrays[key]
+
+    def shadows(self) -> list[ArrayShadow]:
+        """What is kept of all arrays."""
+        return [shadow for shadow in self._arrays.values() if shadow is not None]
 
     def index(self, i: Instruction) -> int:
         """The number of an instruction."""

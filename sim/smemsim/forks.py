@@ -1,0 +1,281 @@
+"""Processes that are copies of this one: they take parts of a row of work from its end, while this one goes through it from its beginning.
+
+A copy begins in milliseconds, since all that this process has read, linked and compiled lies there already, and whatever it changes, it changes for itself. What it
+brings it writes to a file in memory. This process needs none of them: what a copy does not bring, because it has died, or does not end, is done here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import mmap
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["CONNECTION", "Forks", "Piece", "are_safe", "shared_ranges", "to_own"]
+
+
+CONNECTION = "smemsim connection"  # the name of threads of ours that wait for a connection to end, and hold no lock
+MOST_PIECES = 4096
+PATIENCE, TIMES = 2.0, 10.0  # how long a copy is waited for: seconds, and times as long as its part takes here
+LOOK = 0.1  # seconds after which it is looked whether there is still time
+RESULT, STOP = 1, 2  # states of a part: it is there; it has to be done by the first process
+# The board: what the first process takes next, where what copies have taken from the end begins, how many parts that is.
+NEXT, BACK, PIECES, IS_OVER, HEAD = range(5)
+FIRST, COUNT, WHO, STATE, BEGIN, END, WIDTH = range(7)  # of each part
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_NORESERVE = 0x4000
+_NOT_COPIED = ("jax", "jaxlib")  # which say so themselves
+
+Work = Callable[[int, int], Sequence[Any] | None]  # (first unit, how many): the buffers that are brought, None where this is not for a copy
+
+
+class Piece(NamedTuple):
+    """A part of the work that a copy has taken."""
+
+    number: int
+    first: int  # unit
+    units: int
+
+
+def are_safe(*, asked: bool) -> bool:
+    """May this process be copied? One in which other threads run Python only where somebody has `asked` for it: they may hold a lock that nobody will give back."""
+    if any(name in sys.modules for name in _NOT_COPIED):
+        return False
+    return asked or all(thread is threading.current_thread() or thread.name == CONNECTION for thread in threading.enumerate())
+
+
+# ---- Memory that copies would share with this process
+
+
+def shared_ranges(places: Sequence[tuple[int, int]]) -> list[tuple[int, int, int, int]] | None:
+    """(begin, bytes, descriptor, offset) of the mappings of files that these places of memory, (begin, end) each, lie in, where a copy would write to what this process
+    has; None where such memory is of no file that is open here."""
+    found: list[tuple[int, int, int, int]] = []
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
+            mappings = [line.split(maxsplit=5) for line in lines if line.split(maxsplit=2)[1][3] == "s"]
+    except OSError:
+        return None
+    for span, _, offset, device, inode, *_ in mappings:
+        begin, end = (int(number, 16) for number in span.split("-"))
+        if not any(first < end and begin < last for first, last in places):
+            continue
+        descriptor = _descriptor(device, int(inode))
+        if descriptor is None:
+            return None
+        found.append((begin, end - begin, descriptor, int(offset, 16)))
+    return found
+
+
+def _descriptor(device: str, inode: int) -> int | None:
+    """A descriptor of this process for a file."""
+    major, minor = (int(number, 16) for number in device.split(":"))
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            status = os.fstat(int(name))
+            if (status.st_ino, os.major(status.st_dev), os.minor(status.st_dev)) == (inode, major, minor):
+                return int(name)
+    return None
+
+
+def to_own(ranges: Sequence[tuple[int, int, int, int]]) -> None:
+    """Have `shared_ranges` for this process alone from now on, with what is in them; OSError where that cannot be."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long)
+    flags = mmap.MAP_PRIVATE | 0x10 | _NORESERVE  # MAP_FIXED
+    for begin, size, descriptor, offset in ranges:
+        if libc.mmap(begin, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, offset) != begin:
+            raise OSError(ctypes.get_errno(), "mmap")
+
+
+# ---- The copies
+
+
+class Forks:
+    """`count` copies of this process, which share `units` of work with it. They take no less than `least` at a time, and each unit takes about `seconds` here.
+
+    `begin` is called in each copy first. Where there can be no copies, or fewer, there are fewer.
+    """
+
+    def __init__(self, units: int, count: int, work: Work, *, least: int, seconds: float, begin: Callable[[], None]) -> None:
+        self.units, self.count, self.least, self.seconds = units, count, max(1, least), seconds
+        self._children: list[int] = []
+        self._pipes: list[int] = []
+        self._files: list[int] = []
+        self._read = 0  # parts that were listed
+        self._shared = mmap.mmap(-1, 8 * (HEAD + MOST_PIECES * WIDTH))
+        board = np.frombuffer(self._shared, np.int64)
+        self._head, self._pieces = board[:HEAD], board[HEAD:].reshape(-1, WIDTH)
+        self._head[BACK] = units
+        self._lock = os.memfd_create("smemsim work", os.MFD_CLOEXEC)
+        parent = os.getpid()
+        try:
+            for number in range(count):
+                self._fork(number, work, begin, parent)
+        except OSError:  # no more processes, descriptors, or memory: those that there are do
+            pass
+
+    def _fork(self, number: int, work: Work, begin: Callable[[], None], parent: int) -> None:
+        file = os.memfd_create("smemsim results", os.MFD_CLOEXEC)
+        self._files.append(file)
+        reads, writes = os.pipe2(os.O_CLOEXEC)
+        self._pipes.append(reads)
+        taken = self._take(number)  # so that it need not be quick to get some
+        child = -1
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of threads: see `are_safe`
+                child = os.fork()
+            if not child:
+                try:
+                    _begin_copy(parent)
+                    begin()
+                    self._work(number, taken, work, file, writes)
+                finally:
+                    os._exit(0)
+            self._children.append(child)
+        finally:
+            os.close(writes)
+            if child < 0 and taken is not None:
+                taken[STATE] = STOP
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process takes work meanwhile; one that dies gives the lock back."""
+        fcntl.lockf(self._lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._lock, fcntl.LOCK_UN)
+
+    # ---- in a copy
+
+    def _work(self, number: int, taken: np.ndarray | None, work: Work, file: int, writes: int) -> None:
+        at = 0
+        while taken is not None:
+            state = STOP
+            try:
+                buffers = work(int(taken[FIRST]), int(taken[COUNT]))
+                if buffers is not None:
+                    taken[BEGIN] = at
+                    for buffer in buffers:
+                        at = _written(file, buffer, at)
+                    taken[END], state = at, RESULT
+            finally:
+                taken[STATE] = state
+                if state == STOP:
+                    self._head[IS_OVER] = 1
+                os.write(writes, b"x")
+            taken = self._take(number)
+
+    def _take(self, number: int) -> np.ndarray | None:
+        """A part from the end of what is left."""
+        head = self._head
+        with self._alone():
+            left = int(head[BACK] - head[NEXT])
+            if left <= 0 or head[IS_OVER] or head[PIECES] == MOST_PIECES:
+                return None
+            count = min(left, max(self.least, left // (2 * (self.count + 1))))
+            head[BACK] -= count
+            piece: np.ndarray = self._pieces[head[PIECES]]
+            piece[:] = head[BACK], count, number, 0, 0, 0
+            head[PIECES] += 1
+            return piece
+
+    # ---- in this process
+
+    def next(self) -> int | None:
+        """The next unit, which is to be done here now; None where all are taken."""
+        head = self._head
+        with self._alone():
+            if head[NEXT] >= head[BACK]:
+                return None
+            head[NEXT] += 1
+            return int(head[NEXT]) - 1
+
+    def stop(self) -> None:
+        """The copies take no more."""
+        self._head[IS_OVER] = 1
+
+    def arrived(self) -> list[Piece]:
+        """The parts that copies have brought and that were not listed before, in the order in which they were taken."""
+        found = []
+        while self._read < self._head[PIECES] and self._pieces[self._read, STATE]:
+            if self._pieces[self._read, STATE] == RESULT:
+                found.append(self._piece(self._read))
+            self._read += 1
+        return found
+
+    def pieces(self) -> list[Piece]:
+        """All parts that copies have taken, in the order of the work; once `next` has said that none is left, or behind `stop`."""
+        return sorted((self._piece(n) for n in range(int(self._head[PIECES]))), key=lambda piece: piece.first)
+
+    def _piece(self, number: int) -> Piece:
+        return Piece(number, int(self._pieces[number, FIRST]), int(self._pieces[number, COUNT]))
+
+    def brought(self, piece: Piece, is_over: Callable[[], bool] = lambda: False) -> memoryview | None:
+        """What a copy has brought, once it has; None where this is to be done here, or the time `is_over`."""
+        row = self._pieces[piece.number]
+        pipe, patience = self._pipes[row[WHO]], time.monotonic() + PATIENCE + TIMES * self.seconds * piece.units
+        while not row[STATE]:
+            if is_over() or time.monotonic() > patience:
+                return None
+            if select.select([pipe], [], [], LOOK)[0] and not os.read(pipe, 1) and not row[STATE]:
+                return None
+        if row[STATE] != RESULT:
+            return None
+        begin, end = int(row[BEGIN]), int(row[END])
+        first = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        held = mmap.mmap(self._files[row[WHO]], end - first, prot=mmap.PROT_READ, offset=first)
+        return memoryview(held)[begin - first :]
+
+    def close(self) -> None:
+        """End the copies, whatever they do."""
+        for child in self._children:
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+        for child in self._children:
+            with contextlib.suppress(ChildProcessError):  # somebody else has waited for it
+                os.waitpid(child, 0)
+        for descriptor in (*self._pipes, *self._files, self._lock):
+            os.close(descriptor)
+        self._children, self._pipes, self._files = [], [], []
+
+
+def _begin_copy(parent: int) -> None:
+    """This process ends with the first one, and has nothing to do with its user."""
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    with contextlib.suppress(ValueError, OSError):
+        signal.set_wakeup_fd(-1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, signal.SIG_DFL)
+    if "faulthandler" in sys.modules:
+        sys.modules["faulthandler"].disable()
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+        score.write("1000")  # where memory is short, the copy goes, and this process does its work
+
+
+def _written(file: int, buffer: Any, at: int) -> int:
+    """Write a buffer to a place of a file; the place behind it."""
+    left = memoryview(buffer).cast("B")
+    while len(left):
+        count = os.pwrite(file, left, at)
+        left, at = left[count:], at + count
+    return at

@@ -1,0 +1,233 @@
+"""A grid on several processes: bytes, findings and their order are those of one process, whatever CTAs do to each other, and whatever becomes of the processes."""
+
+import os
+import signal
+import struct
+import threading
+
+import numpy as np
+import pytest
+
+from launches import kernel
+from smemsim import Gpu
+from smemsim.program import execute, spread
+from smemsim.virtual import Policy, VirtualDevice
+
+forks = pytest.importorskip("smemsim.forks", reason="copies of a process are made on Linux alone")
+pytestmark = pytest.mark.skipif(not spread.can_be_copied(), reason="copies of a process are made on Linux alone")
+
+CTAS, BLOCK = 48, 32
+OWN = "mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1;"
+DOUBLE = f"{OWN} ld.global.u32 %r4, [%d2]; mad.lo.u32 %r4, %r4, 3, %r2; st.global.u32 [%d3], %r4;"
+LATE = "setp.ge.u32 %p1, %r2, 46;"  # two CTAs at the end of the grid
+MOVED = "add.u32 %r5, %r2, {by}; rem.u32 %r5, %r5, 48; mad.lo.u32 %r5, %r5, 32, %r1; mul.wide.u32 %d4, %r5, 4; add.u64 %d4, %d{of}, %d4;"
+RACES = {
+    "none": (DOUBLE, True),
+    "none, in place": (f"{OWN} ld.global.u32 %r4, [%d2]; mad.lo.u32 %r4, %r4, 3, %r2; st.global.u32 [%d2], %r4;", True),
+    "none, bytes of one word": ("mov.u32 %r2, %ctaid.x; cvt.u64.u32 %d1, %r2; add.u64 %d1, %d21, %d1; @%p9 st.global.u8 [%d1], %r2;", True),
+    "all write to one word": (f"{DOUBLE} @%p9 st.global.u32 [%d20+4], %r2;", False),
+    "all write the same to one word": (f"{DOUBLE} @%p9 st.global.u32 [%d21+4], 7;", False),
+    "each reads what another one writes": (f"{DOUBLE} {MOVED.format(by=24, of=21)} ld.global.u32 %r6, [%d4]; st.global.u32 [%d2], %r6;", False),
+    "the last one writes what all read": (
+        f"{DOUBLE} ld.global.u32 %r6, [%d20+128]; setp.eq.u32 %p2, %r2, 47; @%p2 st.global.u32 [%d20+128], %r2; st.global.u32 [%d3], %r6;", False,
+    ),
+    "of two in one part": (f"{DOUBLE} {LATE} @%p1 st.global.u32 [%d21+4], %r2;", False),
+    "of the first and the last": (f"{DOUBLE} rem.u32 %r6, %r2, 47; setp.eq.u32 %p1, %r6, 0; @%p1 st.global.u32 [%d21+4], %r2;", False),
+    "atomics": (f"{DOUBLE} @%p9 red.global.add.u32 [%d20], 1;", None),
+    "flags": (f"{DOUBLE} @%p9 st.release.gpu.global.u32 [%d20], 1;", None),
+    "in shared memory, of each CTA": (f"{DOUBLE} mov.u32 %r40, sm; st.shared.u32 [%r40], %r1; bar.sync 0; ld.shared.u32 %r4, [%r40];", True),
+    "in shared memory, of one late CTA": (
+        f"{DOUBLE} mov.u32 %r40, sm; {LATE} @%p1 st.shared.u32 [%r40], %r1; bar.sync 0; ld.shared.u32 %r4, [%r40+4]; st.global.u32 [%d3], %r4;", True,
+    ),
+    "a trap of a late CTA": (f"{DOUBLE} setp.eq.u32 %p2, %r2, 45; @%p2 trap;", False),
+    "an address outside of a late CTA": (f"{DOUBLE} setp.eq.u32 %p2, %r2, 45; @%p2 ld.global.u32 %r4, [%d3+1048576]; st.global.u32 [%d3], %r4;", False),
+    "a late CTA that does not end": (f"{DOUBLE} AGAIN: setp.eq.u32 %p2, %r2, 45; @%p2 bra AGAIN;", False),
+    "an early CTA that does not end": (f"{DOUBLE} AGAIN: setp.eq.u32 %p2, %r2, 1; @%p2 bra AGAIN;", False),
+    "CTAs none of which ends": (f"{DOUBLE} AGAIN: bra AGAIN;", False),
+    "printed": (
+        f"{DOUBLE} cvta.local.u64 %d5, args; @%p9 st.local.u32 [args], %r2; cvta.global.u64 %d6, format; @!%p9 bra END; {{ .param .b64 f; st.param.b64 [f], %d6; "
+        ".param .b64 a; st.param.b64 [a], %d5; .param .b32 r; call.uni (r), vprintf, (f, a); } END:", True,
+    ),
+}  # fmt: skip
+
+
+VARIABLES = """.shared .align 16 .b8 sm[1024];
+.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.global .align 1 .b8 format[4] = {37, 100, 10};
+"""
+
+
+def run(body, *, ctas=CTAS, prepare=lambda gpu: None, **options):
+    gpu = Gpu("sm_90a")
+    arrays = [gpu.array(np.arange(ctas * BLOCK, dtype=np.uint32)), gpu.zeros(ctas * BLOCK, np.uint32)]
+    text = kernel(2, body, variables=VARIABLES, locals_=".local .align 8 .b8 args[8];")
+    done = gpu.launch(text, grid=ctas, block=BLOCK, args=arrays, progress=False, **({"workers": 1} | options))
+    return done, [array.numpy().tobytes() for array in arrays]
+
+
+def told(done):
+    return [(f.code, f.line, f.severity, f.message, f.repair) for f in (*done.findings, *done.remarks)]
+
+
+def same(one, other):
+    assert told(one[0]) == told(other[0])
+    assert one[1] == other[1]
+    assert (one[0].output, one[0].ctas, one[0].evidence) == (other[0].output, other[0].ctas, other[0].evidence)
+
+
+@pytest.fixture
+def added(monkeypatch):
+    """Waves of four CTAs, so that few CTAs are many waves; whether each part that a copy has brought was taken."""
+    for module in (spread, execute):
+        monkeypatch.setattr(module, "at_once", lambda launch, *, watch=True: 4)
+    taken, add = [], spread.Merge.add
+    monkeypatch.setattr(spread.Merge, "add", lambda merge, result: taken.append(add(merge, result)) or taken[-1])
+    return taken
+
+
+def children():
+    """Processes that this one has started and that are there, or that nobody has waited for."""
+    with open(f"/proc/self/task/{threading.get_native_id()}/children", encoding="ascii") as file:
+        return file.read().split()
+
+
+@pytest.mark.parametrize("what", RACES)
+def test_processes_find_what_one_process_finds(what, added):
+    body, fits = RACES[what]
+    one, before = run(body), children()
+    same(one, run(body, workers=3 if fits else 2))
+    assert children() == before
+    if fits is None:
+        assert not added, "they meet by design, and stay in one process"
+    elif fits:
+        assert added
+        assert all(added)
+
+
+def test_what_more_asynchronous_stores_have_done_than_there_was_room_for_is_known(added, monkeypatch):
+    for module in (spread, execute):
+        monkeypatch.setattr(module, "at_once", lambda launch, *, watch=True: 32)
+    body = (
+        f"{OWN} mov.u32 %r40, sm; mad.lo.u32 %r41, %r1, 4, %r40; st.shared.u32 [%r41], %r3; fence.proxy.async.shared::cta; bar.sync 0; @!%p9 bra END; "
+        "cp.async.bulk.global.shared::cta.bulk_group [%d3], [%r40], 128; cp.async.bulk.commit_group; {} END:"
+    )
+    waits, meets = "cp.async.bulk.wait_group 0;", "st.global.u32 [%d21+4], %r2;"
+    one, other = (run(body.format(waits), ctas=300, workers=workers) for workers in (1, 2))
+    same(one, other)
+    assert not one[0].findings
+    assert all(added)
+    assert added
+    same(*(run(body.format(f"{waits} {meets}"), ctas=48, workers=workers) for workers in (1, 2)))
+
+
+def test_schedules_on_several_processes_show_what_they_show_on_one(monkeypatch):
+    brought, read = [], forks.Forks.brought
+    monkeypatch.setattr(forks.Forks, "brought", lambda *given: brought.append(read(*given)) or brought[-1])
+    body = (
+        f"{DOUBLE} @%p9 st.relaxed.gpu.global.u32 [%d20], %r2; @%p9 ld.relaxed.gpu.global.u32 %r5, [%d20]; @%p9 st.global.u32 [%d3], %r5;"
+    )
+    one, other = (run(body, ctas=2, workers=workers, schedule="all:4") for workers in (1, 2))
+    same(one, other)
+    assert one[0].schedules.text() == other[0].schedules.text()
+    assert one[0].schedules.differing
+    assert brought
+    assert None not in brought
+
+
+def test_unwatched_ctas_leave_the_same(added):
+    one, other = (run(DOUBLE, workers=workers, sanitize=False) for workers in (1, 2))
+    same(one, other)
+    assert added
+
+
+def _killed(parent):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _failing(parent):
+    raise MemoryError
+
+
+def _hung(parent):
+    signal.pause()
+
+
+@pytest.mark.parametrize("fate", [_killed, _failing, _hung])
+def test_what_a_process_does_not_bring_is_done_here(fate, added, monkeypatch):
+    monkeypatch.setattr(forks, "PATIENCE", 0.0)
+    monkeypatch.setattr(forks, "_begin_copy", fate)
+    one, before = run(DOUBLE), children()
+    same(one, run(DOUBLE, workers=2))
+    assert children() == before
+    assert not added
+
+
+def test_where_no_process_can_begin_one_does_all(added, monkeypatch):
+    def no_more():
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", no_more)
+    same(run(DOUBLE), run(DOUBLE, workers=3))
+    assert not added
+
+
+def test_an_interrupted_launch_leaves_no_process(added, monkeypatch):
+    took = []
+
+    def interrupted(copies):
+        took.append(children())
+        raise KeyboardInterrupt
+
+    before = children()
+    monkeypatch.setattr(forks.Forks, "next", interrupted)
+    done, _ = run(DOUBLE, workers=2)
+    assert done.interrupted
+    assert len(took[0]) == len(before) + 1
+    assert children() == before
+
+
+def test_a_launch_goes_to_idle_processors_by_itself_where_that_saves_time(added, monkeypatch):
+    for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("COPIED", 0.0)):
+        monkeypatch.setattr(spread, name, value)
+    one = run(DOUBLE)
+    same(one, run(DOUBLE, workers=None))
+    assert added
+    added.clear()
+    monkeypatch.setattr(spread, "idle", lambda: 0)
+    same(one, run(DOUBLE, workers=None))
+    monkeypatch.setattr(spread, "idle", lambda: 1)
+    monkeypatch.setattr(spread, "START", 100.0)
+    same(one, run(DOUBLE, workers=None))
+    assert not added
+
+
+def test_beside_other_threads_a_process_is_copied_only_where_that_is_asked_for(added, monkeypatch):
+    for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("COPIED", 0.0)):
+        monkeypatch.setattr(spread, name, value)
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    try:
+        one = run(DOUBLE)
+        same(one, run(DOUBLE, workers=None))
+        assert not added
+        same(one, run(DOUBLE, workers=2))
+        assert added
+    finally:
+        over.set()
+        other.join()
+
+
+def test_memory_of_a_device_is_that_of_a_copy_alone(added):
+    """The virtual device's memory is shared with the processes of its program: what a copy writes there comes through this process."""
+    left = []
+    for workers in (1, 2):
+        device = VirtualDevice("sm_90a", policy=Policy.of(workers=workers))
+        function = device.load(kernel(2, f"{DOUBLE} st.global.u32 [%d2], %r4;", variables=VARIABLES)).function("k")
+        a, b = (device.allocate(4 * CTAS * BLOCK) for _ in range(2))
+        for array in (a, b):
+            device.view(array, 4 * CTAS * BLOCK)[:] = 1
+        device.launch(function, (CTAS, 1, 1), (BLOCK, 1, 1), [struct.pack("<Q", array) for array in (a, b)])
+        left.append([device.view(array, 4 * CTAS * BLOCK).tobytes() for array in (a, b)])
+    assert left[0] == left[1]
+    assert added
