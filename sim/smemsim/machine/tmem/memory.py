@@ -122,6 +122,10 @@ class Columns:
         """The columns of the allocation before, if so many are more; else 0."""
         return self._largest if columns > self._largest else 0
 
+    def has(self, columns: range) -> bool:
+        """Is one of these columns taken?"""
+        return bool(self._allocated[columns.start : columns.stop].any())
+
     def free(self, columns: int) -> int | None:
         """The first column that an allocation of so many would get now; None: it has to wait."""
         begins = range(0, COLUMNS - columns + 1, columns)

@@ -223,9 +223,11 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
         addresses, counts = (np.broadcast_to(read(x), x.n) for read in (at, count))
         for cta, warp, part in list(warps_of(x)):
             address = int(addresses[part[0]])
+            columns = range(address & 0xFFFF, (address & 0xFFFF) + int(counts[part[0]]))
+            if _is_back(x, i, cta, columns):
+                continue
             with refusals(x, i):
                 cut = tensor_of(cta).dealloc(address & 0xFFFF, int(counts[part[0]]), cta_group=group)
-            columns = range(address & 0xFFFF, (address & 0xFFFF) + int(counts[part[0]]))
             cta.state.setdefault(RETURNED, {}).update(dict.fromkeys(columns, (i, warp)))
             if cut:
                 x.launch.find(
@@ -243,6 +245,18 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
         x.changes += 1
 
     return Gate(lambda x: x.gather(), run)
+
+
+def _is_back(x: Wave, i: Instruction, cta: Cta, columns: range) -> bool:
+    """Was all that is given back given back before? CUTLASS 7107b05 examples/112_blackwell_ssd does so with each of four warps; nothing happens then."""
+    by = given_back(cta, columns.start)
+    if by is None or any(given_back(cta, column) is None for column in columns) or tensor_of(cta).has(columns):
+        return False
+    x.launch.find(
+        "X009", i, f"{i.name} gives back {len(columns)} columns at {columns.start:#x} that line {by[0].line} has given back before: if another CTA on this SM has "
+        "got them since, it loses them", "tcgen05.dealloc by one warp, once", because=ALLOCATION.source, milder=Severity.LUCK,
+    )  # fmt: skip
+    return True
 
 
 @implements("tcgen05.relinquish_alloc_permit")
