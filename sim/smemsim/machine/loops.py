@@ -18,6 +18,7 @@ __all__ = [
     "load_lines",
     "load_words",
     "own_chunks",
+    "own_places",
     "owners_of",
     "store_chunks",
     "touch_chunks",
@@ -171,6 +172,18 @@ def owners_of(at, lines, owner, pieces, writer, place):  # type: ignore[no-untyp
             writer[n], place[n] = np.uint32(entry >> _WRITER), np.uint32((entry & _PLACE) + np.uint64(at[n] & 15))
         else:
             writer[n], place[n] = 0, 0
+
+
+@compiled
+def own_places(at, threads, windows, begin, most, low, out):  # type: ignore[no-untyped-def]
+    """Of the `.shared` addresses of threads the places in all windows, `windows` where each thread's begins. False where one is off `low`, or lies before `begin`
+    or more than `most` bytes behind it."""
+    for n in range(len(at)):
+        offset = at[n] - begin
+        if offset < 0 or offset > most or at[n] & low:
+            return False
+        out[n] = offset + windows[threads[n]]
+    return True
 
 
 @compiled

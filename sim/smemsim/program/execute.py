@@ -39,7 +39,7 @@ def at_once(launch: Launch, *, watch: bool = True) -> int:
     threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
     own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
     room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
-    is_narrow = launch.schedule is not None or depends(launch) or takes_over(launch)
+    is_narrow = launch.schedule is not None or launch.program.hears_others or takes_over(launch)
     is_narrow = is_narrow or (watch and not launch.is_apart)  # of the others steps cost the watch as much as the wave has warps
     return max(1, min((WAVE_THREADS if is_narrow else WIDE_WAVE_THREADS) // threads, room))
 
@@ -120,7 +120,7 @@ class _Waves:
         if launch.schedule is not None:
             self.together = launch.schedule.together(self.together, len(queue))
         launch.waves.clear()
-        self.others_help = depends(launch)
+        self.others_help = launch.program.hears_others
         if watch and launch.options.watch_global and launch.history is None:
             launch.history = History(launch, launch.options.after)
         elif launch.history is None:

@@ -254,9 +254,17 @@ class Program:
         return any(_meets_others(i) for i in self.inlined.body)
 
     @functools.cached_property
+    def hears_others(self) -> bool:
+        """May a CTA find out what another one has written to global memory, or learn what lies in front of that? Relaxed sums (`red`) give nothing back, and order
+        nothing where there is no fence."""
+        meets = [i for i in self.inlined.body if _meets_others(i)]
+        is_told = any(i.op != "red" or not _ORDERED.isdisjoint(i.modifiers) for i in meets)
+        return is_told or (bool(meets) and not self.uses.isdisjoint(("fence", "membar")))
+
+    @functools.cached_property
     def is_apart(self) -> bool:
-        """Does a CTA concern no other one, and does nothing happen in it but what its threads do themselves?"""
-        return not self.needs_others and "relaxed" not in self.excuses and self.uses.isdisjoint(_ASYNCHRONOUS)
+        """Does a CTA hear of no other one, and does nothing happen in it but what its threads do themselves?"""
+        return not self.hears_others and "relaxed" not in self.excuses and self.uses.isdisjoint(_ASYNCHRONOUS)
 
     @functools.cached_property
     def requests(self) -> list[Instruction]:
@@ -265,6 +273,7 @@ class Program:
 
 
 _HEAP = (Symbol("malloc"), Symbol("free"))
+_ORDERED = frozenset(("release", "acquire", "acq_rel"))
 _ASYNCHRONOUS = frozenset(("cp", "mbarrier", "tcgen05", "wgmma"))
 
 

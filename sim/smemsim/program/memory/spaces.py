@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smemsim.distinct import distinct
+from smemsim.machine import loops
 from smemsim.program.registry import unmodelled
 from smemsim.program.scopes import GPU
 from smemsim.program.traps import find_outside, foreign, misaligned, outside, reserved
@@ -230,6 +231,10 @@ def _shared(cluster: bool) -> Callable[..., Locate]:
 
 
 def _in_shared(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> list[Piece]:
+    if x.launch.cluster_size == 1 and x.window >= size:
+        threads, places = x.threads if part is None else x.threads[part], np.empty(len(at), np.int64)
+        if loops.own_places(at, threads, _windows(x), x.window_begin, x.window - size, low, places):
+            return [Piece("shared", x.shared, places, part)]
     bits = np.bitwise_or.reduce(at)
     if bits > _LOW_HALF:
         at = shared_address(at)
@@ -292,12 +297,17 @@ def _window(x: Wave, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray 
     return offset, rank, bad
 
 
+def _windows(x: Wave) -> np.ndarray:
+    """Where in `x.shared` the window of each thread begins."""
+    windows: np.ndarray = x.alike("window", lambda: x.cta_of * x.pitch)
+    return windows
+
+
 def _flat(x: Wave, i: Instruction, offset: np.ndarray, rank: np.ndarray | None, part: np.ndarray | None, cluster: bool) -> np.ndarray:
     """Places in `x.shared` of places in windows, which are changed to them."""
     threads = x.sel if part is None else x.threads[part]
     if rank is None:
-        base: np.ndarray = x.alike("window", lambda: x.cta_of * x.pitch)
-        offset += base[threads]
+        offset += _windows(x)[threads]
         return offset
     if not cluster and (is_foreign := rank != x.rank_bits[threads] >> RANK_SHIFT).any():
         foreign(x, i, (rank << RANK_SHIFT | offset + x.window_begin)[is_foreign])

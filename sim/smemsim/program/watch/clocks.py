@@ -23,6 +23,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.program.scopes import CLUSTER, CTA, GPU
+from smemsim.program.watch.clock_loops import all_meet
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP, WARPGROUP, Cta
 from smemsim.ptx.module import Instruction
@@ -498,7 +499,7 @@ class Order:
         self._others_at_fence: dict[int, dict[int, Foreign]] = {}
         self._at_next_fence: dict[int, Rows] = {}  # by level: what they will know behind their next one of that scope
         self._others_at_next: dict[int, dict[int, Foreign]] = {}
-        self._has_fenced = False  # has anybody executed fence.proxy.async?
+        self.has_fenced = False  # has anybody executed fence.proxy.async?
         self.changes = 0  # of what is known, so far
         self._own_blocks: tuple[np.ndarray, ...] | None = None
         self._have_learned = False  # has any warp learned that an operation is complete since all warps of each CTA last met?
@@ -550,7 +551,7 @@ class Order:
         self.seen[...], self.fenced[...], self.done, self.read_done, self.done_fenced = rows(first.rows)
         self._at_fence = {scope: rows(held) for scope, held in first._at_fence.items()}
         self._at_next_fence = {scope: rows(held) for scope, held in first._at_next_fence.items()}
-        self._has_fenced, self._have_learned, self._known_operations = first._has_fenced, True, twins.numbers.size
+        self.has_fenced, self._have_learned, self._known_operations = first.has_fenced, True, twins.numbers.size
         self.too_early = twins.by_warp(first.too_early, lambda offset, n: offset)
         for what, phase in ((what, phase) for what, phase in first._phases.items() if what in twins.used):
             barriers = twins.made[what]
@@ -704,7 +705,7 @@ class Order:
     def fence_proxy(self, warps: np.ndarray) -> None:
         """fence.proxy.async: what these warps have seen is visible to the async proxy."""
         self.fenced[warps] = np.maximum(self.fenced[warps], self.seen[warps])
-        self._has_fenced = True
+        self.has_fenced = True
         self.done_fenced[warps] |= self.done[warps]
         self._have_learned = True
         self._tick(warps)
@@ -925,27 +926,26 @@ class Order:
         for others in (self._others, *self._others_at_fence.values(), *self._others_at_next.values()):
             self._meet_foreign(warps, here, others)
 
+    @property
+    def _is_within_ctas(self) -> bool:
+        """Does each CTA know of no warp but its own, and has nobody fenced anything relaxed?"""
+        return not (self.cluster_size > 1 or self._places or self._others or self._at_fence or self._at_next_fence or self._others_at_next)
+
     def _is_among_themselves(self, warps: np.ndarray, here: np.ndarray) -> bool:
-        """Do whole CTAs meet, each of which knows of no warp but its own, and has fenced nothing relaxed?"""
-        if self.cluster_size > 1 or self._places or self._others or self._at_fence or self._at_next_fence or self._others_at_next:
-            return False
-        return bool(here.all()) and len(warps) * warps.shape[1] == len(self.clock)
+        """Do whole CTAs meet, within which all is known?"""
+        return self._is_within_ctas and bool(here.all()) and len(warps) * warps.shape[1] == len(self.clock)
+
+    @property
+    def is_plain(self) -> bool:
+        """Is nothing known but the clocks of the own CTA, in this order alone?"""
+        return self._is_within_ctas and not self.might_be and self.tensor is None and not self._have_learned
 
     def _all_meet(self, warps: np.ndarray) -> None:
-        """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own CTA alone: what that costs grows as they do.
-
-        Nobody has seen more of a warp than it has done, which is its clock.
-        """
+        """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own CTA alone: what that costs grows as they do."""
         count, size = warps.shape
-        of_warps = self.clock.reshape(count, size)
-        own, blocks = self.own_blocks(size)
-        own[...] = of_warps[:, None, :]
-        if self._has_fenced:
-            np.maximum(blocks, blocks.max(axis=1)[:, None, :], out=blocks)
-        flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:] if self._have_learned]
+        all_meet(self.clock, self.seen, self.fenced, size, self.has_fenced)
+        flags = [m.reshape(count, size, -1)[..., : self._known_operations] for m in self.rows[2:]] if self._have_learned else []
         joined, self._have_learned = [np.asarray(m.any(axis=1)) for m in flags], False
-        of_warps += 1
-        np.einsum("cww->cw", own)[...] = of_warps
         for flag, known in zip(flags, joined, strict=True):
             np.logical_or(flag, known[:, None, :], out=flag)
 

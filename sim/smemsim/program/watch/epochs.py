@@ -18,7 +18,8 @@ __all__ = ["MANY_THREADS", "THREAD_BITS", "UNKNOWN", "Epochs"]
 THREAD_BITS = 11  # of a stamp: the thread in its CTA, plus one
 MANY_THREADS = (1 << THREAD_BITS) - 1  # in place of a thread: several, or nobody knows which
 UNKNOWN = 0xFFFFFFFF  # the stamp of a word of which the epoch does not say enough: operations, atomics
-_LAST = (1 << 32 - THREAD_BITS) - 2
+STEP = 1 << THREAD_BITS  # from the stamp of one epoch to that of the next
+LAST = (1 << 32) - 2 * STEP  # the stamp of the last epoch
 MOST_TIMES = 64  # that the summary is made again, before it is left
 
 
@@ -49,7 +50,7 @@ class Epochs:
         """Make the summary from the tables, where it is not there. False where that has been done too often."""
         if self.is_made:
             return True
-        if self.times >= MOST_TIMES or int(self.epoch.max()) >> THREAD_BITS >= _LAST:
+        if self.times >= MOST_TIMES or int(self.epoch.max()) >= LAST:
             return False
         self.times += 1
         now = np.repeat(self.epoch | np.uint32(MANY_THREADS), self.pitch)[: len(self.written)]  # of one CTA, where that stands for all
@@ -65,10 +66,10 @@ class Epochs:
 
     def ends(self, ctas: np.ndarray) -> None:
         """All threads of these CTAs that are left have met."""
-        if int(self.epoch.max()) >> THREAD_BITS >= _LAST:
+        if int(self.epoch.max()) >= LAST:
             self.forget()
             return
-        self.epoch[ctas] += np.uint32(1 << THREAD_BITS)
+        self.epoch[ctas] += np.uint32(STEP)
 
     def note(self, places: np.ndarray, count: int, *, writes: bool) -> None:
         """Threads have accessed `count` words each, from these places on (int64, bytes)."""

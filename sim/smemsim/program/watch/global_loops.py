@@ -2,7 +2,9 @@
 
 What is kept of an access is one number, its epoch: the warp, counted through the launch from 1 on, its clock, and the instruction. A cell has the epoch of
 its last writer, of one more by a strong operation that the last one does not follow, of its last reader, and of one more reader, of another CTA where there
-is one. With more than that a race may go unseen; none is made up.
+where there is one. With more than that a race may go unseen; none is made up.
+
+A call costs ten times what most cells do, as arrays that are handed on are counted: `read` and `write` call where there is something to find out.
 """
 
 from __future__ import annotations
@@ -63,10 +65,10 @@ def _is_ordered(epoch, warp, role, known):  # type: ignore[no-untyped-def]
     elif who == warp:
         return True
     columns = known.seen.shape[1]
-    column = who - warp // columns * columns
-    if column < 0 or column >= columns:
+    if who <= warp - columns or who >= warp + columns:  # a division costs more than all else
         return False
-    return known.seen[warp, column] >= when
+    column = who - warp // columns * columns
+    return 0 <= column < columns and known.seen[warp, column] >= when
 
 
 @compiled
@@ -124,18 +126,17 @@ def _second_reader(reader, other, own, per_cta):  # type: ignore[no-untyped-def]
 
 @compiled
 def _note_reader(cell, own, per_cta, readers, others):  # type: ignore[no-untyped-def]
-    """A warp reads a cell."""
+    """A warp reads a cell, whose last reader was another one, or by something else."""
     reader = readers[cell]
-    if reader != own:
-        if reader != 0 and reader >> WHO != own >> WHO:
-            others[cell] = _second_reader(reader, others[cell], own, per_cta)
-        readers[cell] = own
+    if reader != 0 and reader >> WHO != own >> WHO:
+        others[cell] = _second_reader(reader, others[cell], own, per_cta)
+    readers[cell] = own
 
 
 @compiled
 def _may_go(epoch, warp, scope, known):  # type: ignore[no-untyped-def]
     """Is an access no race with what a warp does now?"""
-    return epoch == 0 or _is_ordered(epoch, warp, WRITER, known) or _is_strong(epoch, warp, scope, known)
+    return epoch == 0 or (scope != 0 and _is_strong(epoch, warp, scope, known)) or _is_ordered(epoch, warp, WRITER, known)
 
 
 @compiled
@@ -158,8 +159,8 @@ def _note_strong(cell, writer, warp, scope, earlier, known):  # type: ignore[no-
         earlier[cell] = 0
     elif (
         writer != 0
-        and not _is_ordered(writer, warp, WRITER, known)
         and (earlier[cell] == 0 or _is_ordered(earlier[cell], warp, WRITER, known))
+        and not _is_ordered(writer, warp, WRITER, known)
     ):
         earlier[cell] = writer
 
@@ -174,6 +175,18 @@ def _is_free(line, warp, own, scope, is_read, cells, known):  # type: ignore[no-
         for reader in (cells.line_readers[line], cells.line_others[line]):
             if reader != 0 and not _is_ordered(reader, warp, READER, known):
                 return False
+    return True
+
+
+@compiled
+def _takes_line(at, n, per_line, size, threads, own, is_read, cells, known):  # type: ignore[no-untyped-def]
+    """Do threads of a warp, from place n on, write a whole line that it may overwrite? Then that is noted."""
+    line = at[n] >> cells.line
+    if not _is_line(at, n, per_line, size, threads) or not _is_free(line, threads[n] >> 5, own, 0, is_read, cells, known):
+        return False
+    cells.line_writers[line] = own
+    if is_read and cells.line_readers[line]:
+        cells.line_readers[line] = cells.line_others[line] = 0
     return True
 
 
@@ -201,7 +214,8 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
             if place & mask == 0 and _is_line(at, n, per_line, size, threads):
                 if is_written and not _may_go(line_writers[line], warp, scope, known):
                     found = _note(suspects, found, n, place >> shift, line_writers[line], WRITER)
-                _note_reader(line, own, per_cta, line_readers, line_others)
+                if line_readers[line] != own:
+                    _note_reader(line, own, per_cta, line_readers, line_others)
                 n += per_line
                 continue
             _split(line, cells)
@@ -211,9 +225,10 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
                     free = writers[cell]
                 else:
                     found = _note(suspects, found, n, cell, writers[cell], WRITER)
-            if len(earlier) and not _may_go(earlier[cell], warp, scope, known):
+            if len(earlier) and earlier[cell] != 0 and not _may_go(earlier[cell], warp, scope, known):
                 found = _note(suspects, found, n, cell, earlier[cell], WRITER)
-            _note_reader(cell, own, per_cta, readers, others)
+            if readers[cell] != own:
+                _note_reader(cell, own, per_cta, readers, others)
         n += 1
     return found
 
@@ -221,12 +236,12 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
 @compiled
 def write(at, size, threads, index, when, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
     """Threads write so. `when` is what stands for the clock of an asynchronous write, -1 for others."""
-    found, scope, first_warp = 0, known.scope[index], known.first
+    found, scopes, first_warp, columns = 0, known.scope, known.first, known.seen.shape[1]
     known_clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
     count, per_line = size >> shift, (1 << line_shift) // size
     is_read, mask = len(cells.line_readers) > 0, (1 << line_shift) - 1
     writers, earlier, readers, others = cells.writers, cells.earlier, cells.readers, cells.others
-    previous, own, free = -1, np.int64(0), np.int64(0)
+    previous, own, free, scope = -1, np.int64(0), np.int64(0), scopes[index]
     n = 0
     while n < len(at):
         place, warp = at[n], threads[n] >> 5
@@ -236,21 +251,19 @@ def write(at, size, threads, index, when, stops, known, cells, suspects):  # typ
             own = (first_warp + warp + 1) << WHO | clock << WHEN | index
         line = place >> line_shift
         if not split[line]:
-            if place & mask == 0 and _is_line(at, n, per_line, size, threads) and _is_free(line, warp, own, 0, is_read, cells, known):
-                cells.line_writers[line] = own
-                if is_read and cells.line_readers[line]:
-                    cells.line_readers[line] = cells.line_others[line] = 0
+            if place & mask == 0 and _takes_line(at, n, per_line, size, threads, own, is_read, cells, known):
                 n += per_line
                 continue
             _split(line, cells)
         for cell in range(place >> shift, (place >> shift) + count):
             writer = writers[cell]
-            if writer not in (own, free):
+            if writer not in (own, free) and (scope < GPU or scopes[writer & INDEX] < GPU):
                 if _may_go(writer, warp, scope, known):
                     free = writer if scope == 0 else free
                 else:
                     found = _note(suspects, found, n, cell, writer, WRITER)
-            if len(earlier):
+            apart = (earlier[cell] >> WHO) - 1 - first_warp - warp if len(earlier) else 0
+            if len(earlier) and (scope == 0 or earlier[cell] == 0 or -columns < apart < columns):  # else that one is not ordered, and stays
                 _note_strong(cell, writer, warp, scope, earlier, known)
             if is_read and (readers[cell] != 0 or others[cell] != 0):
                 found = _overwrites(cell, n, warp, scope, readers, known, suspects, found)

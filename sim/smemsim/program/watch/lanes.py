@@ -48,10 +48,14 @@ class Lanes:
         """The running threads, or these, execute an instruction that lanes of a warp execute together; all threads of the wave so many of them."""
         if threads is None and self.x.sel is ALL:
             self._all_of(slice(None), times)
-            self._met.clear()
-            self._have_met.clear()
+            self.forget_parts()
             return
         self._some(self.x.threads if threads is None else threads, learns_only=False)
+
+    def forget_parts(self) -> None:
+        """All lanes of the wave have met: what parts of warps know of each other is over."""
+        self._met.clear()
+        self._have_met.clear()
 
     def learn(self, threads: np.ndarray) -> None:
         """Threads have synchronised with somebody, who may have been a lane of their warp."""
@@ -60,7 +64,8 @@ class Lanes:
 
     def _all_of(self, warps: np.ndarray | slice, times: int = 1) -> None:
         self.meetings[warps] += times
-        self.now[warps] = (self.now[warps] & ~_PARTS) + (times * self.count << PART_BITS)
+        self.now[warps] &= ~_PARTS
+        self.now[warps] += times * self.count << PART_BITS
 
     def _some(self, threads: np.ndarray, *, learns_only: bool) -> None:
         if len(threads) == 1:

@@ -39,13 +39,15 @@ from smemsim.program.barriers.mbarrier import Mbarrier, current
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch.alone import LanesAlone
+from smemsim.program.watch.clock_loops import all_threads_meet
 from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Alike, Formal, Operation, Operations, Order, count_of
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
+from smemsim.program.watch.epochs import LAST, STEP
 from smemsim.program.watch.freed import FreedByOthers
 from smemsim.program.watch.global_memory import GlobalShadow, is_for_shared
 from smemsim.program.watch.history import History
-from smemsim.program.watch.lanes import Lanes
+from smemsim.program.watch.lanes import PART_BITS, Lanes
 from smemsim.program.watch.lifetimes import Endings, Lifetimes
 from smemsim.program.watch.lost import LostUpdates
 from smemsim.program.watch.maps import MapsInMemory
@@ -680,6 +682,8 @@ class Watch:
         Where it is for all threads, those that have exited count as arrived.
         """
         is_everybody, per_cta = len(threads) == x.total, x.stride // WARP
+        if is_everybody and x.sel is ALL and self._all_meet(per_cta):
+            return
         self.lanes.meet(None if is_everybody and x.sel is ALL else threads)
         if is_everybody:
             everybody = x.alike("warps of CTAs", lambda: np.arange(x.total // WARP).reshape(-1, per_cta))
@@ -695,6 +699,29 @@ class Watch:
         self.order.fence(warps[here[warps]], acquires=True, releases=False, scope=CTA)
         self.order.meet(warps, here[warps], gone[warps])
         self.shared.epochs.ends(ctas[(here | gone)[warps].all(axis=1)])
+
+    def _all_meet(self, size: int) -> bool:
+        """`meet` of all threads of the wave, whose CTAs have `size` warps. False, and nothing has happened, where more is known than clocks of the own CTA."""
+        order, lanes, epochs = self.order, self.lanes, self.shared.epochs
+        if not order.is_plain:
+            return False
+        order.changes += 1
+        lanes.forget_parts()
+        if not all_threads_meet(
+            order.clock,
+            order.seen,
+            order.fenced,
+            size,
+            order.has_fenced,
+            lanes.now,
+            lanes.meetings,
+            1 << PART_BITS,
+            epochs.epoch,
+            STEP,
+            LAST,
+        ):
+            epochs.forget()
+        return True
 
     def met(self, first: int, count: int) -> None:
         """The warps of a cluster, `count` from `first` on, have all arrived at its barrier."""
