@@ -484,6 +484,80 @@ def test_stores_to_global_memory(change, code, threads, monkeypatch):
     assert {found[0] for found in told[0][0]} == (set() if code is None else {code})
 
 
+IN_PLACE = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .pred %p; .reg .b32 %r<9>; .reg .b64 %d<4>;
+ld.param.u64 %d0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 128, %r0; mov.u32 %r3, %r2; setp.ne.u32 %p, %r0, 9;
+mul.wide.u32 %d1, %r2, 4; add.u64 %d1, %d0, %d1; mul.wide.u32 %d2, %r3, 4; add.u64 %d2, %d0, %d2; // where
+ld.global.u32 %r4, [%d1]; @%p ld.global.u32 %r5, [%d1+2048]; add.u32 %r4, %r4, %r2; bar.warp.sync -1; st.global.u32 [%d2], %r4; st.global.u32 [%d2+2048], %r5;
+ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        pytest.param(("", ""), None, id="right"),
+        pytest.param(("mov.u32 %r3, %r2;", "xor.b32 %r3, %r2, 1;"), None, id="what another lane has read, behind a meeting"),
+        pytest.param(("mov.u32 %r3, %r2;", "xor.b32 %r3, %r2, 32;"), "X008", id="what another warp has read"),
+        pytest.param(("ld.global.u32 %r4, [%d1]", "xor.b32 %r3, %r2, 128; mul.wide.u32 %d3, %r3, 4; add.u64 %d3, %d0, %d3; ld.global.u32 %r4, [%d3]"), "X008", id="what another CTA has read"),
+    ],
+)  # fmt: skip
+def test_stores_where_warps_have_read(change, code, monkeypatch):
+    """A kernel that works in place, whole lines and some lanes of them: the same bytes, findings and sentences."""
+    told = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        gpu = smemsim.Gpu("sm_90a")
+        out = gpu.array(np.arange(1024, dtype=np.uint32))
+        text = IN_PLACE.replace(*change).replace(".address_size 64", f".address_size 64 // {mode}")
+        run = gpu.launch(text, "k", grid=4, block=128, args=[out], progress=False, workers=1)
+        told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
+    assert told[0] == told[1]
+    assert {found[0] for found in told[0][0]} == (set() if code is None else {code})
+
+
+SUMS = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .pred %p; .reg .b32 %r<9>; .reg .b64 %d<4>;
+ld.param.u64 %d0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 128, %r0; mul.lo.u32 %r3, %r2, 2654435761; shr.u32 %r3, %r3, 27;
+mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d0, %d1; setp.eq.u32 %p, %r2, 5000; ADD
+ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("adds", "code"),
+    [
+        pytest.param("red.global.add.u32 [%d1], 1;", None, id="right"),
+        pytest.param(
+            "red.global.add.u32 [%d1], 1; @%p ld.global.u32 %r4, [%d1]; @%p st.global.u32 [%d0+4096], %r4;", "X008", id="one is read"
+        ),
+        pytest.param("@!%p red.global.add.u32 [%d1], 1; @%p st.global.u32 [%d1], 7;", "X008", id="one is stored"),
+        pytest.param("red.relaxed.cta.global.add.u32 [%d1], 1;", "X008", id="of a narrow scope"),
+    ],
+)
+def test_sums_of_many_ctas(adds, code, monkeypatch):
+    """CTAs that add to the same words hear nothing of each other: the same sums in one wave as in many, and races are found among all of them."""
+    told = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        gpu = smemsim.Gpu("sm_90a")
+        out = gpu.array(np.zeros(2048, np.uint32))
+        text = SUMS.replace("ADD", adds).replace(".address_size 64", f".address_size 64 // {mode}")
+        run = gpu.launch(text, "k", grid=64, block=128, args=[out], progress=False, workers=1)
+        told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
+    assert told[0] == told[1]
+    assert {found[0] for found in told[0][0]} == (set() if code is None else {code})
+    if code is None:
+        bins = np.arange(8192, dtype=np.uint32) * np.uint32(2654435761) >> np.uint32(27)
+        assert told[0][1][:32] == np.bincount(bins, minlength=32).tolist()
+
+
 BASES = """.version 8.7
 .target sm_90a
 .address_size 64

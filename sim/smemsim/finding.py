@@ -42,7 +42,7 @@ Key: TypeAlias = str | int
 # ---- Where something stands in a scenario
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Path:
     """The way to a value of a scenario: keys of its tables, and indices of its lists, counted from 0.
 
@@ -130,7 +130,7 @@ class Path:
 # ---- The places that a finding can be at: a field of a word, a value of a scenario, an instruction of a launch
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InWord:
     """In a field of a word: of a shared-memory descriptor, an instruction descriptor or a tensor map.
 
@@ -145,7 +145,7 @@ class InWord:
         return str(self.field)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InScenario:
     """At a value of a scenario. `title` says for people what it is about: "step 2 (mma) a", "map tmA".
 
@@ -167,7 +167,7 @@ class InScenario:
         return self.path if self.subject is None else self.subject
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Touched:
     """Bytes of a CTA's shared memory that a finding is about: addresses from `begin` up to `end`."""
 
@@ -180,7 +180,7 @@ class Touched:
         return self.cta == other.cta and self.begin < other.end and other.begin < self.end
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InLaunch:
     """At an instruction of a launch; None where it is about no single one. `launch` is the name of its PTX.
 

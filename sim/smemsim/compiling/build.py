@@ -10,6 +10,7 @@ from typing import Any
 import numba
 from numba.core.codegen import get_host_cpu_features
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import NumbaError
 
 from smemsim.compiling.link import NO_HALVES
 
@@ -18,6 +19,8 @@ __all__ = ["OPTIONS", "object_of_function", "object_of_ufunc"]
 
 WIDE = ("x86_64", "AMD64")
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+# The same without counts of who holds an array: no function gives one back, and to count each one that is handed on takes longer than most of what they do with it.
+UNCOUNTED = OPTIONS | {"_nrt": False}
 
 
 def _with_widest_vectors() -> None:
@@ -32,30 +35,43 @@ def _with_widest_vectors() -> None:
 _with_widest_vectors()
 
 
-def _with_compiled_names(function: Any, of: Any) -> Any:
+def _with_compiled_names(function: Any, of: Any, options: tuple[tuple[str, Any], ...]) -> Any:
     """A function whose names of functions that are compiled too are numba's of these; `of` gives the Python function of a value, or None."""
     names = dict(function.__globals__)
     for name in function.__code__.co_names:
         inner = of(names.get(name))
         if inner is not None:
-            names[name] = _inner(inner, of)
+            names[name] = _inner(inner, of, options)
     made = types.FunctionType(function.__code__, names, function.__name__)
     made.__module__, made.__qualname__ = function.__module__, function.__qualname__
     return made
 
 
 @functools.cache
-def _inner(function: Any, of: Any) -> Any:
+def _inner(function: Any, of: Any, options: tuple[tuple[str, Any], ...]) -> Any:
     """A function as others call it: Python and C do not."""
-    return numba.njit(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(_with_compiled_names(function, of))
+    return numba.njit(**dict(options), no_cpython_wrapper=True, no_cfunc_wrapper=True)(_with_compiled_names(function, of, options))
+
+
+def _dispatcher(function: Any, of: Any, options: dict[str, Any], **wrappers: bool) -> Any:
+    return numba.njit(**options, **wrappers)(_with_compiled_names(function, of, tuple(options.items())))
+
+
+def _compiled(function: Any, arguments: Any, of: Any, **wrappers: bool) -> Any:
+    """What numba makes of a function for arguments of these types: uncounted, unless it makes arrays."""
+    try:
+        found = _dispatcher(function, of, UNCOUNTED, **wrappers)
+        found.compile(arguments)
+    except NumbaError:
+        found = _dispatcher(function, of, OPTIONS, **wrappers)
+        found.compile(arguments)
+    return found
 
 
 def object_of_function(function: Any, arguments: tuple[Any, ...], of: Any) -> tuple[bytes, str, str] | None:
     """The object file for arguments of these types, and the names of its function and environment; None where numba keeps more than these."""
-    compiled = numba.njit(**OPTIONS, no_cfunc_wrapper=True)(_with_compiled_names(function, of))
     signature = tuple(numba.typeof(argument) for argument in arguments)
-    compiled.compile(signature)
-    found = compiled.overloads[signature]
+    found = _compiled(function, signature, of, no_cfunc_wrapper=True).overloads[signature]
     if found.environment.consts or found.lifted or found.reload_init or found.objectmode:
         return None
     return found.library._get_compiled_object(), found.fndesc.llvm_cpython_wrapper_name, found.fndesc.env_name
@@ -65,9 +81,7 @@ def object_of_ufunc(function: Any, signature: str, of: Any) -> tuple[bytes, str,
     """The object file of a ufunc's loop for one signature, and the names of its loop and environment."""
     from numba.np.ufunc.wrappers import build_ufunc_wrapper
 
-    compiled = numba.njit(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(_with_compiled_names(function, of))
-    compiled.compile(signature)
-    (found,) = compiled.overloads.values()
+    (found,) = _compiled(function, signature, of, no_cpython_wrapper=True, no_cfunc_wrapper=True).overloads.values()
     if found.environment.consts or found.lifted or found.reload_init or found.objectmode:
         return None
     with global_compiler_lock:
@@ -79,9 +93,9 @@ def object_of_ufunc(function: Any, signature: str, of: Any) -> tuple[bytes, str,
 
 def plain_function(function: Any, of: Any) -> Any:
     """numba's own, which keeps nothing."""
-    return numba.njit(**OPTIONS)(_with_compiled_names(function, of))
+    return _dispatcher(function, of, OPTIONS)
 
 
 def plain_ufunc(function: Any, signatures: tuple[str, ...], of: Any) -> Any:
     """numba's own ufunc, which keeps nothing."""
-    return numba.vectorize(list(signatures))(_with_compiled_names(function, of))
+    return numba.vectorize(list(signatures))(_with_compiled_names(function, of, tuple(OPTIONS.items())))

@@ -2,9 +2,7 @@
 
 What is kept of an access is one number, its epoch: the warp, counted through the launch from 1 on, its clock, and the instruction. A cell has the epoch of
 its last writer, of one more by a strong operation that the last one does not follow, of its last reader, and of one more reader, of another CTA where there
-where there is one. With more than that a race may go unseen; none is made up.
-
-A call costs ten times what most cells do, as arrays that are handed on are counted: `read` and `write` call where there is something to find out.
+is one. With more than that a race may go unseen; none is made up.
 """
 
 from __future__ import annotations
@@ -126,11 +124,12 @@ def _second_reader(reader, other, own, per_cta):  # type: ignore[no-untyped-def]
 
 @compiled
 def _note_reader(cell, own, per_cta, readers, others):  # type: ignore[no-untyped-def]
-    """A warp reads a cell, whose last reader was another one, or by something else."""
+    """A warp reads a cell."""
     reader = readers[cell]
-    if reader != 0 and reader >> WHO != own >> WHO:
-        others[cell] = _second_reader(reader, others[cell], own, per_cta)
-    readers[cell] = own
+    if reader != own:
+        if reader != 0 and reader >> WHO != own >> WHO:
+            others[cell] = _second_reader(reader, others[cell], own, per_cta)
+        readers[cell] = own
 
 
 @compiled
@@ -179,18 +178,6 @@ def _is_free(line, warp, own, scope, is_read, cells, known):  # type: ignore[no-
 
 
 @compiled
-def _takes_line(at, n, per_line, size, threads, own, is_read, cells, known):  # type: ignore[no-untyped-def]
-    """Do threads of a warp, from place n on, write a whole line that it may overwrite? Then that is noted."""
-    line = at[n] >> cells.line
-    if not _is_line(at, n, per_line, size, threads) or not _is_free(line, threads[n] >> 5, own, 0, is_read, cells, known):
-        return False
-    cells.line_writers[line] = own
-    if is_read and cells.line_readers[line]:
-        cells.line_readers[line] = cells.line_others[line] = 0
-    return True
-
-
-@compiled
 def read(at, size, threads, index, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
     """Threads read `size` bytes each, at the byte offsets `at`; returns how many `suspects` there are: (thread's place, cell, epoch, role).
 
@@ -214,8 +201,7 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
             if place & mask == 0 and _is_line(at, n, per_line, size, threads):
                 if is_written and not _may_go(line_writers[line], warp, scope, known):
                     found = _note(suspects, found, n, place >> shift, line_writers[line], WRITER)
-                if line_readers[line] != own:
-                    _note_reader(line, own, per_cta, line_readers, line_others)
+                _note_reader(line, own, per_cta, line_readers, line_others)
                 n += per_line
                 continue
             _split(line, cells)
@@ -225,10 +211,9 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
                     free = writers[cell]
                 else:
                     found = _note(suspects, found, n, cell, writers[cell], WRITER)
-            if len(earlier) and earlier[cell] != 0 and not _may_go(earlier[cell], warp, scope, known):
+            if len(earlier) and not _may_go(earlier[cell], warp, scope, known):
                 found = _note(suspects, found, n, cell, earlier[cell], WRITER)
-            if readers[cell] != own:
-                _note_reader(cell, own, per_cta, readers, others)
+            _note_reader(cell, own, per_cta, readers, others)
         n += 1
     return found
 
@@ -236,12 +221,12 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
 @compiled
 def write(at, size, threads, index, when, stops, known, cells, suspects):  # type: ignore[no-untyped-def]
     """Threads write so. `when` is what stands for the clock of an asynchronous write, -1 for others."""
-    found, scopes, first_warp, columns = 0, known.scope, known.first, known.seen.shape[1]
+    found, scope, first_warp = 0, known.scope[index], known.first
     known_clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
     count, per_line = size >> shift, (1 << line_shift) // size
     is_read, mask = len(cells.line_readers) > 0, (1 << line_shift) - 1
     writers, earlier, readers, others = cells.writers, cells.earlier, cells.readers, cells.others
-    previous, own, free, scope = -1, np.int64(0), np.int64(0), scopes[index]
+    previous, own, free = -1, np.int64(0), np.int64(0)
     n = 0
     while n < len(at):
         place, warp = at[n], threads[n] >> 5
@@ -251,19 +236,21 @@ def write(at, size, threads, index, when, stops, known, cells, suspects):  # typ
             own = (first_warp + warp + 1) << WHO | clock << WHEN | index
         line = place >> line_shift
         if not split[line]:
-            if place & mask == 0 and _takes_line(at, n, per_line, size, threads, own, is_read, cells, known):
+            if place & mask == 0 and _is_line(at, n, per_line, size, threads) and _is_free(line, warp, own, 0, is_read, cells, known):
+                cells.line_writers[line] = own
+                if is_read and cells.line_readers[line]:
+                    cells.line_readers[line] = cells.line_others[line] = 0
                 n += per_line
                 continue
             _split(line, cells)
         for cell in range(place >> shift, (place >> shift) + count):
             writer = writers[cell]
-            if writer not in (own, free) and (scope < GPU or scopes[writer & INDEX] < GPU):
+            if writer not in (own, free):
                 if _may_go(writer, warp, scope, known):
                     free = writer if scope == 0 else free
                 else:
                     found = _note(suspects, found, n, cell, writer, WRITER)
-            apart = (earlier[cell] >> WHO) - 1 - first_warp - warp if len(earlier) else 0
-            if len(earlier) and (scope == 0 or earlier[cell] == 0 or -columns < apart < columns):  # else that one is not ordered, and stays
+            if len(earlier):
                 _note_strong(cell, writer, warp, scope, earlier, known)
             if is_read and (readers[cell] != 0 or others[cell] != 0):
                 found = _overwrites(cell, n, warp, scope, readers, known, suspects, found)
