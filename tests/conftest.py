@@ -9,6 +9,11 @@ import os
 import pathlib
 import sys
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 import llvmlite.binding  # noqa: F401  (before pytester: it forgets what a run inside imports, and this cannot be imported twice)
 import pytest
 from hypothesis import Phase, settings
@@ -78,12 +83,36 @@ def _the_checkout_stays_as_it_is():
     assert not made, f"a test left {', '.join(sorted(made))}: it belongs into tmp_path"
 
 
+def _of_all_workers(tmp_path_factory):
+    """The folder of a run, of which every worker of xdist has one of its own below."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory):
+    """`once(name, make)`: the path of that name, where `make(path)` has made something; of several workers one makes it, and the others wait."""
+
+    def made(name, make):
+        path = _of_all_workers(tmp_path_factory) / "once" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        done = path.with_name(f"{path.name}.done")
+        with path.with_name(f"{path.name}.lock").open("w") as lock:
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                make(path)
+                done.touch()
+        return path
+
+    return made
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _programs_that_tests_start_read_bytecode(tmp_path_factory):
     """Half of their time went into compiling the package again, where the environment wants no bytecode beside the sources: it lies elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
         if sys.dont_write_bytecode:
-            own = tmp_path_factory.getbasetemp()
-            patch.setenv("PYTHONPYCACHEPREFIX", str((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "bytecode"))
+            patch.setenv("PYTHONPYCACHEPREFIX", str(_of_all_workers(tmp_path_factory) / "bytecode"))
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         yield

@@ -99,23 +99,29 @@ def opcodes(cubin):
     return out
 
 
-@functools.cache
-def compiled(module, arch, folder):
-    source, cubin = pathlib.Path(folder) / f"{module}.cu", pathlib.Path(folder) / f"{module}-{arch}.cubin"
+@pytest.fixture(scope="session")
+def compiled(once):
+    """`compiled(module, arch)`: the machine code of a module."""
+
+    def made(module, arch):
+        source = once(f"{module}-{arch}.cu", functools.partial(write, module, arch))
+        return once(f"{module}-{arch}.cubin", functools.partial(compile_, source, arch))
+
+    return made
+
+
+def write(module, arch, path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machine.settings, "arch", arch)
         patch.setattr(access, "NUMS", NUMS)
-        source.write_text(suites.MODULES[module]())
+        path.write_text(suites.MODULES[module]())
+
+
+def compile_(source, arch, path):
     code = f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}"
-    done = subprocess.run([NVCC, "-cubin", code, "-I", CAPTURE, "-o", cubin, source], capture_output=True, text=True, check=False)
+    done = subprocess.run([NVCC, "-cubin", code, "-I", CAPTURE, "-o", path, source], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "warning" not in done.stderr, done.stderr
-    return cubin
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    return str(tmp_path_factory.mktemp("blackwell"))
 
 
 def test_every_module_says_which_instructions_are_meant():
@@ -124,8 +130,8 @@ def test_every_module_says_which_instructions_are_meant():
 
 @needs_nvcc
 @pytest.mark.parametrize("module", MEANT)
-def test_every_source_compiles_for_blackwell_and_the_machine_code_holds_the_instructions_meant(module, folder):
-    cubin = compiled(module, "sm_100a", folder)
+def test_every_source_compiles_for_blackwell_and_the_machine_code_holds_the_instructions_meant(module, compiled):
+    cubin = compiled(module, "sm_100a")
     tool = disassembler()
     if tool is None:
         pytest.skip("it compiles; neither nvdisasm nor cuobjdump is there to look into the machine code")
@@ -136,16 +142,16 @@ def test_every_source_compiles_for_blackwell_and_the_machine_code_holds_the_inst
 
 @needs_nvcc
 @pytest.mark.parametrize("module", COUNTS)
-def test_the_machine_code_has_as_many_instructions_as_the_sources_name(module, folder):
+def test_the_machine_code_has_as_many_instructions_as_the_sources_name(module, compiled):
     """The opcodes as nvdisasm names them; this needs no disassembler."""
-    found = opcodes(compiled(module, "sm_100a", folder))
+    found = opcodes(compiled(module, "sm_100a"))
     assert {code: int(found[code]) for code, least in COUNTS[module].items() if found[code] < least} == {}
 
 
 @needs_nvcc
 @pytest.mark.parametrize("module", ["blackwell_machine_1", "blackwell_gemm"])
-def test_the_portable_part_builds_for_hopper_with_wgmma(module, folder):
-    cubin = compiled(module, "sm_90a", folder)
+def test_the_portable_part_builds_for_hopper_with_wgmma(module, compiled):
+    cubin = compiled(module, "sm_90a")
     tool = disassembler()
     if tool is None:
         pytest.skip("it compiles; neither nvdisasm nor cuobjdump is there to look into the machine code")

@@ -4,10 +4,8 @@ The stand-in is the model, so that agreement says only that contents, kernels' a
 the manual instead (`pretend`, of the kit's own tests) agrees too, and one changed word of any kind is found and put into words.
 """
 
-import fcntl
 import functools
 import json
-import os
 import pathlib
 import random
 import re
@@ -82,49 +80,45 @@ DRAWN = {
 } | {name: (transfers, "encodable", every(15)) for name in transfers.SUITES}
 
 
-@functools.cache
-def captured(name, folder):
-    """(the suite's folder, the cases that the model has no answer to); of several workers one captures it and the others read it."""
-    unknown = folder / f"{name}.unknown.json"
-    with (folder / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not unknown.exists():
-            device = Card()
-            with pytest.MonkeyPatch.context() as patch:
-                if name in DRAWN:
-                    module, drawer, keep = DRAWN[name]
-                    drawn = getattr(module, drawer)
-                    patch.setattr(module, drawer, lambda *arguments: keep(drawn(*arguments)))
-                with device.plugged_in(patch):
-                    suites.SUITES[name](device, folder)
-            unknown.write_text(json.dumps(sorted(device.unknown)))
-    return folder / name, set(json.loads(unknown.read_text()))
+@pytest.fixture(scope="session")
+def captured(once):
+    """`captured(name)`: (the suite's folder, the cases that the model has no answer to)."""
+
+    @functools.cache
+    def of(name):
+        unknown = once(f"stand-in/{name}.unknown.json", functools.partial(capture, name))
+        return unknown.parent / name, set(json.loads(unknown.read_text()))
+
+    return of
+
+
+def capture(name, unknown):
+    device = Card()
+    with pytest.MonkeyPatch.context() as patch:
+        if name in DRAWN:
+            module, drawer, keep = DRAWN[name]
+            drawn = getattr(module, drawer)
+            patch.setattr(module, drawer, lambda *arguments: keep(drawn(*arguments)))
+        with device.plugged_in(patch):
+            suites.SUITES[name](device, unknown.parent)
+    unknown.write_text(json.dumps(sorted(device.unknown)))
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    """One for all workers."""
-    own = tmp_path_factory.getbasetemp()
-    shared = (own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own) / "stand-in"
-    shared.mkdir(exist_ok=True)
-    return shared
-
-
-@functools.cache
-def loaded(name, folder):
+def loaded(captured):
     """What the kit wrote; nobody changes its arrays."""
-    return load_suite(captured(name, folder)[0])
+    return functools.cache(lambda name: load_suite(captured(name)[0]))
 
 
-@functools.cache
-def replayed(name, folder):
-    return replay_suite(loaded(name, folder))
+@pytest.fixture(scope="session")
+def replayed(loaded):
+    return functools.cache(lambda name: replay_suite(loaded(name)))
 
 
 @pytest.mark.parametrize("name", suites.SUITES)
-def test_what_the_kit_writes_replays_without_a_difference(name, folder):
-    _, unknown = captured(name, folder)
-    report = replayed(name, folder)
+def test_what_the_kit_writes_replays_without_a_difference(name, captured, replayed):
+    _, unknown = captured(name)
+    report = replayed(name)
     assert report.differing == 0, report.text()
     unmodelled = {case for case, _ in report.unmodelled}
     # Contention has an answer that nobody can judge.
@@ -134,8 +128,8 @@ def test_what_the_kit_writes_replays_without_a_difference(name, folder):
 
 
 @pytest.mark.parametrize("name", suites.SUITES)
-def test_what_the_kit_writes_is_what_the_documents_say(name, folder):
-    suite = loaded(name, folder)
+def test_what_the_kit_writes_is_what_the_documents_say(name, loaded):
+    suite = loaded(name)
     arrays = {array.removesuffix("_start") for array in suite.arrays}
     text = (ROOT / "golden" / "README.md").read_text()
     assert f"**`{suite.kind}`**" in text
@@ -145,8 +139,8 @@ def test_what_the_kit_writes_is_what_the_documents_say(name, folder):
     assert re.search(rf"^\|.*`{name}`.*\| `{suite.kind}` \|$", plan, re.MULTILINE)
 
 
-def test_nobody_can_take_the_stand_in_for_a_card(folder):
-    path, _ = captured("tmem_shifts", folder)
+def test_nobody_can_take_the_stand_in_for_a_card(captured):
+    path, _ = captured("tmem_shifts")
     about = json.loads((path / "manifest.json").read_text())
     assert about["device"] == DEVICE == {"gpu": "stand-in: the model itself, not silicon", "compute_capability": "10.0"}
     assert "stand-in: the model itself, not silicon" in replay_suite(load_suite(path)).text()
@@ -155,8 +149,8 @@ def test_nobody_can_take_the_stand_in_for_a_card(folder):
         assert "stand-in" not in manifest.read_text()
 
 
-def test_the_samples_reach_every_kind_form_and_outcome(folder):
-    a = {name: loaded(name, folder).arrays for name in DRAWN}
+def test_the_samples_reach_every_kind_form_and_outcome(loaded):
+    a = {name: loaded(name).arrays for name in DRAWN}
     forms = {(kind, group, w, s) for kind in words.KINDS for group in (1, 2) for w in (0, 1) for s in (0, 1)}
     wanted = {(kind, group, w, s) for kind, group, w, s in forms if not (w and (group == 2 or kind in words.BLOCK_SCALED))}
     for name in ("tcgen05_operands", "tmem_layouts"):
@@ -330,9 +324,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_one_changed_word_is_one_difference_that_says_what_is_where(what, folder, tmp_path):
+def test_one_changed_word_is_one_difference_that_says_what_is_where(what, captured, tmp_path):
     name, change, says, rules = CHANGES[what]
-    report = replay_suite(load_suite(rewritten(captured(name, folder)[0], tmp_path / name, change)))
+    report = replay_suite(load_suite(rewritten(captured(name)[0], tmp_path / name, change)))
     assert report.differing >= 1
     assert report.differing == 1 or what == "an element of D"  # several cases have that D
     difference = report.differences[0]
@@ -377,24 +371,24 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_nobody_knows_is_said_so_with_what_was_recorded(name, folder):
-    sentences = [why for _, why in replayed(name, folder).unmodelled]
+def test_what_nobody_knows_is_said_so_with_what_was_recorded(name, replayed):
+    sentences = [why for _, why in replayed(name).unmodelled]
     for pattern in UNKNOWN[name]:
         assert any(re.search(pattern, why) for why in sentences), (pattern, sentences[:3])
     assert all("recorded" in why for why in sentences)
 
 
-def test_replay_of_what_nobody_knows_is_no_success_and_no_failure(folder):
-    path, _ = captured("tcgen05_contention", folder)
+def test_replay_of_what_nobody_knows_is_no_success_and_no_failure(captured):
+    path, _ = captured("tcgen05_contention")
     result = CliRunner().invoke(main, ["replay", str(path)], prog_name="smemsim")
     assert result.exit_code == 3
     assert "16 cases are not modelled" in result.output
 
 
-def test_every_element_of_a_dot_product_counts(folder, tmp_path):
+def test_every_element_of_a_dot_product_counts(loaded, replayed, tmp_path):
     """Another last bit everywhere: every element is a difference, and the first one says whether it depends on rounding."""
-    suite = loaded("tcgen05_dots", folder)
-    unknown = {case for case, _ in replayed("tcgen05_dots", folder).unmodelled}
+    suite = loaded("tcgen05_dots")
+    unknown = {case for case, _ in replayed("tcgen05_dots").unmodelled}
 
     def change(arrays):
         arrays["result"] ^= 1
@@ -421,8 +415,8 @@ def test_a_wait_that_runs_out_is_no_agreement_with_an_instruction_that_the_model
     assert "hardware never completes it | model runs it" in outcome.first
 
 
-def test_a_refused_shape_that_never_completed_is_counted(folder, tmp_path):
-    path, unknown = captured("tmem_layouts", folder)
+def test_a_refused_shape_that_never_completed_is_counted(captured, tmp_path):
+    path, unknown = captured("tmem_layouts")
     case = int(np.argmax(load_suite(path).arrays["status"] == 715))
 
     def change(arrays):

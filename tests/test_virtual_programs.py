@@ -41,29 +41,28 @@ def run(command, *options, arch="sm_90a", env=None):
     return done
 
 
-def built(tmp_path_factory, name, source, *flags, archs=("90a",)):
+def built(once, name, source, *flags, archs=("90a",)):
     if NVCC is None:
         pytest.skip("needs nvcc")
-    program = tmp_path_factory.mktemp("programs") / name
     codes = [f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in archs]
-    subprocess.run([NVCC, *codes, *flags, str(source), "-o", str(program)], check=True, timeout=300)
-    return program
+    command = [NVCC, *codes, *flags, str(source), "-o"]
+    return once(name, lambda program: subprocess.run([*command, str(program)], check=True, timeout=300))
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory):
+def compiled(once):
     """The object file of which both programs are linked: with the shared runtime, and with NVIDIA's own."""
-    return built(tmp_path_factory, "runtime.o", PROGRAMS / "runtime.cu", "-c", "-lineinfo")
+    return built(once, "runtime.o", PROGRAMS / "runtime.cu", "-c", "-lineinfo")
 
 
 @pytest.fixture(scope="session")
-def runtime(compiled, tmp_path_factory):
-    return built(tmp_path_factory, "runtime", compiled, "-cudart", "shared")
+def runtime(compiled, once):
+    return built(once, "runtime", compiled, "-cudart", "shared")
 
 
 @pytest.fixture(scope="session")
-def gemm(tmp_path_factory):
-    return built(tmp_path_factory, "gemm", PROGRAMS / "gemm.cu", "-cudart", "shared", archs=("90a", "100a"))
+def gemm(once):
+    return built(once, "gemm", PROGRAMS / "gemm.cu", "-cudart", "shared", archs=("90a", "100a"))
 
 
 SCENARIOS = (
@@ -85,26 +84,25 @@ SCENARIOS = (
 
 
 @pytest.fixture(scope="session")
-def scenarios(runtime, tmp_path_factory):
+def scenarios(runtime, once):
     """Every scenario of the program, one after the other under one `exec`: (lines of output, exit code, stderr) by name, and what smemsim told."""
-    folder = tmp_path_factory.mktemp("scenarios")
-    script = "; ".join(
-        f"{runtime} {name} > {folder}/{name} 2> {folder}/{name}.stderr; echo $? > {folder}/{name}.code" for name in SCENARIOS
-    )
-    done = run(["sh", "-c", script])
-    told = {
-        name: (
-            (folder / name).read_text().splitlines(),
-            int((folder / f"{name}.code").read_text()),
-            (folder / f"{name}.stderr").read_text(),
+
+    def ran(path):
+        folder = path.with_name("told")
+        folder.mkdir()
+        script = "; ".join(
+            f"{runtime} {name} > {folder}/{name} 2> {folder}/{name}.stderr; echo $? > {folder}/{name}.code" for name in SCENARIOS
         )
-        for name in SCENARIOS
-    }
-    return told, done.stderr, done.returncode
+        done = run(["sh", "-c", script])
+        read = {name: [(folder / f"{name}{of}").read_text() for of in ("", ".code", ".stderr")] for name in SCENARIOS}
+        told = {name: (lines.splitlines(), int(code), stderr) for name, (lines, code, stderr) in read.items()}
+        path.write_text(json.dumps([told, done.stderr, done.returncode]))
+
+    return json.loads(once("scenarios.json", ran).read_text())
 
 
 def test_symbols_structures_and_managed_variables_are_those_of_the_program(scenarios):
-    assert scenarios[0]["compute"][:2] == (["cudaDeviceSynchronize(): cudaSuccess", "0 wrong, 1 launch", "managed 0"], 0)
+    assert scenarios[0]["compute"][:2] == [["cudaDeviceSynchronize(): cudaSuccess", "0 wrong, 1 launch", "managed 0"], 0]
 
 
 def test_kernels_say_how_often_a_graph_of_a_graph_runs_and_which_one(scenarios):
@@ -549,8 +547,8 @@ def test_processes_of_one_program_have_pages_and_records_of_their_own(gemm, tmp_
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["0001-gemm", "2-0001-gemm"]
 
 
-def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(compiled, tmp_path_factory):
-    program = built(tmp_path_factory, "runtime", compiled)
+def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(compiled, once):
+    program = built(once, "own_runtime", compiled)
     done = run(["sh", "-c", f"{program} printf; true"])
     assert done.stdout == "no device\n"
     assert done.stderr.count("link it with nvcc -cudart shared") == 1
@@ -564,11 +562,9 @@ int main() { k<<<1, 1>>>(); puts(cudaGetErrorName(cudaGetLastError())); }
 """
 
 
-def test_code_without_ptx_is_told_which_option_keeps_it(tmp_path_factory, tmp_path):
+def test_code_without_ptx_is_told_which_option_keeps_it(once, tmp_path):
     (tmp_path / "machine.cu").write_text(LAUNCHES)
-    program = built(
-        tmp_path_factory, "machine", tmp_path / "machine.cu", "-gencode=arch=compute_90a,code=sm_90a", "-cudart", "shared", archs=()
-    )
+    program = built(once, "machine", tmp_path / "machine.cu", "-gencode=arch=compute_90a,code=sm_90a", "-cudart", "shared", archs=())
     done = run([program])
     assert done.stdout == "cudaErrorNoKernelImageForDevice\n"
     assert "machine code for sm_90" in done.stderr
@@ -956,15 +952,19 @@ def test_nvml_says_of_the_card_what_the_driver_says(asked):
 
 
 @pytest.fixture(scope="session")
-def asked():
+def asked(once):
     """What each of these prints, one after the other in one program, and what smemsim told."""
     asks = {"without context": WITHOUT_CONTEXT, "versions": VERSIONS, "graphics": GRAPHICS, "trims": TRIMS, "absent": ABSENT, "nvml": NVML_ASKING,
             "textures": TEXTURES, "attributes": ATTRIBUTES, "contextless": CONTEXTLESS, "pointers": POINTERS,
             "runtime textures": RUNTIME_TEXTURES}  # fmt: skip
-    done = run([sys.executable, "-c", f"for name, text in {asks!r}.items(): print('=', name), exec(text, {{}})"])
-    parts = re.split(r"^= (.*)\n", done.stdout, flags=re.MULTILINE)[1:]
-    assert parts[::2] == [*asks], done.stderr
-    return dict(zip(parts[::2], parts[1::2], strict=True)) | {"told": done.stderr}
+
+    def ran(path):
+        done = run([sys.executable, "-c", f"for name, text in {asks!r}.items(): print('=', name), exec(text, {{}})"])
+        parts = re.split(r"^= (.*)\n", done.stdout, flags=re.MULTILINE)[1:]
+        assert parts[::2] == [*asks], done.stderr
+        path.write_text(json.dumps(dict(zip(parts[::2], parts[1::2], strict=True)) | {"told": done.stderr}))
+
+    return json.loads(once("asked.json", ran).read_text())
 
 
 PLUGIN = """
