@@ -42,6 +42,26 @@ def _in(mode: str, monkeypatch: pytest.MonkeyPatch, text: str, entry: str, array
     return [array.numpy() for array in placed]
 
 
+def _told(monkeypatch: pytest.MonkeyPatch, text: str, *arguments, beside=(), **given) -> list[str]:
+    """The codes of what is found: closures and machine code tell the same at the same lines, and leave the same, unless the kernel ends before its time.
+
+    Arrays are placed, other arguments passed on; `beside` has arrays with their addresses.
+    """
+    told = []
+    for mode in ("closures", "compiled"):
+        monkeypatch.setenv("SMEMSIM_TIERS", mode)
+        gpu = smemsim.Gpu("sm_90a")
+        placed = [gpu.array(x) if isinstance(x, np.ndarray) else x for x in arguments]
+        for array, address in beside:
+            gpu.memory.place(array, address)
+        own = text.replace(".address_size 64", f".address_size 64 // {mode} {given}", 1)
+        run = gpu.launch(own, "k", args=placed, progress=False, workers=1, **given)
+        found = [(f.code, f.line, f.message) for f in run.findings]
+        told.append((found, [] if run.launch.status else placed[0].numpy().tolist()))
+    assert told[0] == told[1]
+    return [code for code, *_ in told[0][0]]
+
+
 @pytest.mark.parametrize("part", [pytest.param(SOME[0], id="all lanes"), pytest.param(SOME[1], id="some lanes")])
 @pytest.mark.parametrize("kind", sorted({form[3] for form in FORMS}))
 def test_forms(kind, part, monkeypatch):
@@ -120,17 +140,7 @@ def test_findings_are_those_of_closures(monkeypatch):
         (LOOP.replace("bar.sync 0;", ""), "X008"),
         (LOOP.replace("mul.wide.u32 %d2, %r1, 16;", "mul.wide.u32 %d2, %r1, 32;"), "X001"),
     ):
-        told = []
-        for mode in ("closures", "compiled"):
-            monkeypatch.setenv("SMEMSIM_TIERS", mode)
-            gpu = smemsim.Gpu("sm_90a")
-            arrays = [gpu.array(np.zeros((128, 2), np.uint64)), gpu.array(np.ones((128, 4), np.float32))]
-            run = gpu.launch(
-                broken.replace(".address_size 64", f".address_size 64 // {mode}"), "k", block=128, args=arrays, progress=False, workers=1
-            )
-            told.append([(f.code, f.line, f.message) for f in run.findings])
-        assert told[0] == told[1]
-        assert code in {found[0] for found in told[0]}
+        assert code in _told(monkeypatch, broken, np.zeros((128, 2), np.uint64), np.ones((128, 4), np.float32), block=128)
 
 
 FUNCTIONS = """.version 8.7
@@ -266,18 +276,9 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_epochs_tell_what_closures_tell(change, monkeypatch):
     """Races between barriers and within one: the same bytes, findings and sentences, whether accesses are looked at one by one or by the epoch."""
-    told = []
-    for mode in ("closures", "compiled"):
-        monkeypatch.setenv("SMEMSIM_TIERS", mode)
-        text = SHARED.replace(*CHANGES[change]) if change != "right" else SHARED
-        gpu = smemsim.Gpu("sm_90a")
-        out = gpu.array(np.zeros(512, np.uint32))
-        run = gpu.launch(
-            text.replace(".address_size 64", f".address_size 64 // {mode}"), "k", grid=3, block=128, args=[out], progress=False, workers=1
-        )
-        told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
-    assert told[0] == told[1]
-    assert bool(told[0][0]) == (
+    text = SHARED.replace(*CHANGES[change]) if change != "right" else SHARED
+    found = _told(monkeypatch, text, np.zeros(512, np.uint32), grid=3, block=128)
+    assert bool(found) == (
         change
         not in (
             "right",
@@ -402,16 +403,8 @@ ret; }
 )
 def test_instructions_of_whole_warps(change, threads, code, monkeypatch):
     """Lanes that have met at a shuffle see what others stored, those of other warps do not."""
-    told = []
-    for mode in ("closures", "compiled"):
-        monkeypatch.setenv("SMEMSIM_TIERS", mode)
-        gpu = smemsim.Gpu("sm_90a")
-        out = gpu.array(np.zeros((threads, 16), np.uint32))
-        text = WARPS.replace(*change).replace(".address_size 64", f".address_size 64 // {mode}")
-        run = gpu.launch(text, "k", grid=1, block=threads, args=[out], progress=False, workers=1)
-        told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
-    assert told[0] == told[1]
-    assert (code is None and not told[0][0]) or code in {found[0] for found in told[0][0]}
+    found = _told(monkeypatch, WARPS.replace(*change), np.zeros((threads, 16), np.uint32), grid=1, block=threads)
+    assert (code is None and not found) or code in found
 
 
 OUTSIDE = """.version 8.7
@@ -435,16 +428,7 @@ LOAD add.u32 %r1, %r1, 1; st.global.u32 [%d0], %r1; ret; }
     ],
 )
 def test_a_null_pointer_and_a_window_that_is_not_there_are_outside(load, sanitize, monkeypatch):
-    told = []
-    for mode in ("closures", "compiled"):
-        monkeypatch.setenv("SMEMSIM_TIERS", mode)
-        gpu = smemsim.Gpu("sm_90a")
-        text = OUTSIDE.replace("LOAD", load).replace(".address_size 64", f".address_size 64 // {mode} {sanitize}")
-        args = [gpu.array(np.zeros(64, np.uint32)), 0]
-        run = gpu.launch(text, "k", grid=1, block=64, args=args, progress=False, workers=1, sanitize=sanitize)
-        told.append([(f.code, f.line, f.message) for f in run.findings])
-    assert told[0] == told[1]
-    assert [found[0] for found in told[0]] == ["X001"]
+    assert _told(monkeypatch, OUTSIDE.replace("LOAD", load), np.zeros(64, np.uint32), 0, grid=1, block=64, sanitize=sanitize) == ["X001"]
 
 
 STORES = """.version 8.7
@@ -472,16 +456,8 @@ ret; }
 @pytest.mark.parametrize("threads", [128, 104])
 def test_stores_to_global_memory(change, code, threads, monkeypatch):
     """Lines written as a whole, a part of them, some lanes alone, and words that two warps write: the same bytes, findings and sentences."""
-    told = []
-    for mode in ("closures", "compiled"):
-        monkeypatch.setenv("SMEMSIM_TIERS", mode)
-        gpu = smemsim.Gpu("sm_90a")
-        out = gpu.array(np.zeros(10240, np.uint32))
-        text = STORES.replace(*change).replace(".address_size 64", f".address_size 64 // {mode}")
-        run = gpu.launch(text, "k", grid=4, block=threads, args=[out], progress=False, workers=1)
-        told.append(([(f.code, f.line, f.message) for f in run.findings], out.numpy().tolist()))
-    assert told[0] == told[1]
-    assert {found[0] for found in told[0][0]} == (set() if code is None else {code})
+    found = _told(monkeypatch, STORES.replace(*change), np.zeros(10240, np.uint32), grid=4, block=threads)
+    assert set(found) == (set() if code is None else {code})
 
 
 IN_PLACE = """.version 8.7
@@ -589,16 +565,9 @@ ret; }
 )
 def test_accesses_with_one_base(change, code, sanitize, monkeypatch):
     """Loads and stores whose addresses differ by numbers, of words, halves and bytes, and halves that a warp stores across two lines."""
-    told = []
-    for mode in ("closures", "compiled"):
-        monkeypatch.setenv("SMEMSIM_TIERS", mode)
-        gpu = smemsim.Gpu("sm_90a")
-        out, given = gpu.array(np.zeros(2048, np.uint16)), gpu.array(np.arange(777, 777 + 1024, dtype=np.uint32) * 2654435761)
-        text = BASES.replace(*change).replace(".address_size 64", f".address_size 64 // {mode} {sanitize}")
-        run = gpu.launch(text, "k", grid=2, block=128, args=[out, given], progress=False, workers=1, sanitize=sanitize)
-        told.append(([(f.code, f.line, f.message) for f in run.findings], [] if code else out.numpy().tolist()))
-    assert told[0] == told[1]
-    assert {found[0] for found in told[0][0]} == (set() if code is None or (code == "X008" and not sanitize) else {code})
+    arrays = np.zeros(2048, np.uint16), np.arange(777, 777 + 1024, dtype=np.uint32) * 2654435761
+    found = _told(monkeypatch, BASES.replace(*change), *arrays, grid=2, block=128, sanitize=sanitize)
+    assert set(found) == (set() if code is None or (code == "X008" and not sanitize) else {code})
 
 
 APART = """.version 8.7
@@ -650,15 +619,7 @@ ret; }
 )  # fmt: skip
 def test_what_nobody_has_written_is_found_where_machine_code_uses_it(read, monkeypatch):
     """Read by what is machine code, and by what is none, in the block that uses it."""
-    told = []
-    for mode in ("closures", "compiled"):
-        monkeypatch.setenv("SMEMSIM_TIERS", mode)
-        gpu = smemsim.Gpu("sm_90a")
-        text = DOUBTS.replace("READ", read).replace(".address_size 64", f".address_size 64 // {mode}")
-        run = gpu.launch(text, "k", block=32, args=[gpu.array(np.zeros(32, np.uint32))], progress=False, workers=1)
-        told.append([(f.code, f.line, f.message) for f in run.findings])
-    assert told[0] == told[1]
-    assert [found[0] for found in told[0]] == ["R507"]
+    assert _told(monkeypatch, DOUBTS.replace("READ", read), np.zeros(32, np.uint32), block=32) == ["R507"]
 
 
 TWO_ARRAYS = """.version 8.7
@@ -677,18 +638,9 @@ ret; }
 
 def test_accesses_with_one_base_in_two_arrays_and_then_in_one(monkeypatch):
     """The second load is in the array behind at first, which nobody writes, and then where another CTA has written."""
-    told = []
-    for mode in ("closures", "compiled"):
-        monkeypatch.setenv("SMEMSIM_TIERS", mode)
-        gpu = smemsim.Gpu("sm_90a")
-        out, begin = gpu.array(np.zeros(256, np.uint32)), 0x7F10_0000_0000
-        for n in range(2):
-            gpu.memory.place(np.arange(1024, dtype=np.uint32), begin + 4096 * n)
-        text = TWO_ARRAYS.replace(".address_size 64", f".address_size 64 // {mode}")
-        run = gpu.launch(text, "k", grid=2, block=128, args=[out, begin], progress=False, workers=1)
-        told.append([(f.code, f.line, f.message) for f in run.findings])
-    assert told[0] == told[1]
-    assert [found[0] for found in told[0]] == ["X008"]
+    begin = 0x7F10_0000_0000
+    beside = [(np.arange(1024, dtype=np.uint32), begin + 4096 * n) for n in range(2)]
+    assert _told(monkeypatch, TWO_ARRAYS, np.zeros(256, np.uint32), begin, beside=beside, grid=2, block=128) == ["X008"]
 
 
 IN_TURN = """.version 8.7
