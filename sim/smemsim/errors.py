@@ -29,14 +29,24 @@ class OutsideError(InputError):
 
 
 class InternalError(SmemsimError):
-    """Two parts of smemsim contradict each other: a defect of smemsim, nothing that the caller did."""
+    """Two parts of smemsim contradict each other: a defect of smemsim, nothing that the caller did.
+
+    >>> print(InternalError("LBO is 16 from the atoms and 32 from the CuTe layout"))
+    internal error, please report it: LBO is 16 from the atoms and 32 from the CuTe layout
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(f"internal error, please report it: {message}")
 
 
 class TraceError(SmemsimError, ValueError):
-    """A golden trace that cannot be read: damaged, truncated, foreign, or of a newer format."""
+    """A golden trace that cannot be read: damaged, truncated, foreign, or of a newer format.
+
+    >>> from smemsim.evidence import load_suite
+    >>> load_suite("nowhere")
+    Traceback (most recent call last):
+    smemsim.errors.TraceError: nowhere/manifest.json: No such file or directory; a trace folder holds manifest.json and data.npz
+    """
 
 
 class Unmodelled(SmemsimError, NotImplementedError):

@@ -1073,7 +1073,11 @@ ALONE = 3  # elements of D that no operand reaches without others
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the difference between two D looks like, and why: whole sentences, the most telling one first."""
+    """What the difference between two D looks like, and why: whole sentences, the most telling one first.
+
+    >>> print(Diagnosis("rounding", ("no element is off by more than its last bit",)))
+    looks like rounding: no element is off by more than its last bit
+    """
 
     looks_like: LooksLike
     because: tuple[str, ...]

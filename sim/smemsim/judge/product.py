@@ -718,6 +718,12 @@ class ProductExplanation:
     `wrong` of `of` elements do. `faults` are those of descriptors and writers that give it, alike in what they do.
 
     `looks_like` and `because` are as in `Diagnosis`, of all that was tried. `measured`: do the rules rest on an H200?
+
+    >>> import smemsim
+    >>> a = np.ones((64, 16), np.float32)
+    >>> found = smemsim.explain_product(a @ a.T, a, a, arch="sm_90a", a_type="bf16")
+    >>> print(found, (found.wrong, found.of))
+    looks like the same; all of D is right (0, 4096)
     """
 
     looks_like: LooksLike

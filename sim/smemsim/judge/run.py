@@ -288,6 +288,12 @@ class Run:
     may fuse with a product or not: without any, what the kernel wrote is bit-exact as far as `evidence` says. `seconds` is how long it took,
     `ctas` how many CTAs came to their end: all of the grid, unless a part was asked for, the kernel trapped or hung, its time was over
     (`out_of_time`), or somebody interrupted it (`interrupted`).
+
+    >>> import smemsim
+    >>> run = smemsim.Gpu("sm_90a").launch('''.version 8.0 .target sm_90a .address_size 64
+    ... .visible .entry k() { .reg .b64 %d; mov.b64 %d, 16; st.global.u32 [%d], 7; ret; }''', block=1)
+    >>> run.ok, [finding.code for finding in run.findings], run.launch.status
+    (False, ['X001'], 700)
     """
 
     def __init__(
