@@ -42,7 +42,7 @@ from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK
 from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 from smemsim.spec.tcgen05 import KINDS
-from smemsim.spec.tensor_map import SWIZZLES
+from smemsim.spec.tensor_map import LIMITS, SWIZZLES
 from smemsim.tables import TableError, mistake
 from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
@@ -660,7 +660,7 @@ MOST_ISSUES = 64  # issues whose place is tried
 
 def writer_repairs(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     """One change of a writer that makes the operand right."""
-    yield from _swizzles(machine, seen.read, scenario, rerun)
+    yield from _swizzles(machine, seen, scenario, rerun)
     yield from _places(seen, scenario, rerun)
     yield from _coordinates(machine, seen, scenario, rerun)
     yield from _extents(machine, seen, scenario, rerun)
@@ -687,15 +687,31 @@ def _targets(machine: Machine) -> Iterator[tuple[Path, str, dict[str, str]]]:
             yield path, now, {each: value for each, value in values.items() if each != now}
 
 
-def _swizzles(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
+def _swizzles(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     """The writer's swizzle, if with another one all is right."""
+    read = seen.read
     for path, now, values in _targets(machine):
+        if path.table == "map" and not _is_concerned(machine, seen, scenario, path.name):
+            continue
         for value in values.values():
             if all_right(rerun({path: value}), read):
                 fields = 0 if _box_is_as_wide(machine, path, value) else 1  # 0: more likely than any change of the descriptor
                 yield Repair("R501", path, f"{path.parent if path.key == 'swizzle' else path} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}",
                              f"{path} = {value}", fields, (Fix(path, scenario.value_at(path) or now, value),), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
                 break
+
+
+def _is_concerned(machine: Machine, seen: Seen, scenario: ScenarioTables, name: str) -> bool:
+    """Has a map written where a wrong byte is read, or can it bring one that is meant there? Else these bytes are wrong with any swizzle of it."""
+    tm, wanted = machine.maps[name], seen.read.meant[seen.wrong]
+    assert tm is not None
+    reach = sum((extent - 1) * stride for extent, stride in zip(tm.global_dim, _bit_strides(tm), strict=True)) + tm.type_row.bits
+    end = tm.global_address + -(-reach // 8)
+    if tm.interleave or end > LIMITS.address_end or ((wanted >= tm.global_address) & (wanted < end)).any():
+        return True
+    writers = np.unique(seen.writer[seen.wrong])
+    steps = (scenario.steps[machine.issues[writer].step] for writer in writers[writers >= 0].tolist())
+    return any(isinstance(step, TensorStep) and step.map == name for step in steps)
 
 
 def _box_is_as_wide(machine: Machine, path: Path, swizzle: str) -> bool:
