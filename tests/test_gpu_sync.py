@@ -792,3 +792,33 @@ add.u32 %round, %round, 1; setp.lt.u32 %p2, %round, {}; @%p2 bra OTHERS; END: ba
 def test_lanes_do_not_miss_a_phase_that_another_lane_of_their_warp_has_passed(rounds, codes):
     """Hardware runs the lanes of a warp beside each other; those of Mosaic GPU that do not multiply wait with the one that does. A round too many hangs."""
     assert set(found(AHEAD.format(rounds), block=64)) - {"X010", "T210"} == codes
+
+
+HEAD = """
+HEAD:
+setp.ge.u32 %p1, %r1, 32;
+@%p1 bra LATCH;
+add.u32 %r4, %r3, 7; st.shared.u32 [sm], %r4;
+"""
+LATCH = """
+LATCH:
+BARRIER
+ld.shared.u32 %r5, [sm]; mad.lo.u32 %r2, %r2, 10, %r5;
+bar.sync 0;
+add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 3;
+"""
+
+
+@pytest.mark.parametrize(("barrier", "codes"), [("bar.sync 0;", set()), ("", {"X008"})])
+@pytest.mark.parametrize(
+    "text", [HEAD + LATCH + "@%p2 bra HEAD;", "bra.uni HEAD;" + LATCH + "@!%p2 bra DONE;" + HEAD + "bra.uni LATCH; DONE:"]
+)
+def test_a_loop_whose_end_stands_in_front_of_its_begin_is_the_same_loop(text, barrier, codes):
+    body = (
+        "mov.u32 %r2, 0; mov.u32 %r3, 0;"
+        + text.replace("BARRIER", barrier)
+        + "mad.lo.u32 %r6, %r1, 4, 0; cvt.u64.u32 %d1, %r6; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], %r2;"
+    )
+    done, (out,) = run(body, [np.zeros(64, np.uint32)], block=64)
+    assert {f.code for f in done.findings.values()} == codes
+    assert codes or set(out.numpy().tolist()) == {789}

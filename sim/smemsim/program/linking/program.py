@@ -20,6 +20,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.program.linking.fused import Fused, fuse
 from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline
 from smemsim.program.linking.operands import OperandTypes, check_shapes
+from smemsim.program.linking.order import in_order
 from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.program.special import special
@@ -375,6 +376,8 @@ def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False
     _check_target(inlined.body, module.own_target)
     fused = Fused(inlined.body) if "debug" in module.target else fuse(inlined)
     inlined.body = fused.body
+    if not in_small_blocks:
+        in_order(inlined)
     places = Places(module, known[entry], inlined, arch)
     linker = Linker(module, inlined, places, arch, known[entry].directives)
     steps = _steps(inlined.body, linker)
