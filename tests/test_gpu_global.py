@@ -541,6 +541,23 @@ def test_the_last_cta_has_no_older_copy_of_what_it_reads_without_a_fence(before,
     assert races(body, *(np.zeros(n, np.uint32) for n in (512, 1, 64)), grid=3, block=1) == severities
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "severities"),
+    [
+        (FENCE, FENCE, set()),
+        (FENCE, "bar.sync 0;", {"note"}),
+        (FENCE, "", {"note"}),
+        ("", FENCE, {"wrong"}),
+        ("", "", {"wrong"}),
+    ],
+)
+def test_who_overwrites_what_others_have_read_lacks_a_fence_by_the_letter_alone(first, second, severities):
+    """CTA 0 reads a word and frees it by a relaxed store, CTA 1 waits for that and writes there (rule order.reader_fence)."""
+    body = f"""mov.u32 %r8, %ctaid.x; setp.ne.u32 %p2, %r8, 0; @%p2 bra WAIT; ld.global.u32 %r2, [%d20]; st.global.u32 [%d22], %r2; {first}
+    st.relaxed.gpu.global.u32 [%d21], 1; bra END; WAIT: ld.volatile.global.u32 %r3, [%d21]; setp.eq.u32 %p3, %r3, 0; @%p3 bra WAIT; {second} st.global.u32 [%d20], 7; END:"""
+    assert races(body, *(np.zeros(1, np.uint32) for _ in range(3)), grid=2, block=1) == severities
+
+
 @pytest.mark.parametrize(("each", "codes"), [(FENCE, set()), ("", {"X008"})], ids=["fenced", "not fenced"])
 def test_what_is_fenced_counts_for_all_who_meet_however_they_come(each, codes):
     """The same where the warps come to the barrier by two instructions, one after the other."""

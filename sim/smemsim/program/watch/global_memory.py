@@ -500,11 +500,11 @@ class GlobalShadow:
         alone = inside & (self.order.seen_behind_fence(warps, np.where(inside, who, 0)) >= when)
         for n in np.flatnonzero(~inside).tolist():
             alone[n] = self._would_have_heard(int(warps[n]), int(who[n]) + self.first, int(when[n]))
-        alone &= (
-            (suspects[:, 3] == loops.WRITER)
-            & ~self.history.asynchronous[epochs & loops.INDEX]
-            & (self.history.scope[epochs & loops.INDEX] == 0)
-        )
+        index = epochs & loops.INDEX
+        alone &= ~self.history.asynchronous[index] & (self.history.scope[index] == 0)
+        if i.op == "st":
+            return alone
+        alone &= suspects[:, 3] == loops.WRITER
         lines, ctas = suspects[:, 1] >> LINE - array.cells.shift, self._cta(warps)
         known = np.array([array.unfenced.get(line, 0) for line in lines.tolist()])
         alone &= (array.loaded[lines] == 0) | ((array.loaded[lines] == ctas) & (known == ctas))
