@@ -395,7 +395,7 @@ def test_every_element_of_a_dot_product_counts(loaded, replayed, tmp_path):
 
     changed = load_suite(rewritten(suite.path, tmp_path / "s", change))
     firsts = set()
-    for case in sorted(set(range(len(suite))) - unknown):
+    for case in sorted(set(range(len(suite))) - unknown)[::3]:
         [difference] = replay_suite(changed, case=case).differences
         assert difference.outcome.differing == 128 * 16
         firsts.add(difference.outcome.first.endswith(", which depends on rounding"))

@@ -230,9 +230,9 @@ def test_planning_the_tile_of_a_kernel_gives_its_boxes(name):
 
 
 def test_random_correct_plans_raise_no_alarm():
-    parts = [sound.SPACE.run(5, chunk) for chunk in range(2)]
-    assert [trouble.what for part in parts for trouble in part.troubles] == []
-    assert sum(part.cases for part in parts) >= 60
+    part = sound.SPACE.run(5, 0)
+    assert [trouble.what for trouble in part.troubles] == []
+    assert part.cases >= 30
     assert sum("box" in sound.forms(drawn(seed)) for seed in range(60)) > 20
 
 

@@ -464,10 +464,10 @@ def test_a_damaged_trace_whose_addresses_are_far_apart_does_not_take_all_memory(
 
 
 def test_a_matrix_with_signalling_nans_gives_no_warning():
-    nan = np.full((64, 64), 0x7FA00000, np.uint32).view(np.float32)
-    one = np.ones((64, 64), np.float32)
-    returns_or_explains(lambda: explain_product(nan, one, one, arch="sm_90a", a_type="bf16"))
-    returns_or_explains(lambda: explain_product(one, nan, one, arch="sm_90a", a_type="bf16"))
+    d, operand = np.ones((64, 64), np.float32), np.ones((64, 16), np.float32)
+    nan = np.uint32(0x7FA00000).view(np.float32)
+    returns_or_explains(lambda: explain_product(np.full_like(d, nan), operand, operand, arch="sm_90a", a_type="bf16"))
+    returns_or_explains(lambda: explain_product(d, np.full_like(operand, nan), operand, arch="sm_90a", a_type="bf16"))
 
 
 @pytest.mark.parametrize(

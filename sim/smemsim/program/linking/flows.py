@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from smemsim.program.linking.fused import ARITHMETIC
+from smemsim.program.linking.fused import COMPUTING
 from smemsim.program.linking.program import Program
 from smemsim.program.registers import bits_of
 from smemsim.ptx.module import Address, Immediate, Instruction, Label, Operand, Register, Symbol, Vector, slots_in
@@ -49,7 +49,7 @@ _WRITE = {"atom", "cp", "multimem", "red", "st", "tensormap", "wmma"}  # of all 
 _OF_MAPS = ("map", "maps")
 _SAME = {"cvt", "cvta", "mov", "selp", "slct"}  # what leaves an address as it is
 _SYSTEM = {"vprintf", "__assertfail", "cudaGraphSetConditional"}  # functions that write to no array of the kernel
-_PASSES_ON = ARITHMETIC | {"bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "match", "mul24", "popc", "redux", "rem", "sad", "shf", "shfl", "slct", "vote"}  # fmt: skip
+_PASSES_ON = COMPUTING | {"match", "redux", "shfl", "vote"}
 
 _IDEMPOTENT = frozenset({"and", "cvt", "max", "min", "mov", "or", "selp", "slct"})  # done once more they change nothing
 _CHOICES = frozenset({"selp", "slct"})  # which of the two stays may be all the same

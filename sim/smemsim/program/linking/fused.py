@@ -22,7 +22,7 @@ from smemsim.program.linking.inline import Inlined, Segments
 from smemsim.ptx.module import Immediate, Instruction, Register
 from smemsim.values import dataclass
 
-__all__ = ["ARITHMETIC", "MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse"]
+__all__ = ["ARITHMETIC", "COMPUTING", "MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse"]
 
 
 MINUS_PRODUCT, MINUS_ADDEND = "minus-product", "minus-addend"  # modifiers of the operation "fused"
@@ -32,6 +32,10 @@ _ONES = {0x3F800000, 0xBF800000, 0x3FF0000000000000, 0xBFF0000000000000}  # 1 an
 ARITHMETIC = {
     "abs", "add", "and", "copysign", "cos", "cvt", "ex2", "fma", "lg2", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "prmt", "rcp", "rsqrt",
     "selp", "set", "setp", "shl", "shr", "sin", "sqrt", "sub", "tanh", "testp", "xor",
+}  # fmt: skip
+# Every instruction that makes a result of its operands and does nothing else: what its operands hold and come from is followed through it. Others use them.
+COMPUTING = ARITHMETIC | {
+    "bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "mul24", "popc", "rem", "sad", "shf", "slct",
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.program.linking.flows import accumulations, bit_fields
-from smemsim.program.linking.fused import ARITHMETIC
+from smemsim.program.linking.fused import COMPUTING
 from smemsim.program.registers import bits_of
 from smemsim.program.registry import Plain
 from smemsim.program.watch.bytes import WHOLE, Parts
@@ -125,9 +125,6 @@ class Doubts:
 # instructions row by row. Everything else is a use: a store to global memory, an address, a branch or a guard, an atomic operation.
 
 
-MORE = frozenset(
-    ("bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "mul24", "popc", "rem", "sad", "shf", "slct")
-)
 EXCHANGES = frozenset(("match", "movmatrix", "redux", "vote"))
 PACKED = frozenset(("bf16x2", "f16x2", "f32x2", "s16x2", "u16x2"))
 PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}  # types of two values, each in one half of the register
@@ -503,7 +500,7 @@ class Unwritten:
             return 0
         if i.op in EXCHANGES:
             return self.of_warps(known, threads)
-        if i.op not in ARITHMETIC and i.op not in MORE:
+        if i.op not in COMPUTING:
             for m in known:
                 self.doubts.tell(i, m)
             return 0
