@@ -175,12 +175,9 @@ br label %next""".splitlines()
     return "\n".join(lines)
 
 
-def _text() -> str:
-    lines = ["define i64 @stores(ptr %places, ptr %mask, i64 %first, i64 %last, i64 %index, i64 %size, ptr %context) {", "entry:"]
-    for n, entry in enumerate((*_POINTERS, *_NUMBERS)):
-        kind = "ptr" if entry in _POINTERS else "i64"
-        lines += [f"%c{n} = getelementptr i64, ptr %context, i64 {n}", f"%{entry} = load {kind}, ptr %c{n}, align 8"]
-    lines += f"""%is.masked = icmp ne ptr %mask, null
+def _constants() -> str:
+    """What is the same for all threads."""
+    return f"""%is.masked = icmp ne ptr %mask, null
 %has.readers = icmp ne ptr %readers, null
 %has.earlier = icmp ne ptr %earlier, null
 %count = lshr i64 %size, %shift
@@ -194,8 +191,12 @@ def _text() -> str:
 %size.one = insertelement {_WIDE} poison, i64 %size, i32 0
 %sizes = shufflevector {_WIDE} %size.one, {_WIDE} poison, <{WARP} x i32> zeroinitializer
 %ramp = mul {_WIDE} %sizes, <{", ".join(f"i64 {k}" for k in range(WARP))}>
-br label %loop
-loop:
+br label %loop"""
+
+
+def _thread() -> str:
+    """The thread's mark, and whether it begins a warp that stores whole lines."""
+    return f"""loop:
 %n = phi i64 [ %first, %entry ], [ %n.next, %next ]
 %warp = lshr i64 %n, 5
 %clock.at = getelementptr i32, ptr %clock, i64 %warp
@@ -215,9 +216,12 @@ loop:
 %has.warp = icmp sle i64 %n.warp, %last
 %is.whole = and i1 %is.warp, %has.warp
 %may.wide = and i1 %is.whole, %is.wide
-br i1 %may.wide, label %wide, label %single
-{_wide_text()}
-single:
+br i1 %may.wide, label %wide, label %single"""
+
+
+def _lane() -> str:
+    """A thread alone: is it there, and where does it store?"""
+    return """single:
 br i1 %is.masked, label %look, label %may.run
 look:
 %m.at = getelementptr i8, ptr %mask, i64 %n
@@ -235,8 +239,12 @@ runs:
 %one.split.at = getelementptr i8, ptr %split, i64 %ln
 %is.split8 = load i8, ptr %one.split.at, align 1
 %is.split = icmp ne i8 %is.split8, 0
-br i1 %is.split, label %cells, label %whole
-whole:
+br i1 %is.split, label %cells, label %whole"""
+
+
+def _whole_line_of_lanes() -> str:
+    """Do the lanes behind it fill the line?"""
+    return f"""whole:
 %low = and i64 %at, %inside
 %is.begin = icmp eq i64 %low, 0
 %lane.last = add i64 %lane, %per.line
@@ -273,10 +281,12 @@ br label %compare
 gap:
 %is.hole = icmp eq i64 %other.place, %nowhere
 %unclear = and i1 %is.hole, %is.odd
-br i1 %unclear, label %fail, label %one.part
-{_whole_line("one", "%ln")}
-{_part_of_line("one", "%ln", "%cells")}
-cells:
+br i1 %unclear, label %fail, label %one.part"""
+
+
+def _cells() -> str:
+    """The words of a line that is not one's own, one by one."""
+    return f"""cells:
 %cell0 = lshr i64 %at, %shift
 br label %cell.loop
 cell.loop:
@@ -316,7 +326,22 @@ cell.take:
 store i64 %own, ptr %w.at, align 8
 %k.next = add i64 %k, 1
 %more.cells = icmp slt i64 %k.next, %count
-br i1 %more.cells, label %cell.loop, label %one
+br i1 %more.cells, label %cell.loop, label %one"""
+
+
+def _text() -> str:
+    lines = ["define i64 @stores(ptr %places, ptr %mask, i64 %first, i64 %last, i64 %index, i64 %size, ptr %context) {", "entry:"]
+    for n, entry in enumerate((*_POINTERS, *_NUMBERS)):
+        kind = "ptr" if entry in _POINTERS else "i64"
+        lines += [f"%c{n} = getelementptr i64, ptr %context, i64 {n}", f"%{entry} = load {kind}, ptr %c{n}, align 8"]
+    lines += f"""{_constants()}
+{_thread()}
+{_wide_text()}
+{_lane()}
+{_whole_line_of_lanes()}
+{_whole_line("one", "%ln")}
+{_part_of_line("one", "%ln", "%cells")}
+{_cells()}
 one:
 br label %next
 next:
