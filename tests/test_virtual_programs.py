@@ -378,6 +378,9 @@ host = ctypes.create_string_buffer(64)
 begin = ctypes.addressof(host)
 print(*[rt.cudaHostRegister(ctypes.c_void_p(begin), ctypes.c_size_t(64), 0), rt.cudaHostUnregister(ctypes.c_void_p(begin + 8)),
         rt.cudaHostUnregister(ctypes.c_void_p(begin)), rt.cudaHostUnregister(ctypes.c_void_p(begin))])
+short, many = (ctypes.c_int * 4)(), 0x7FFFFFF0
+print(cu.cuModuleLoadDataEx(ctypes.byref(told), b".version 8.0", many, short, short), cu.cuLinkCreate_v2(many, short, short, ctypes.byref(told)),
+      cu.cuPointerGetAttributes(many, short, short, at[0]), cu.cuGraphAddEmptyNode(ctypes.byref(told), first, short, ctypes.c_size_t(many // 8)))
 def exchanged(mode):
     number.value = mode
     return cu.cuThreadExchangeStreamCaptureMode(ctypes.byref(number)), number.value
@@ -386,8 +389,49 @@ print(exchanged(2), exchanged(1), exchanged(3))
 
 
 def test_memory_keeps_its_context_and_what_was_set_of_it(asked):
+    """And counts far beyond their arrays are errors."""
     assert asked["pointers"].splitlines() == [
-        "True True", "(0, 0) 0 (0, 1) (0, 0)", "1 1", "0 1 0 713", "(0, 0) (0, 2) (1, 3)",
+        "True True", "(0, 0) 0 (0, 1) (0, 0)", "1 1", "0 1 0 713", "1 1 1 1", "(0, 0) (0, 2) (1, 3)",
+    ]  # fmt: skip
+
+
+OLD_LAUNCHES = r"""
+import ctypes
+cu, ptx = ctypes.CDLL("libcuda.so.1"), rb'''.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 to, .param .f32 by, .param .u32 x) { .reg .b64 %d<3>; .reg .b32 %r<4>; .reg .f32 %f<3>; ld.param.u64 %d0, [to];
+ld.param.f32 %f0, [by]; ld.param.u32 %r0, [x]; mov.u32 %r1, %tid.x; mov.u32 %r3, %ctaid.x; mad.lo.u32 %r2, %r3, 2, %r1; mad.lo.u32 %r1, %r1, 1, %r0;
+cvt.rn.f32.u32 %f1, %r1; mul.f32 %f1, %f1, %f0; mul.wide.u32 %d1, %r2, 4; add.u64 %d1, %d1, %d0; st.global.f32 [%d1], %f1; ret; }'''
+context, module, function, to, link, code, size = (ctypes.c_void_p() for _ in range(7))
+cu.cuInit(0), cu.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+cu.cuModuleLoadData(ctypes.byref(module), ptx), cu.cuModuleGetFunction(ctypes.byref(function), module, b"k")
+cu.cuMemAlloc_v2(ctypes.byref(to), ctypes.c_size_t(16))
+out = (ctypes.c_float * 4)()
+def launched():
+    answer = cu.cuLaunchGrid(function, 2, 1)
+    cu.cuMemcpyDtoH_v2(out, to, ctypes.c_size_t(16))
+    return answer, list(out)
+print(cu.cuFuncSetBlockShape(function, 2, 1, 1), cu.cuFuncSetSharedSize(function, 16), cu.cuParamSetSize(function, 16),
+      cu.cuParamSetv(function, 0, ctypes.byref(to), 8), cu.cuParamSetf(function, 8, ctypes.c_float(0.5)), cu.cuParamSeti(function, 12, 7))
+print(*launched())
+cu.cuParamSeti(function, 12, 8)  # what was set stays
+print(*launched())
+print(cu.cuFuncSetBlockShape(function, 0, 1, 1), cu.cuParamSeti(function, -4, 1), cu.cuParamSetSize(function, 1 << 20), cu.cuLaunchGrid(function, 0, 1), cu.cuLaunch(to))
+other, told = ctypes.c_void_p(), ctypes.c_void_p()
+ends = [cu.cuCtxCreate_v2(ctypes.byref(other), 0, 0) or cu.cuCtxDetach(other) for _ in range(100)]
+print(any(ends), cu.cuCtxAttach(ctypes.byref(told), 0), cu.cuCtxDetach(told), told.value == context.value, cu.cuCtxGetCurrent(ctypes.byref(other)), other.value == told.value)
+cu.cuLinkCreate_v2(0, None, None, ctypes.byref(link))
+print(cu.cuLinkAddData_v2(link, 1, ptx, ctypes.c_size_t(len(ptx) + 1), b"k.ptx", 0, None, None),
+      cu.cuLinkAddData_v2(link, 4, b"!<arch>\n", ctypes.c_size_t(8), b"libcudadevrt.a", 0, None, None), cu.cuLinkComplete(link, ctypes.byref(code), ctypes.byref(size)))
+"""
+
+
+def test_launches_of_before_cuda_4_keep_block_and_parameters(asked):
+    """And contexts end where they are detached; an archive of machine code, of which nothing is called, does no harm to what is linked."""
+    assert asked["old launches"].splitlines() == [
+        "0 0 0 0 0 0", "0 [3.5, 4.0, 3.5, 4.0]", "0 [4.0, 4.5, 4.0, 4.5]", "1 1 1 1 400",
+        "False 0 0 True 0 True", "0 0 0",
     ]  # fmt: skip
 
 
@@ -956,7 +1000,7 @@ def asked(once):
     """What each of these prints, one after the other in one program, and what smemsim told."""
     asks = {"without context": WITHOUT_CONTEXT, "versions": VERSIONS, "graphics": GRAPHICS, "trims": TRIMS, "absent": ABSENT, "nvml": NVML_ASKING,
             "textures": TEXTURES, "attributes": ATTRIBUTES, "contextless": CONTEXTLESS, "pointers": POINTERS,
-            "runtime textures": RUNTIME_TEXTURES}  # fmt: skip
+            "runtime textures": RUNTIME_TEXTURES, "old launches": OLD_LAUNCHES}  # fmt: skip
 
     def ran(path):
         done = run([sys.executable, "-c", f"for name, text in {asks!r}.items(): print('=', name), exec(text, {{}})"])

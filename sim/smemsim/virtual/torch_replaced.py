@@ -17,6 +17,7 @@ from smemsim.virtual.torch_tensors import CPU, CUDA, tensors, tensors_in
 __all__ = ["PLACES", "making", "moving", "replace"]
 
 
+JUST_MADE = "aten::lift_fresh"  # its argument is what `torch.tensor` makes
 PLACES = {"CUDA": CUDA, "CPU": CPU}  # by dispatch key
 
 
@@ -67,8 +68,12 @@ class _Router:
                 where = "CUDA" if on_card else "CPU"
                 raise NotImplementedError(f"Could not run '{self.name}' with arguments from the '{where}' backend.")
             return self.before.call_boxed(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), *self._with_tensors(args), **kwargs)
-        if on_card and _now.is_making and "device" in kwargs:
-            kwargs["device"] = torch.device("cuda", 0)
+        if on_card and _now.is_making:
+            if "device" in kwargs:
+                kwargs["device"] = torch.device("cuda", 0)
+            if self.name.startswith(JUST_MADE):
+                for made in tensors_in(args):
+                    tensors.mark(made, CUDA, "tensor")
         before, _now.is_making = _now.is_making, False
         try:
             return kernel(*args, **kwargs)

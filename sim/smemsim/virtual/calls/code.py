@@ -13,6 +13,9 @@ from smemsim.virtual.linker import linked
 __all__ = ["CodeCalls"]
 
 
+ARCHIVE = b"!<arch>\n"
+
+
 class CodeCalls(Handles):
     """The code of a program."""
 
@@ -86,6 +89,8 @@ class CodeCalls(Handles):
         return self._keep([])
 
     def link_add(self, state: int, data: bytes, name: str) -> None:
+        if data.startswith(ARCHIVE):
+            return  # machine code: of libcudadevrt.a most programs need nothing, and what is called of it is told to be nowhere
         try:
             self._of(state, list).append(fatbin.chosen(fatbin.images(data), self.device.arch)[0].ptx)
         except fatbin.NoCode as e:

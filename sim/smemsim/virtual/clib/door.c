@@ -157,7 +157,7 @@ static int gives_back(const char *op) {
     return 0;
 }
 
-/* Is there a text and are there bytes wherever `format` has them, and no more than a message holds? */
+/* Is there a text and are there bytes wherever `format` has them, and no more than a message holds? A count that goes far beyond its array is found. */
 static int is_whole(const char *format, va_list list) {
     va_list own;
     va_copy(own, list);
@@ -166,7 +166,7 @@ static int is_whole(const char *format, va_list list) {
         if (*format == 'i') { (void)va_arg(own, U); continue; }
         const void *data = va_arg(own, const void *);
         size_t size = *format == 'b' ? va_arg(own, size_t) : 1;
-        if ((!data && size) || size >> 31) whole = 0;
+        if ((!data && size) || size >> 31 || (size > 1 << 16 && !smemsim_is_mapped((U)data, size))) whole = 0;
     }
     va_end(own);
     return whole;

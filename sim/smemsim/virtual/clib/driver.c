@@ -17,6 +17,9 @@
 #define NEED_START do { R state_ = started(); if (state_) return state_; } while (0) /* what names memory, a pool or an event, which know their context: as an H100 has it */
 #define WANT(pointer) if (!(pointer)) return INVALID_VALUE
 
+/* Is there an array? What is said of a short one is believed; of more entries than programs have, memory is asked. */
+static int has(const void *at, size_t count, size_t each) { return !count || (at && (count <= 64 || smemsim_is_mapped((U)at, product(count, each)))); }
+
 /* The runtime's codes that the driver does not have: configuration, pitch, direction. */
 static R answer(R error) { return error == 9 || error == 12 || error == 21 ? INVALID_VALUE : error; }
 
@@ -176,6 +179,19 @@ API R cuCtxDestroy_v2(U context) {
     return 0;
 }
 API R cuCtxDestroy(U context) { return cuCtxDestroy_v2(context); }
+static unsigned char attached[MOST_CONTEXTS]; /* how often beyond its creation (deprecated since CUDA 4; PyCUDA ends its contexts so) */
+API R cuCtxAttach(U *context, unsigned flags) {
+    NEED;
+    WANT(context && !flags);
+    *context = smemsim_context();
+    if (*context - PRIMARY < MOST_CONTEXTS) attached[*context - PRIMARY]++;
+    return 0;
+}
+API R cuCtxDetach(U context) {
+    WANT(context);
+    if (context - PRIMARY < MOST_CONTEXTS && attached[context - PRIMARY]) { attached[context - PRIMARY]--; return 0; }
+    return cuCtxDestroy_v2(context);
+}
 API R cuCtxPushCurrent_v2(U context) {
     WANT(context);
     if (depth == 64) return INVALID_CONTEXT;
@@ -293,7 +309,7 @@ static R logged(R error, unsigned count, const int *options, void **values) {
 }
 API R cuModuleLoadDataEx(U *module, const void *code, unsigned count, int *options, void **values) {
     NEED;
-    if (!module || !code) return INVALID_VALUE;
+    WANT(module && code && has(options, count, sizeof *options) && has(values, count, sizeof *values));
     return logged(answer(smemsim_load(code, "", module)), count, options, values);
 }
 API R cuModuleLoadData(U *module, const void *code) { return cuModuleLoadDataEx(module, code, 0, 0, 0); }
@@ -387,7 +403,7 @@ API R cuKernelGetParamInfo(U kernel, size_t index, size_t *offset, size_t *size)
 typedef struct logs { U state; unsigned count; int *options; void **values; struct logs *next; } logs;
 static logs *linkers;
 API R cuLinkCreate_v2(unsigned count, int *options, void **values, U *state) {
-    WANT(state);
+    WANT(state && has(options, count, sizeof *options) && has(values, count, sizeof *values));
     NEED;
     R error = CALL("link_create", "|I", state);
     logs *own = error ? 0 : malloc(sizeof *own);
@@ -457,6 +473,51 @@ API R cuLaunchCooperativeKernel(U function, unsigned gx, unsigned gy, unsigned g
     launch_config config = {{gx, gy, gz}, {bx, by, bz}, shared, stream, attribute, 1};
     return cuLaunchKernelEx(&config, function, arguments, 0);
 }
+/* Launches as they were before CUDA 4: a function keeps its block and its parameters (PyCUDA). */
+typedef struct held { U function; unsigned block[3], shared; size_t bytes, room; char *parameters; struct held *next; } held;
+static R held_of(U function, held **found) {
+    static held *all;
+    smemsim_layout layout;
+    R error = smemsim_layout_of(function, &layout);
+    if (error) return error;
+    int entered = smemsim_enter();
+    for (*found = all; *found && (*found)->function != function; *found = (*found)->next);
+    if (!*found && (*found = calloc(1, sizeof(held)))) (*found)->function = function, (*found)->block[0] = (*found)->block[1] = (*found)->block[2] = 1, (*found)->next = all, all = *found;
+    smemsim_leave(entered);
+    return *found ? 0 : 2;
+}
+#define HELD(function) NEED; held *h; do { R state_ = answer(held_of(function, &h)); if (state_) return state_; } while (0)
+static R hold(held *h, size_t bytes) {
+    enum { MOST = 1 << 16 }; /* more than any kernel takes */
+    if (bytes > MOST) return INVALID_VALUE;
+    if (bytes > h->room) {
+        char *more = realloc(h->parameters, bytes);
+        if (!more) return 2;
+        memset(more + h->room, 0, bytes - h->room);
+        h->parameters = more, h->room = bytes;
+    }
+    return 0;
+}
+API R cuFuncSetBlockShape(U function, int x, int y, int z) { HELD(function); WANT(x > 0 && y > 0 && z > 0); h->block[0] = x, h->block[1] = y, h->block[2] = z; return 0; }
+API R cuFuncSetSharedSize(U function, unsigned bytes) { HELD(function); h->shared = bytes; return 0; }
+API R cuParamSetSize(U function, unsigned bytes) { HELD(function); R error = hold(h, bytes); if (!error) h->bytes = bytes; return error; }
+API R cuParamSetv(U function, int offset, const void *data, unsigned bytes) {
+    HELD(function);
+    WANT(offset >= 0 && (data || !bytes));
+    R error = hold(h, (size_t)offset + bytes);
+    if (!error && bytes) memcpy(h->parameters + offset, data, bytes);
+    return error;
+}
+API R cuParamSeti(U function, int offset, unsigned value) { return cuParamSetv(function, offset, &value, sizeof value); }
+API R cuParamSetf(U function, int offset, float value) { return cuParamSetv(function, offset, &value, sizeof value); }
+API R cuLaunchGridAsync(U function, int width, int height, U stream) {
+    HELD(function);
+    WANT(width > 0 && height > 0);
+    void *extra[] = {(void *)1, h->parameters, (void *)2, &h->bytes, 0}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
+    return cuLaunchKernel(function, width, height, 1, h->block[0], h->block[1], h->block[2], h->shared, stream, 0, extra);
+}
+API R cuLaunchGrid(U function, int width, int height) { return cuLaunchGridAsync(function, width, height, 0); }
+API R cuLaunch(U function) { return cuLaunchGridAsync(function, 1, 1, 0); }
 API R cuLaunchHostFunc(U stream, void *function, void *data) { NEED; WANT(function); return CALL("call_host", "iii", stream, function, data); }
 API R cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *count, U function, int threads, size_t shared, unsigned flags) {
     WANT(count);
@@ -600,7 +661,7 @@ API R cuPointerGetAttribute(void *value, int attribute, U address) {
     }
 }
 API R cuPointerGetAttributes(unsigned count, int *attributes, void **values, U address) {
-    WANT(attributes && values);
+    WANT(count && has(attributes, count, sizeof *attributes) && has(values, count, sizeof *values));
     for (unsigned n = 0; n < count; n++) {
         static const unsigned char sizes[] = {0, 8, 4, 8, 8, 16, 4, 8, 4, 4, 4, 8, 8, 4, 4, 8, 4, 8};
         if (cuPointerGetAttribute(values[n], attributes[n], address) && attributes[n] < 18) memset(values[n], 0, sizes[attributes[n]]);
@@ -636,7 +697,7 @@ API R cuMemRangeGetAttribute(void *data, size_t size, int attribute, U address, 
     return CALL("advised", "iiii|B", address, (U)bytes, (U)attribute, (U)(size / 4), data, size);
 }
 API R cuMemRangeGetAttributes(void **data, size_t *sizes, int *attributes, size_t count, U address, size_t bytes) {
-    WANT(data && sizes && attributes);
+    WANT(count && has(data, count, sizeof *data) && has(sizes, count, sizeof *sizes) && has(attributes, count, sizeof *attributes));
     R error = 0;
     for (size_t n = 0; n < count && !error; n++) error = cuMemRangeGetAttribute(data[n], sizes[n], attributes[n], address, bytes);
     return error;
@@ -663,7 +724,7 @@ API R cuMemUnmap(U address, size_t bytes) { NEED; return CALL("range_unmap", "ii
 typedef struct { int type, id, flags; } access_of;
 API R cuMemSetAccess(U address, size_t bytes, const access_of *given, size_t count) {
     NEED;
-    WANT(given && count);
+    WANT(count && has(given, count, sizeof *given));
     for (size_t n = 0; n < count; n++)
         if (given[n].type == 1) {
             R error = CALL("range_access", "iii", address, (U)bytes, (U)given[n].flags);
@@ -1241,5 +1302,3 @@ API R cuGetExportTable(const void **table, const void *id) {
 API R cuProfilerStart(void) { return 0; }
 API R cuProfilerStop(void) { return 0; }
 API R cuProfilerInitialize(const char *config, const char *output, int mode) { (void)config, (void)output, (void)mode; return 0; }
-API R cuCtxAttach(U *context, unsigned flags) { (void)flags; WANT(context); *context = smemsim_context(); return *context ? 0 : INVALID_CONTEXT; }
-API R cuCtxDetach(U context) { (void)context; return 0; }
