@@ -476,12 +476,28 @@ def nothing_cut(a, a_exponent, b, b_exponent, c, c_scale, smallest, index, kept_
 
 @compiled
 def integer_tiles(a, b, c, index, d):  # type: ignore[no-untyped-def]
-    """c plus the sums of products in int64, without rounding; a (tiles, M, S), b (tiles, K, N), c and d (tiles, M, N), index (M, S) of K."""
+    """c plus the sums of products in int64, without rounding: a (tiles, M, S), b (tiles, K, N), c and d (tiles, M, N), index (M, S) of K.
+
+    The products of one instruction, at most 256 of numbers of 8 bits, are an int32.
+    """
+    lanes, stored = d.shape[2], a.shape[2]
+    total = np.empty(lanes, np.int32)
     for tile in range(d.shape[0]):
         for m in range(d.shape[1]):
-            for n in range(d.shape[2]):
-                d[tile, m, n] = c[tile, m, n]
-            for s in range(a.shape[2]):
-                factor, row = np.int64(a[tile, m, s]), b[tile, index[m, s]]
-                for n in range(d.shape[2]):
-                    d[tile, m, n] += factor * row[n]
+            total[:] = 0
+            for s in range(0, stored - 3, 4):
+                k0, k1, k2, k3 = index[m, s], index[m, s + 1], index[m, s + 2], index[m, s + 3]
+                a0, a1, a2, a3 = (
+                    np.int32(a[tile, m, s]),
+                    np.int32(a[tile, m, s + 1]),
+                    np.int32(a[tile, m, s + 2]),
+                    np.int32(a[tile, m, s + 3]),
+                )
+                for n in range(lanes):
+                    first = np.int32(np.int32(a0 * b[tile, k0, n]) + np.int32(a1 * b[tile, k1, n]))
+                    total[n] += np.int32(first + np.int32(np.int32(a2 * b[tile, k2, n]) + np.int32(a3 * b[tile, k3, n])))
+            for s in range(stored // 4 * 4, stored):
+                for n in range(lanes):
+                    total[n] += np.int32(np.int32(a[tile, m, s]) * b[tile, index[m, s], n])
+            for n in range(lanes):
+                d[tile, m, n] = np.int64(c[tile, m, n]) + total[n]
