@@ -61,7 +61,7 @@ def run(body, *, ctas=CTAS, prepare=lambda gpu: None, **options):
     gpu = Gpu("sm_90a")
     arrays = [gpu.array(np.arange(ctas * BLOCK, dtype=np.uint32)), gpu.zeros(ctas * BLOCK, np.uint32)]
     text = kernel(2, body, variables=VARIABLES, locals_=".local .align 8 .b8 args[8];")
-    done = gpu.launch(text, grid=ctas, block=BLOCK, args=arrays, progress=False, **({"workers": 1} | options))
+    done = gpu.launch(text, grid=ctas, block=BLOCK, args=arrays, **({"workers": 1, "progress": False} | options))
     return done, [array.numpy().tobytes() for array in arrays]
 
 
@@ -216,6 +216,14 @@ def test_beside_other_threads_a_process_is_copied_only_where_that_is_asked_for(a
     finally:
         over.set()
         other.join()
+
+
+def test_beside_a_bar_on_the_terminal_a_process_is_copied(added, monkeypatch):
+    for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("COPIED", 0.0)):
+        monkeypatch.setattr(spread, name, value)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    run(DOUBLE, workers=None, progress=True)
+    assert added
 
 
 def test_memory_of_a_device_is_that_of_a_copy_alone(added):

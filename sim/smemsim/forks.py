@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["CONNECTION", "Forks", "Piece", "are_safe", "shared_ranges", "to_own"]
+__all__ = ["CONNECTION", "PROGRESS", "Forks", "Piece", "are_safe", "shared_ranges", "to_own"]
 
 
-CONNECTION = "smemsim connection"  # the name of threads of ours that wait for a connection to end, and hold no lock
+CONNECTION, PROGRESS = "smemsim connection", "smemsim progress"  # names of threads of ours: `virtual.server`, `judge.progress`
 MOST_PIECES = 4096
 PATIENCE, TIMES = 2.0, 10.0  # how long a copy is waited for: seconds, and times as long as its part takes here
 LOOK = 0.1  # seconds after which it is looked whether there is still time
@@ -52,7 +52,12 @@ def are_safe(*, asked: bool) -> bool:
     """May this process be copied? One in which other threads run Python only where somebody has `asked` for it: they may hold a lock that nobody will give back."""
     if any(name in sys.modules for name in _NOT_COPIED):
         return False
-    return asked or all(thread is threading.current_thread() or thread.name == CONNECTION for thread in threading.enumerate())
+    return asked or all(thread is threading.current_thread() or _only_shows(thread) for thread in threading.enumerate())
+
+
+def _only_shows(thread: threading.Thread) -> bool:
+    """Does a thread wait for a connection to end, or draw a bar? It holds no lock that a copy needs."""
+    return thread.name in (CONNECTION, PROGRESS) or type(thread).__module__.startswith("rich.")
 
 
 # ---- Memory that copies would share with this process
@@ -237,7 +242,8 @@ class Forks:
             return None
         begin, end = int(row[BEGIN]), int(row[END])
         first = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
-        held = mmap.mmap(self._files[row[WHO]], end - first, prot=mmap.PROT_READ, offset=first)
+        flags, access = mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE  # so that what is read there may be changed here
+        held = mmap.mmap(self._files[row[WHO]], end - first, flags, access, offset=first)
         return memoryview(held)[begin - first :]
 
     def close(self) -> None:

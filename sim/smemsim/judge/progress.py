@@ -53,7 +53,7 @@ class Progress:
     def __enter__(self) -> Progress:
         if not self.quiet and sys.stderr.isatty():
             self._timer = threading.Timer(AFTER, self._draw)
-            self._timer.daemon = True
+            self._timer.daemon, self._timer.name = True, "smemsim progress"
             self._timer.start()
         return self
 

@@ -29,7 +29,7 @@ from smemsim.program.execute import WAVE_BYTES, at_once, depends, execute, resid
 from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, Queue, RunOptions
 from smemsim.program.linking.program import linked, module_of
 from smemsim.program.threads.system import MOST_OUTPUT
-from smemsim.program.watch.history import MOST_BYTES, may_be_written, may_lack_fence
+from smemsim.program.watch.history import MOST_BYTES, may_be_written, may_lack_fence, releases_dependents
 from smemsim.program.watch.record import NOTHING_BEFORE, Record, begin
 from smemsim.ptx.module import Instruction
 from smemsim.values import dataclass
@@ -214,7 +214,7 @@ def packed(result: Result, launch: Launch) -> list[Any]:
 
 def unpacked(raw: Any, launch: Launch) -> Result:
     """The result of these bytes, for a launch of the same program."""
-    view = memoryview(raw)
+    view = memoryview(bytearray(raw) if isinstance(raw, bytes) else raw)
     count = int(np.frombuffer(view[:8], np.int64)[0])
     sizes, buffers = np.frombuffer(view[8 : 8 + 8 * count], np.int64).tolist(), []
     at = -(-8 * (1 + count) // UNIT) * UNIT
@@ -348,6 +348,8 @@ def _is_one(launch: Launch, *, looks: bool) -> bool:
     """Are there things that CTAs of one process alone can do?"""
     program, regions = launch.program, launch.memory.table()[2]
     if launch.schedule is not None or depends(launch) or takes_over(launch) or program.names_multiprocessors or program.allocates:
+        return True
+    if releases_dependents(launch) or launch.options.after is not None:  # what runs beside the next launch, or the one before
         return True
     if launch.memory.has_declared or any(region.chunks is not None for region in regions) or not program.uses.isdisjoint((*OBJECTS, MAPS)):
         return True
