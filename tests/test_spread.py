@@ -187,7 +187,7 @@ def test_an_interrupted_launch_leaves_no_process(added, monkeypatch):
 
 
 def test_a_launch_goes_to_idle_processors_by_itself_where_that_saves_time(added, monkeypatch):
-    for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("COPIED", 0.0)):
+    for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("NOTED", 0.0)):
         monkeypatch.setattr(spread, name, value)
     one = run(DOUBLE)
     same(one, run(DOUBLE, workers=None))
@@ -202,7 +202,7 @@ def test_a_launch_goes_to_idle_processors_by_itself_where_that_saves_time(added,
 
 
 def test_beside_other_threads_a_process_is_copied_only_where_that_is_asked_for(added, monkeypatch):
-    for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("COPIED", 0.0)):
+    for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("NOTED", 0.0)):
         monkeypatch.setattr(spread, name, value)
     over = threading.Event()
     other = threading.Thread(target=over.wait)
@@ -219,7 +219,7 @@ def test_beside_other_threads_a_process_is_copied_only_where_that_is_asked_for(a
 
 
 def test_beside_a_bar_on_the_terminal_a_process_is_copied(added, monkeypatch):
-    for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("COPIED", 0.0)):
+    for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("NOTED", 0.0)):
         monkeypatch.setattr(spread, name, value)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     run(DOUBLE, workers=None, progress=True)

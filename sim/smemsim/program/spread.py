@@ -301,7 +301,10 @@ class Merge:
 
 
 START = 0.03  # seconds that copies of this process take to begin and to end
-COPIED = 1.5e-9  # seconds for each byte of the arrays that may be written: pages are copied, what is written is brought
+COPIED, NOTED = (
+    2e-9,
+    1e-8,
+)  # seconds for each byte of the arrays that may be written: pages are copied, what is written is brought, with what the watch notes of it
 TWICE = 2  # how many times more has to be saved than that
 AGAIN = 0.1  # seconds after which it is looked again
 PART = 0.02  # seconds of work that a copy takes at the least
@@ -357,13 +360,13 @@ def _is_one(launch: Launch, *, looks: bool) -> bool:
     return looks and (may_lack_fence(program) or any(region.words.nbytes > MOST_BYTES for region in regions))
 
 
-def _worth(units: int, seconds: float, count: int, size: int, copied: int) -> int:
-    """How many copies of this process save time, of `count` processes: of units of work that take so many seconds each, write to `size` bytes, and have `copied` copied?"""
+def _worth(units: int, seconds: float, count: int, size: int, *, is_noted: bool) -> int:
+    """How many copies of this process save time, of `count` processes: of units of work that take so many seconds each and write to `size` bytes?"""
     copies = min(count - 1, units - 1, idle(), min(room(), left_of_budget()) // (WAVE_BYTES + 3 * size))
     if copies < 1:
         return 0
     saved = seconds * units * copies / (copies + 1)
-    return copies if saved > TWICE * (START + COPIED * copied) else 0
+    return copies if saved > TWICE * (START + (NOTED if is_noted else COPIED) * size) else 0
 
 
 @contextlib.contextmanager
@@ -402,7 +405,7 @@ def shared_out(
     yield do(units[0])
     seconds, rest = time.perf_counter() - began, units[1:]
     size = sum(len(region.data) for region in memory.table()[2])
-    copies = min(count - 1, len(rest) - 1) if workers is not None else _worth(len(rest), seconds, count, size, size)
+    copies = min(count - 1, len(rest) - 1) if workers is not None else _worth(len(rest), seconds, count, size, is_noted=False)
     if copies < 1 or not can_be_copied() or not can_have_children():
         yield from map(do, rest)
         return
@@ -476,7 +479,7 @@ class _Shared(Queue):
             return 0
         self._again = time.monotonic() + AGAIN
         is_noted = self.watch and self.launch.options.watch_global
-        return _worth(waves, least, self.count, self._written, self._written if is_noted else 2 * self._written)
+        return _worth(waves, least, self.count, self._written, is_noted=is_noted)
 
     def _with_copies(self, units: Sequence[Sequence[int]], count: int, least: float) -> Iterator[Sequence[int]]:
         """This process and `count` copies of it; a wave takes about `least` seconds."""
