@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import time
 from types import MappingProxyType
 
 import numpy as np
@@ -110,10 +109,9 @@ def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
 
 
 def test_a_poll_of_what_nobody_writes_is_a_hang_at_once():
-    begin = time.perf_counter()
     done, _ = run("AGAIN: ld.volatile.global.u32 %r5, [%d20]; setp.eq.u32 %p3, %r5, 0; @%p3 bra AGAIN;", np.zeros(1, np.uint32), grid=3)
     assert {f.code for f in done.findings.values()} == {"X006"}
-    assert time.perf_counter() - begin < 8
+    assert all("as one iteration earlier" in f.message for f in done.findings.values())  # not at the launch's limit
 
 
 @pytest.mark.parametrize("grid", [1, 7, 300])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -110,14 +109,17 @@ ENDLESS = {
 }
 
 
+OF_THE_LOOP = re.compile("no branch leads out of its loop|as one iteration earlier")  # and not of the launch's limit
+
+
 @pytest.mark.parametrize("what", ENDLESS)
 @pytest.mark.parametrize(("block", "grid"), [(1, 1), (96, 1), (128, 4)])
 def test_a_loop_that_changes_nothing_ends_as_a_hang(what: str, block: int, grid: int) -> None:
     gpu = Gpu("sm_90a")
-    began = time.perf_counter()
     run = gpu.launch(kernel(1, ENDLESS[what]), "k", block=block, grid=grid, args=[gpu.array(np.zeros(4, np.uint32))])
-    assert [f.code for f in run.findings if f.code.startswith("X")] == ["X006"] * (2 if "two" in what and block > 1 else 1)
-    assert time.perf_counter() - began < 20
+    hangs = [f for f in run.findings if f.code.startswith("X")]
+    assert [f.code for f in hangs] == ["X006"] * (2 if "two" in what and block > 1 else 1)
+    assert all(OF_THE_LOOP.search(f.message) for f in hangs)
 
 
 CHANGES = {
