@@ -120,6 +120,12 @@ def test_comments_may_stand_wherever_blanks_may(name):
     assert meaning(read_module(text)) == meaning(MODULES[name])
 
 
+def test_a_variable_may_be_declared_before_and_behind_its_definition():
+    declared = ".extern .global .u32 x[4];\n"
+    x = read_module(HEAD + declared + ".visible .global .u32 x[4] = {7};\n" + declared).variables["x"]
+    assert (x.is_extern, x.size, x.initial) == (False, 16, struct.pack("<4I", 7, 0, 0, 0))
+
+
 def test_line_markers_of_the_preprocessor_are_passed_over():
     """In the form that ptxas 13.0 takes: to the end of its line, within a statement too, and no other one."""
     plain = HEAD + ".entry k() {\n.reg .b32 %r<2>;\nmov.b32 %r1,\n3;\nret; }"

@@ -953,6 +953,8 @@ class _ModuleReader:
         whole.i = tokens.i
         for variable in read_variables(whole, space, is_extern=is_extern):
             old = self.variables.get(variable.name)
+            if old is not None and variable.is_extern:  # a declaration says nothing new
+                continue
             if old is None or not old.is_extern:  # a definition may follow its .extern
                 self.new_name(whole, variable.name)
             self.variables[variable.name] = variable
