@@ -266,9 +266,10 @@ def _begin_copy(parent: int) -> None:
         os._exit(1)
     with contextlib.suppress(ValueError, OSError):
         signal.set_wakeup_fd(-1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # one that is closed, or no file
+            os.dup2(nowhere, stream.fileno())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM, signal.SIGPROF):
         signal.signal(number, signal.SIG_DFL)
