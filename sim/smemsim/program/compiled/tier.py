@@ -379,8 +379,8 @@ class Segment:
 
     @staticmethod
     def _shadow(x: Wave) -> Shadow | None:
-        """What looks at accesses that an epoch orders; None where the watch asks for more."""
-        if x.watch.follows_values():
+        """What looks at accesses that an epoch orders; None where the watch asks for more, or looks at the first CTA for all."""
+        if x.watch.is_of_first or x.watch.follows_values():
             return None
         shadow: Shadow | None = x.state.get(Shadow)
         if shadow is None or shadow.is_stale:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
     from smemsim.program.watch.clocks import Operation
+    from smemsim.program.watch.doubts import Unwritten
+    from smemsim.program.watch.tensor import TensorShadow
     from smemsim.program.wave import Cta, Wave
 
 
@@ -141,7 +143,7 @@ class _Mma:
             if (what := (operation.issue.mma, is_unwritten)) not in noted:
                 noted.add(what)
                 self._note(x, operation, is_unwritten=is_unwritten)
-            if x.watch is not None:
+            if n < len(reads):
                 self._tell(x, operation, *reads[n])
         self._record(x, [self._event(x, operation, is_unwritten=missing) for operation, missing in zip(operations, unwritten, strict=True)])
 
@@ -228,16 +230,32 @@ class _Mma:
 
     def _begun(self, x: Wave, operations: Sequence[_Issued]) -> list[tuple[Operation, bool]]:
         """The operations that the watch knows instructions by; was it told that they read what lies in shared memory, and is that in order?"""
-        begun = [x.watch.tensor.begin(x, self.i, operation.thread, "tcgen05.mma") for operation in operations]
-        for op, operation in zip(begun, operations, strict=True):
-            op.products.append(_Product(x, self.i, operation))
-        mma = operations[0].issue.mma
-        if any(operation.issue.mma is not mma for operation in operations):
-            return [(op, False) for op in begun]
-        are_told = True
-        for members in zip(*(operation.members for operation in operations), strict=True):
-            are_told = are_told and x.watch.ops_read(begun, members, read_runs(mma.shared_operands, members[0].shared))
+        watch, mma, mmas = x.watch, operations[0].issue.mma, [operation.issue.mma for operation in operations]
+        begun = watch.tensor.begin_together(x, self.i, [operation.thread for operation in operations], "tcgen05.mma", [*map(id, mmas)])
+        for op, operation in zip(begun, operations, strict=False):
+            op.products.append(_Product(watch.unwritten, watch.tensor, self.i, operation.issue.mma, operation.members, x.pitch))
+        are_told = all(other is mma for other in mmas)
+        for members in zip(*(operation.members for operation in operations), strict=True) if are_told else ():
+            are_told = are_told and watch.ops_read(begun, members[: len(begun)], read_runs(mma.shared_operands, members[0].shared))
+        if len(begun) < len(operations) and not (are_told and self._is_clear(watch, begun, operations)):
+            begun = watch.of_each(begun)
+        elif len(begun) < len(operations):
+            return []
         return [(op, are_told) for op in begun]
+
+    def _is_clear(self, watch: Any, begun: Sequence[Operation], operations: Sequence[_Issued]) -> bool:
+        """Is nothing to be said of what operations of the first CTA, which stands for all, do in tensor memory? Then it is noted."""
+        mma, tensor = operations[0].issue.mma, watch.tensor
+        if self.shifts or isinstance(mma.a, ATmemLayout) or any(cast("_Product", op.products[-1]).found for op in begun):
+            return False
+        each = list(zip(begun, operations, strict=False))
+        if mma.only_adds and all(tensor.adds_again(op, operation.members, mma.d) for op, operation in each):
+            return True
+        if len(each) > 1 or not tensor.passes(begun[0], operations[0].members, mma.reads, mma.writes):
+            return False
+        if mma.only_adds:
+            tensor.added(begun[0], operations[0].members, mma.d)
+        return True
 
     def _tell(self, x: Wave, operation: _Issued, op: Operation, is_told: bool) -> None:
         """Tell the watch what it read and wrote."""
@@ -293,10 +311,15 @@ class _Issued:
 class _Product(Product):
     """What the watch asks about one instruction."""
 
-    def __init__(self, x: Wave, instruction: Instruction, operation: _Issued) -> None:
-        super().__init__(x.watch.unwritten, instruction)
-        self.tensor, self.mma, self.members = x.watch.tensor, operation.issue.mma, operation.members
-        self.m, self.n, self.pitch = self.mma.i.m, self.mma.i.n, x.pitch
+    def __init__(
+        self, unwritten: Unwritten, tensor: TensorShadow, instruction: Instruction, mma: Prepared, members: tuple[Cta, ...], pitch: int
+    ) -> None:
+        super().__init__(unwritten, instruction)
+        self.tensor, self.mma, self.members = tensor, mma, members
+        self.m, self.n, self.pitch = mma.i.m, mma.i.n, pitch
+
+    def twin(self, cta: Cta) -> _Product:
+        return _Product(self.unwritten, self.tensor, self.i, self.mma, (cta,), self.pitch)
 
     def words(self) -> tuple[np.ndarray, np.ndarray]:
         b, *a = (

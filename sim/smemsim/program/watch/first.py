@@ -28,6 +28,7 @@ from smemsim.program.wave import ALL, EXITED, WARP, Ctas
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
+    from smemsim.machine.tmem.layout import AccumulatorLayout, Box
     from smemsim.program.linking.program import Block
     from smemsim.program.memory.spaces import Values
     from smemsim.program.watch.lifetimes import Lifetimes
@@ -123,6 +124,71 @@ class _Lanes:
             watch.spread().lanes.meet(threads, times=times)
 
 
+class _Tensor:
+    """Tensor memory of the first CTA, for those who tell what CTAs do there: its methods are those of `TensorShadow`."""
+
+    def __init__(self, watch: WatchOfFirst) -> None:
+        self.watch = watch
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not here, the watch of all has."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.watch.spread().tensor, name)
+
+    def begin_together(self, x: Wave, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
+        """Operations that threads of CTAs issue alike: those of the first one."""
+        watch, count = self.watch, self.watch.own_count(threads, what)
+        if not count or watch.of_all is not None:
+            return watch.spread().tensor.begin_together(x, i, threads, kind, *what)
+        return watch.first.tensor.begin_together(watch.view, i, threads[:count], kind)
+
+    def adds_again(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> bool:
+        """As `TensorShadow.adds_again`, of an operation of the first CTA while that stands for all."""
+        return (self.watch.of_all or self.watch.first).tensor.adds_again(op, members, d)
+
+    def added(self, op: Operation, members: Sequence[Cta], d: AccumulatorLayout) -> None:
+        """As `TensorShadow.added`, of such an operation."""
+        (self.watch.of_all or self.watch.first).tensor.added(op, members, d)
+
+    def passes(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
+        """As `TensorShadow.passes`, of such an operation."""
+        return (self.watch.of_all or self.watch.first).tensor.passes(op, members, reads, writes)
+
+    def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
+        """As `TensorShadow.commit`."""
+        watch, count = self.watch, self.watch.own_count([thread for thread, _ in commits], ())
+        if watch.of_all is None and count and watch.own_barriers([barrier for _, barrier in commits]) == count:
+            watch.first.tensor.commit(commits[:count])
+        else:
+            watch.spread().tensor.commit(commits)
+
+    def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, *, are_alike: bool) -> None:
+        """As `TensorShadow.stored`, where nobody has touched the cells."""
+        watch = self.watch
+        count, rest = divmod(len(boxes), watch.count)
+        own, tensor = boxes[:count], watch.first.tensor
+        warps = x.stride // WARP
+        all_ = [(warp + n * warps, cta + n, *box) for n in range(watch.count) for warp, cta, *box in own]
+        if watch.of_all is not None or rest or [*map(tuple, boxes)] != all_ or tensor.are_touched(own, lanes):
+            watch.spread().tensor.stored(x, i, boxes, lanes, are_alike=are_alike)
+        else:
+            tensor.stored(watch.view, i, own, lanes, are_alike=are_alike)
+
+    def waited(self, x: Wave, what: str) -> None:
+        """As `TensorShadow.waited`."""
+        watch = self.watch
+        if watch.of_all is None and watch.is_alike:
+            watch.first.tensor.waited(watch.view, what)
+        else:
+            watch.spread().tensor.waited(x, what)
+
+    @property
+    def marks(self) -> np.ndarray | None:
+        """As `TensorShadow.marks`: none while the first CTA stands for all."""
+        return (self.watch.of_all or self.watch.first).tensor.marks
+
+
 class WatchOfFirst:
     """As `Watch`, for whom its CTAs do the same: `first` is that of the first one, `of_all` that of all, as soon as one does something else."""
 
@@ -141,7 +207,7 @@ class WatchOfFirst:
         self.has_declared = history is not None and x.launch.memory.has_declared
         # Of each warp of the first CTA what the phase has brought that it waited for last, to each CTA.
         self.brought: dict[int, list[Any]] = {}
-        self._own_lanes = _Lanes(self)
+        self._own_lanes, self._own_tensor = _Lanes(self), _Tensor(self)
         self._threads, self._warps = (np.arange(self.count)[:, None] * of for of in (x.stride, x.stride // WARP))
         self._places = np.arange(self.count)[:, None] * x.pitch
         self._alike: tuple[Any, bool] = (None, False)  # a selection, and whether it has the same threads of each CTA
@@ -190,9 +256,19 @@ class WatchOfFirst:
     # ---- parts that others ask
 
     @property
+    def is_of_first(self) -> bool:
+        """Does the first CTA stand for all still?"""
+        return self.of_all is None
+
+    @property
     def lanes(self) -> Any:
         """Who tells that lanes meet."""
         return self._own_lanes if self.of_all is None else self.of_all.lanes
+
+    @property
+    def tensor(self) -> Any:
+        """Who is told what is done in tensor memory."""
+        return self._own_tensor if self.of_all is None else self.of_all.tensor
 
     @property
     def lifetimes(self) -> Lifetimes:
@@ -245,6 +321,15 @@ class WatchOfFirst:
         own: np.ndarray = each[0]
         return own if int(own.max()) < end and bool((each - begins == own).all()) else None
 
+    def own_count(self, threads: Sequence[int], what: Sequence[Sequence[Any]]) -> int:
+        """How many of issuing threads are of the first CTA, where each CTA has the same ones, and each of `what` the same entries for them; 0 where one has not."""
+        key = tuple(threads)
+        if key not in self._known:
+            own = self.own(np.asarray(threads))
+            self._known[key] = 0 if own is None else len(own)
+        count = self._known[key]
+        return 0 if any(list(each) != list(each[:count]) * self.count for each in what) else count
+
     def _own_places(self, flat: np.ndarray) -> np.ndarray | None:
         """The places (bytes) of an access of the running threads in the first window."""
         own = self._of_first(flat, self._places, self.x.pitch) if self.is_alike else None
@@ -258,14 +343,14 @@ class WatchOfFirst:
         return self._pairs[1]
 
     def _count_pairs(self, pairs: Sequence[tuple[np.ndarray, Any]], apart: int) -> int:
-        count = self._own_barriers([barrier for _, barrier in pairs])
+        count = self.own_barriers([barrier for _, barrier in pairs])
         own = [threads for threads, _ in pairs[:count]]
         for n, (threads, _) in enumerate(pairs[count:] if count else (), count):
             if not _are_same(threads, own[n % count], n // count * apart):
                 return 0
         return count
 
-    def _own_barriers(self, barriers: Sequence[Any]) -> int:
+    def own_barriers(self, barriers: Sequence[Any]) -> int:
         """How many of mbarriers are those of the first CTA, where each has the same."""
         count, rest = divmod(len(barriers), self.count)
         if rest or not count:
@@ -312,19 +397,21 @@ class WatchOfFirst:
             return OF_ALL
         return self.first.initialised(self.view, i, own)
 
+    @_or_of_all
+    def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> Any:
+        """As `Watch.allocated`, of words that nobody has touched."""
+        own, shared = self._own_places(flat), self.first.shared
+        if own is None or shared.are_touched(shared.places_of(own, WORD)):
+            return OF_ALL
+        return self.first.allocated(self.view, i, own)
+
     # ---- asynchronous operations
 
     @_or_of_all
     def begin_together(self, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> Any:
         """As `Watch.begin_together`: those of the first CTA, which stand for those of all."""
-        key = tuple(threads)
-        if key not in self._known:
-            own = self.own(np.asarray(threads))
-            self._known[key] = 0 if own is None else len(own)
-        count = self._known[key]
-        if not count or any(list(each) != list(each[:count]) * self.count for each in what):
-            return OF_ALL
-        return self.first.begin_together(i, threads[:count], kind)
+        count = self.own_count(threads, what)
+        return self.first.begin_together(i, threads[:count], kind) if count else OF_ALL
 
     def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
         """The operations of all CTAs, of those that `begin_together` gave: each is to be told by itself from now on."""
@@ -348,7 +435,7 @@ class WatchOfFirst:
 
     def complete_on(self, ops: Sequence[Operation], barriers: Sequence[Mbarrier]) -> None:
         """As `Watch.complete_on`, of operations that stand for those of all."""
-        if self.of_all is None and self._own_barriers(barriers) == len(ops) and not self._are_new(ops[0].warps, barriers[: len(ops)]):
+        if self.of_all is None and self.own_barriers(barriers) == len(ops) and not self._are_new(ops[0].warps, barriers[: len(ops)]):
             self.first.complete_on(ops, barriers[: len(ops)])
         else:
             self.spread().complete_on(self.of_each(ops), barriers)
@@ -460,7 +547,7 @@ class WatchOfFirst:
     @_or_of_all
     def complete(self, whats: Sequence[Any]) -> Any:
         """As `Watch.complete`."""
-        count = self._own_barriers(whats)
+        count = self.own_barriers(whats)
         return self.first.complete(whats[:count]) if count else OF_ALL
 
     # ---- order
@@ -479,6 +566,9 @@ class WatchOfFirst:
     def fence(self, x: Wave, *, acquires: bool, releases: bool, scope: int = GPU) -> Any:
         """As `Watch.fence`."""
         return self.first.fence(self.view, acquires=acquires, releases=releases, scope=scope) if self.is_alike else OF_ALL
+
+    def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
+        """As `Watch.fence_tensor`, in a program in which that makes no difference."""
 
     @_or_of_all
     def fence_async(self, x: Wave, i: Instruction) -> Any:

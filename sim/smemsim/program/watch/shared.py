@@ -177,6 +177,10 @@ class SharedShadow:
         found: np.ndarray = ((flat >> 2)[:, None] + np.arange(size // WORD)).reshape(-1)
         return found
 
+    def are_touched(self, at: np.ndarray) -> bool:
+        """Has anybody written or read one of these words?"""
+        return bool((self.who[at] != NOBODY).any() or self.read_line[at].any() or self.read_by[:, at].any())
+
     def of_cta(self, cta: Cta, offsets: np.ndarray | Runs) -> Runs:
         """The words of a CTA's window: runs of it, or offsets from its begin."""
         runs = offsets if isinstance(offsets, Runs) else Runs.of(np.asarray(offsets, np.int64) >> 2)

@@ -19,6 +19,7 @@ from smemsim.program.watch.clocks import GROUP, NOBODY, OPERATIONS, Alike, Forma
 from smemsim.program.watch.doubts import Unwritten, is_followed, uses
 from smemsim.program.watch.registers import Named
 from smemsim.program.watch.telling import Telling
+from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
@@ -69,6 +70,27 @@ class TensorShadow:
     def named(self) -> Named:
         """Which registers of loads the blocks of the program name."""
         return Named(self.x.program.blocks)
+
+    def spread(self, first: TensorShadow, twins: Twins) -> None:
+        """Of the cells of all CTAs what is known of those of the first one, which no thread has read."""
+        if not len(self.who):
+            return
+        numbers = twins.numbers.astype(np.int32)
+        self.when[:], self.line[:], self.unread[:] = first.when, first.line, first.unread
+        for n in range(twins.count):
+            by_warp = (first.who[0] >= 0) & (first.who[0] < OPERATIONS)
+            self.who[n, by_warp] = first.who[0][by_warp] + n * twins.warps
+            for table, of_first, base in ((self.who, first.who[0], OPERATIONS), (self.read_by, first.read_by[0], 0)):
+                by = of_first >= base
+                table[n, by] = numbers[n][of_first[by] - base] + base
+            self._added[n] = {d: (twins.of(op, n), box) for d, (op, box) in first._added.get(0, {}).items()}
+            for warp, stores in first._stores.items():
+                self._stores[warp + n * twins.warps] = [((n, *at[1:]), by + n * twins.warps, line) for at, by, line in stores]
+        begin = twins.warps * WARP
+        for thread, flags in first.issued.items():
+            self.issued |= {thread + n * begin: row for n, row in enumerate(twins.flags(flags))}
+        for (thread, line), op in first._open.items():
+            self._open |= {(thread + n * begin, line): twins.of(op, n) for n in range(twins.count)}
 
     # ---- threads
 
@@ -150,6 +172,49 @@ class TensorShadow:
             op = self._open[key] = self.operations.begin(i, thread, kind)
             self.issued.setdefault(key[0], np.zeros(self.operations.room, bool))[op.number] = True
         return op
+
+    def begin_together(self, x: Wave, i: Instruction, threads: Sequence[int], kind: str, *what: Sequence[Any]) -> list[Operation]:
+        """`begin` of several; see `Watch.begin_together`."""
+        return [self.begin(x, i, thread, kind) for thread in threads]
+
+    def passes(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> bool:
+        """An mma reads and writes boxes. Have only operations touched them so that the tensor core has executed in front of it, or nobody, and is no product lost?
+        Then it is noted, and nothing is wrong; else it is to be told by `reads` and `writes`."""
+        of_reads, of_writes = (
+            [(members[n].index, lanes, slice(first, end)) for n, lanes, first, end in boxes] for boxes in (reads, writes)
+        )
+        if self.early or self.marks is not None:
+            return False
+        for at in (*of_reads, *of_writes):
+            self._touched(at[0])
+            is_read = any(at is other for other in of_reads)
+            if not self._is_of_piped(op, at) or ((self.who[at] == NOBODY).any() if is_read else not of_reads and _is_lost(self.unread[at])):
+                return False
+        for at in of_reads:
+            self.read_by[at] = op.number
+        for at in of_writes:
+            self.unread[at], self.who[at], self.line[at] = PRODUCT, OPERATIONS + op.number, op.instruction.line
+        return True
+
+    def _is_of_piped(self, op: Operation, at: Any) -> bool:
+        """Have only operations touched cells, if anybody, that the tensor core has executed in front of this one, and stores that its warp has seen?"""
+        warp, cells = int(op.warps[0]), self.who[at]
+        if self.read_when[(slice(None), *at)].any():
+            return False
+        by_warp = (cells >= 0) & (cells < OPERATIONS)
+        if by_warp.any() and (self.order.seen[warp][np.where(by_warp, cells, 0)] < self.when[at])[by_warp].any():
+            return False
+        who, by = distinct(cells), distinct(self.read_by[at])
+        numbers = {*(who[who >= OPERATIONS] - OPERATIONS).tolist(), *by[by != NOBODY].tolist()}
+        return all(self._is_piped(op.instruction, warp, self.operations[n]) for n in numbers)
+
+    def are_touched(self, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
+        """Has anybody touched one of the cells of boxes, as `stored` takes them?"""
+        each = [(cta, slice(lane, lane + lanes), slice(first, end)) for _, cta, lane, first, end in boxes]
+        return any(
+            bool((self.who[at] != NOBODY).any() or (self.read_by[at] != NOBODY).any() or self.read_when[(slice(None), *at)].any())
+            for at in each
+        )
 
     def remembered(self) -> list[int]:
         """The numbers of the operations that cells or open commits refer to."""
@@ -442,6 +507,11 @@ class TensorShadow:
     def _warp(self, warp: int) -> str:
         cta, own = divmod(warp, self.per_cta)
         return str(own) if self.x.launch.ctas == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+
+
+def _is_lost(held: np.ndarray) -> bool:
+    """Is what nobody has read in some cells a product, or numbers that a sum was to begin with, so that it may not be overwritten?"""
+    return bool((held == PRODUCT).all() or ((held >= FILL).all() and (held == NUMBERS).any()))
 
 
 _PIPED = ("mma", "cp", "shift")

@@ -141,6 +141,7 @@ class Watch:
         self.operations.holders += [self.alone, self.order, self.groups, self.shared, self.tensor, self.registers]
         if self.globals is not None and self.maps is not None:
             self.operations.holders += [self.globals, self.maps]
+        self.is_of_first = False  # see `first.py`
         self.has_shared = x.launch.window_bytes > 0
         self.has_declared = self.globals is not None and x.launch.memory.has_declared
         self._is_elsewhere = x.launch.judge is not None and not x.program.uses.isdisjoint(MATRIX)
@@ -149,7 +150,7 @@ class Watch:
         """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
         that it waited for last."""
         self.operations.spread(first.operations, twins, np.asarray(first.order.read_done.all(axis=0)))
-        for part in ("order", "groups", "barriers", "lanes", "shared", "registers", "alone"):
+        for part in ("order", "groups", "barriers", "lanes", "shared", "registers", "alone", "tensor"):
             getattr(self, part).spread(getattr(first, part), twins)
         self.telling.spread(first.telling, twins, brought)
         self._early_arrivals = dict(first._early_arrivals)
