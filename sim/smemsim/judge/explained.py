@@ -368,6 +368,7 @@ def turned_loads(reads: Reads, launch: Launch) -> list[Turned]:
         if isinstance(e, Load):
             issued.setdefault(e.map_address, {}).setdefault(e.cta, []).append(e)
     turned: dict[int, Turned] = {}
+    rows = _rows_of_sums(reads)
     for p in reads.products:
         a, b = (next((read for read in side if read is not None), None) for side in (p.a, p.b))
         if a is None or b is None:
@@ -376,17 +377,20 @@ def turned_loads(reads: Reads, launch: Launch) -> list[Turned]:
         if p.events[0].is_sparse or at[0] == at[1] or any(read.loads[0].event.tensor_map.rank != 2 for read in (a, b)):
             continue
         for name, read, other, mine, theirs in (("A", a, b, at[0], at[1]), ("B", b, a, at[1], at[0])):
-            goes_on = len(_rows_of_one_sum(reads, p.accumulator, mine)) > 1
+            goes_on = len(rows[p.accumulator, mine]) > 1
             one = None if mine in turned or not goes_on else _turned(name, (read, other), issued.get(mine, {}), issued.get(theirs, {}))
             if one is not None:
                 turned[mine] = one
     return list(turned.values())
 
 
-def _rows_of_one_sum(reads: Reads, accumulator: tuple[object, ...], address: int) -> set[int]:
-    """The first rows that products added to one accumulator have read through a map: of tiles that lie side by side each has its own accumulator."""
-    products = [p for p in reads.products if p.accumulator == accumulator]
-    return {read.at[0] for p in products for read in p.reads if read.loads[0].event.map_address == address}
+def _rows_of_sums(reads: Reads) -> dict[tuple[tuple[object, ...], int], set[int]]:
+    """The first rows that products added to one accumulator have read through a map, by the two: of tiles that lie side by side each has its own accumulator."""
+    rows: dict[tuple[tuple[object, ...], int], set[int]] = {}
+    for p in reads.products:
+        for read in p.reads:
+            rows.setdefault((p.accumulator, read.loads[0].event.map_address), set()).add(read.at[0])
+    return rows
 
 
 def _turned(name: str, reads: tuple[OperandRead, OperandRead], mine: dict[int, list[Load]], theirs: dict[int, list[Load]]) -> Turned | None:

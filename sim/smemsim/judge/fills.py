@@ -24,9 +24,16 @@ def exchanged_boxes(launch: Launch) -> list[Finding]:
     lie inside.
     """
     moved: dict[tuple[bool, TensorMap], dict[Place, Load | Store]] = {}
+    of_map: dict[tuple[bool, int], dict[Place, Load | Store] | None] = {}  # of a map by its identity the same, None where it is not plain
     for e in launch.events:
-        if isinstance(e, Load | Store) and e.mode == "tile" and _is_plain(e.tensor_map):
-            moved.setdefault((isinstance(e, Load), e.tensor_map), {}).setdefault(e.coordinates, e)
+        if not isinstance(e, (Load, Store)) or e.mode != "tile":
+            continue
+        tm, key = e.tensor_map, (type(e) is Load, id(e.tensor_map))
+        if key not in of_map:
+            of_map[key] = moved.setdefault((key[0], tm), {}) if _is_plain(tm) else None
+        boxes = of_map[key]
+        if boxes is not None:
+            boxes.setdefault(e.coordinates, e)
     found = []
     for (is_load, tm), boxes in moved.items():
         outside = [e for at, e in boxes.items() if _is_outside(at, tm)]

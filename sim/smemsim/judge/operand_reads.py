@@ -1458,7 +1458,8 @@ def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[Finding]:
                 if sure and (other := other_type(event, side, read.loads[0])) is not None:
                     findings.setdefault(f"type {side}", other)
                 for load in read.loads:
-                    tile = tiles.setdefault((load.cta, load.number, side), _Tile(load, side, read, _inside(load)))
+                    key = load.cta, load.number, side
+                    tile = tiles.get(key) or tiles.setdefault(key, _Tile(load, side, read, _inside(load)))
                     if load.event.instruction.line in elsewhere:
                         tile.wanted[:] = False
                     if sure:

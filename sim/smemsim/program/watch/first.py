@@ -399,9 +399,9 @@ class WatchOfFirst:
 
     @_or_of_all
     def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> Any:
-        """As `Watch.allocated`, of words that nobody has touched."""
+        """As `Watch.allocated`, by one warp of each CTA and of words that nobody has touched."""
         own, shared = self._own_places(flat), self.first.shared
-        if own is None or shared.are_touched(shared.places_of(own, WORD)):
+        if own is None or self.view.threads[0] >> 5 != self.view.threads[-1] >> 5 or shared.are_touched(shared.places_of(own, WORD)):
             return OF_ALL
         return self.first.allocated(self.view, i, own)
 
