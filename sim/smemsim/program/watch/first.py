@@ -207,7 +207,6 @@ class WatchOfFirst:
         self.has_declared = history is not None and x.launch.memory.has_declared
         # Of each warp of the first CTA what the phase has brought that it waited for last, to each CTA.
         self.brought: dict[int, list[Any]] = {}
-        self._own_lanes, self._own_tensor = _Lanes(self), _Tensor(self)
         self._threads, self._warps = (np.arange(self.count)[:, None] * of for of in (x.stride, x.stride // WARP))
         self._places = np.arange(self.count)[:, None] * x.pitch
         self._alike: tuple[Any, bool] = (None, False)  # a selection, and whether it has the same threads of each CTA
@@ -239,6 +238,7 @@ class WatchOfFirst:
             self.twins = Twins(x.ctas, x.stride // WARP, room, self.made, {*mbarriers(x.ctas[0]).values()})
             of_all.spread(self.first, self.twins, self.brought)
             self.of_all = x.watch = of_all
+            self.first.let_go()
         return self.of_all
 
     def _nobody_wrote(self, at: np.ndarray) -> np.ndarray:
@@ -263,12 +263,12 @@ class WatchOfFirst:
     @property
     def lanes(self) -> Any:
         """Who tells that lanes meet."""
-        return self._own_lanes if self.of_all is None else self.of_all.lanes
+        return _Lanes(self) if self.of_all is None else self.of_all.lanes
 
     @property
     def tensor(self) -> Any:
         """Who is told what is done in tensor memory."""
-        return self._own_tensor if self.of_all is None else self.of_all.tensor
+        return _Tensor(self) if self.of_all is None else self.of_all.tensor
 
     @property
     def lifetimes(self) -> Lifetimes:
@@ -435,8 +435,10 @@ class WatchOfFirst:
 
     def complete_on(self, ops: Sequence[Operation], barriers: Sequence[Mbarrier]) -> None:
         """As `Watch.complete_on`, of operations that stand for those of all."""
-        if self.of_all is None and self.own_barriers(barriers) == len(ops) and not self._are_new(ops[0].warps, barriers[: len(ops)]):
-            self.first.complete_on(ops, barriers[: len(ops)])
+        own = barriers[: len(ops)]
+        is_alike = self.of_all is None and self.own_barriers(barriers) == len(ops)
+        if is_alike and not any(self._is_new(op.warps, barrier) for op, barrier in zip(ops, own, strict=True)):
+            self.first.complete_on(ops, own)
         else:
             self.spread().complete_on(self.of_each(ops), barriers)
 
@@ -500,14 +502,14 @@ class WatchOfFirst:
         if index:
             offset, own = self._used
             return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
-        if self._are_new(threads >> 5, [barrier]):
+        if self._is_new(threads >> 5, barrier):
             return OF_ALL
         self._used = barrier.offset, threads
         return None
 
-    def _are_new(self, warps: np.ndarray, barriers: Sequence[Mbarrier]) -> bool:
-        """Has one of the warps not seen that one of these mbarriers was initialised?"""
-        return any(next(self.first.barriers.unseen(barrier, warps), None) is not None for barrier in barriers)
+    def _is_new(self, warps: np.ndarray, barrier: Mbarrier) -> bool:
+        """Has one of the warps not seen that an mbarrier was initialised?"""
+        return next(self.first.barriers.unseen(barrier, warps), None) is not None
 
     @_or_of_all
     def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> Any:
@@ -591,9 +593,7 @@ class WatchOfFirst:
 
     def let_go(self) -> None:
         """As `Watch.let_go`."""
-        for watch in (self.first, self.of_all):
-            if watch is not None:
-                watch.let_go()
+        (self.of_all or self.first).let_go()
         vars(self).clear()
 
 
