@@ -337,7 +337,9 @@ class _Course:
 
 
 _CTA = operator.attrgetter("cta")
-_FORM = operator.attrgetter("thread", "kind", "m", "n", "k", "a", "b", "begins", "idesc", "d", "unwritten")  # what it does, but for the CTA
+_FORM = operator.attrgetter(
+    "thread", "kind", "m", "n", "k", "a", "b", "is_new", "scale_d", "idesc", "d", "unwritten"
+)  # what it does, but for the CTA
 
 
 def _minus(at: tuple[int, ...], origin: tuple[int, ...]) -> tuple[int, ...]:
@@ -355,10 +357,11 @@ class _SharedCourse:
     # Of each step the events of its instruction, how many of them are those of one CTA, and which of these it is.
     steps: list[tuple[Sequence[Mma], int, int]] = dataclasses.field(default_factory=list)
     of_map: dict[Any, tuple[Load, ...]] = dataclasses.field(default_factory=dict)  # of each map the first loads
-    of_base: dict[int, tuple[Load, ...]] = dataclasses.field(default_factory=dict)
     along: set[tuple[Any, ...]] = dataclasses.field(
         default_factory=set
     )  # maps whose tiles begin at one place along K, by which of their dimensions that is
+    # The coordinates of the first loads of each map, and of those that begin at one address, a row for each CTA.
+    _begun_at: dict[Any, np.ndarray] = dataclasses.field(default_factory=dict)
     _numbers: dict[int, list[int]] = dataclasses.field(default_factory=dict)
     _begins: np.ndarray | None = None
 
@@ -380,13 +383,16 @@ class _SharedCourse:
         first = loads[0]
         if any(step != 1 for step in first.tensor_map.element_strides):
             return False
+        at = np.array([load.coordinates for load in loads])
+        self.of_map.setdefault((first.map_address, key), tuple(loads))
         origins = (
-            self.of_map.setdefault((first.map_address, key), tuple(loads)),
-            self.of_base.setdefault(first.tensor_map.global_address, tuple(loads)),
+            self._begun_at.setdefault((first.map_address, key), at),
+            self._begun_at.setdefault(first.tensor_map.global_address, at),
         )
         for of in origins:
-            by = _minus(first.coordinates, of[0].coordinates)
-            if any(_minus(load.coordinates, origin.coordinates) != by for load, origin in zip(loads, of, strict=True)):
+            rank = min(at.shape[1], of.shape[1])
+            by = at[:, :rank] - of[:, :rank]
+            if (by != by[0]).any():
                 return False
         return True
 

@@ -244,17 +244,20 @@ class Operations:
         made, numbers = list[Operation](), np.zeros((twins.count, len(first.operations)), np.int64)
         for _, some in itertools.groupby(first.operations, lambda op: (id(op.instruction), op.since)):
             of_first = list(some)
+            begin, count = of_first[0].number, len(of_first)
+            numbers[:, begin : begin + count] = len(made) + np.arange(twins.count * count).reshape(twins.count, count)
             for op in of_first:
                 is_over = bool(over[op.number])
                 twins.add([op, *(op.twin(twins.ctas[n], twins.warps, is_over=is_over) for n in range(1, twins.count))])
-            for n in range(twins.count):
-                numbers[n, [op.number for op in of_first]] = np.arange(len(of_first)) + len(made)
-                made += [twins.of(op, n) for op in of_first]
+            made += twins.each(of_first)
         self._make_room(twins.room)
+        for table, of_one in ((self.generic, first.generic), (self.copies, first.copies), (self.noted, first.noted)):
+            table[numbers] = of_one[: numbers.shape[1]]
+        streams = first.stream[: numbers.shape[1]]
+        self.stream[numbers] = streams + (streams > NO_STREAM) * twins.warps * np.arange(twins.count)[:, None]
         self.operations, twins.numbers = made, numbers
         for number, operation in enumerate(made):
             operation.number = number
-            self._note(operation)
 
     def _note(self, operation: Operation) -> None:
         kind = operation.kind

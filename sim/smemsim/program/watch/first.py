@@ -598,10 +598,13 @@ class WatchOfFirst:
 
 
 def _are_same(threads: np.ndarray, own: np.ndarray, begin: int) -> bool:
-    """Are threads of a CTA, the first of which has a number, the same ones of it as those of the first CTA?"""
-    if len(threads) != len(own) or not len(own) or threads[0] - begin != own[0]:
+    """Are threads of a CTA (ascending), the first of which has a number, the same ones of it as those of the first CTA?"""
+    count = len(own)
+    if len(threads) != count or not count or threads[0] - begin != own[0]:
         return False
-    return len(own) == 1 or bool((threads - begin == own).all())
+    if threads[-1] - threads[0] == count - 1:  # they follow one another
+        return bool(own[-1] - own[0] == count - 1)
+    return bool((threads - begin == own).all())
 
 
 def watch_of(x: Wave, history: History | None) -> Watch | WatchOfFirst:
