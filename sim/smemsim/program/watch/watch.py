@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ from smemsim.spec.findings import Severity
 from smemsim.values import dataclass
 
 if TYPE_CHECKING:
-    from smemsim.program.linking.program import Block
+    from smemsim.program.linking.program import Block, Program
     from smemsim.program.memory.spaces import Values
     from smemsim.program.wave import Cta, Wave
 
@@ -779,8 +780,14 @@ def has_excuses(x: Wave) -> bool:
 
 def has_fenced_tensor(x: Wave) -> bool:
     """Does the program have tcgen05.fence, and accesses that order nothing without a fence?"""
-    if "tcgen05" not in x.program.uses:
+    program = x.program
+    if "tcgen05" not in program.uses:
         return False
-    body = x.program.inlined.body
-    has_fence = any(i.op == "tcgen05" and i.modifiers[0].startswith("fence::") for i in body)
-    return has_fence and any(i.op in ("atom", "red") or not {"relaxed", "volatile"}.isdisjoint(i.modifiers) for i in body)
+    if program not in _fenced:
+        body = program.inlined.body
+        has_fence = any(i.op == "tcgen05" and i.modifiers[0].startswith("fence::") for i in body)
+        _fenced[program] = has_fence and any(i.op in ("atom", "red") or not {"relaxed", "volatile"}.isdisjoint(i.modifiers) for i in body)
+    return _fenced[program]
+
+
+_fenced: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
