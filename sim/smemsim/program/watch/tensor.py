@@ -75,14 +75,13 @@ class TensorShadow:
         """Of the cells of all CTAs what is known of those of the first one, which no thread has read."""
         if not len(self.who):
             return
-        numbers = twins.numbers.astype(np.int32)
-        self.when[:], self.line[:], self.unread[:] = first.when, first.line, first.unread
+        columns = np.flatnonzero((first.who[0] != NOBODY).any(axis=0) | (first.read_by[0] != NOBODY).any(axis=0))
+        at = slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0)
+        for table, of_first in ((self.when, first.when), (self.line, first.line), (self.unread, first.unread)):
+            table[..., at] = of_first[..., at]
+        self.who[..., at] = _of_all(first.who[0][:, at], OPERATIONS, twins)
+        self.read_by[..., at] = _of_all(first.read_by[0][:, at], 0, twins)
         for n in range(twins.count):
-            by_warp = (first.who[0] >= 0) & (first.who[0] < OPERATIONS)
-            self.who[n, by_warp] = first.who[0][by_warp] + n * twins.warps
-            for table, of_first, base in ((self.who, first.who[0], OPERATIONS), (self.read_by, first.read_by[0], 0)):
-                by = of_first >= base
-                table[n, by] = numbers[n][of_first[by] - base] + base
             self._added[n] = {d: (twins.of(op, n), box) for d, (op, box) in first._added.get(0, {}).items()}
             for warp, stores in first._stores.items():
                 self._stores[warp + n * twins.warps] = [((n, *at[1:]), by + n * twins.warps, line) for at, by, line in stores]
@@ -507,6 +506,21 @@ class TensorShadow:
     def _warp(self, warp: int) -> str:
         cta, own = divmod(warp, self.per_cta)
         return str(own) if self.x.launch.ctas == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+
+
+def _of_all(of_first: np.ndarray, base: int, twins: Twins) -> np.ndarray:
+    """A table of cells of all CTAs, from that of the first one: operations from `base` on, warps below it."""
+    numbers = twins.numbers.astype(np.int32)
+    kinds = (
+        of_first.reshape(-1)[:1] if of_first.size and (of_first == of_first.flat[0]).all() else of_first
+    )  # most often one has done it all
+    of_each = np.stack([kinds] * twins.count)
+    for own, row, begin in zip(of_each, numbers, range(0, twins.count * twins.warps, twins.warps), strict=True):
+        by_operation = own >= base
+        own[(own >= 0) & ~by_operation] += begin
+        own[by_operation] = row[own[by_operation] - base] + base
+    found: np.ndarray = of_each if kinds is of_first else of_each[..., None]
+    return found
 
 
 def _is_lost(held: np.ndarray) -> bool:
