@@ -155,10 +155,8 @@ def _sum(a, b, index, start, unit, total):  # type: ignore[no-untyped-def]
 NARROW_UNIT, NARROW_SUM = 126, 127  # the largest power of two that may be a unit, and one that sums stay below
 NO_TERM = NOTHING // 2  # exponents below are those of zeros, also added to others
 F32, F16 = (8, 23, False), (5, 10, True)  # results that are made of such sums: bits of exponent and fraction, and are they the nearest ones
-TERMS, NARROW_BITS = (
-    8,
-    25,
-)  # terms that are added at once, whose sums stay in registers; with so many bits kept, and two more of a product, they fit
+TERMS = 8  # that are added at once: their sums stay in registers
+NARROW_BITS = 25  # with so many bits kept, and two more of a product, the sum of TERMS is an int32
 PITCH = 256  # from row to row of B as it lies here; a number that the compiler knows, so that it need not ask whether rows overlap
 R1, R2, R3, R4, R5, R6, R7 = (np.uintp(PITCH * n) for n in range(1, TERMS))
 
@@ -234,11 +232,8 @@ def _units(largest, width, kept_bits, zero_exponent, unit):  # type: ignore[no-u
     """The units of a row, float32, of its largest exponents. Are all within what float32 has? Where all terms are zeros any unit will do."""
     least, highest = kept_bits - NARROW_UNIT, np.int32(NARROW_SUM - 31 + kept_bits)  # a sum has at most 31 bits
     is_near = True
-    floor, lowest, top = (
-        np.int32(NO_TERM if zero_exponent >= least else least),
-        np.int32(larger(least, zero_exponent)),
-        np.int32(127 + kept_bits),
-    )
+    floor, lowest = np.int32(NO_TERM if zero_exponent >= least else least), np.int32(larger(least, zero_exponent))
+    top = np.int32(127 + kept_bits)
     for n in range(width):
         each = np.int32(largest[n])
         is_near &= bool((each <= highest) & ((each >= floor) | (each < NO_TERM)))
@@ -387,22 +382,8 @@ def float_sums(  # type: ignore[no-untyped-def]
             while m < rows:
                 if is_narrow_a and is_narrow_b:
                     m = _narrow_rows(
-                        m,
-                        rows,
-                        operands,
-                        depth,
-                        room,
-                        flat_c,
-                        flat_d,
-                        begin,
-                        d.shape[2],
-                        width,
-                        adds[t],
-                        smallest,
-                        kept_bits,
-                        zero_exponent,
-                        result,
-                    )
+                        m, rows, operands, depth, room, flat_c, flat_d, begin, d.shape[2], width, adds[t], smallest, kept_bits, zero_exponent, result
+                    )  # fmt: skip
                 if m < rows:
                     at, end = begin + m * d.shape[2], first + width
                     start = flat_c[at : at + width] if adds[t] else nothing[:width]

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import platform
 import types
+from collections.abc import Iterator
 from typing import Any
 
+import llvmlite.binding as llvm
 import numba
-from numba.core.codegen import get_host_cpu_features
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError
-
-from smemsim.compiling.link import NO_HALVES
 
 __all__ = ["OPTIONS", "object_of_function", "object_of_ufunc"]
 
 
-WIDE = ("x86_64", "AMD64")
+PRODUCTS, WIDE = "smemsim.arithmetic.loops", ("x86_64", "AMD64")
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 # The same without counts of who holds an array: no function gives one back, and to count each one that is handed on takes longer than most of what they do with it.
 UNCOUNTED = OPTIONS | {"_nrt": False}
 
 
-def _with_widest_vectors() -> None:
-    """LLVM keeps to half of a processor's widest registers by itself, and exact products are made nearly twice as fast in whole ones."""
-    before, config = numba.config.CPU_FEATURES, numba.config
-    if platform.machine() in WIDE:
-        config.CPU_FEATURES = f"{get_host_cpu_features() if before is None else before},{NO_HALVES}"
-    numba.core.registry.cpu_target.target_context.codegen()
-    config.CPU_FEATURES = before
+@contextlib.contextmanager
+def _vectors(function: Any) -> Iterator[None]:
+    """LLVM keeps to half of a processor's widest registers by itself. Exact products are made nearly twice as fast in whole ones; other loops are too short for them."""
+    codegen = numba.core.registry.cpu_target.target_context.codegen()
+    before = codegen._tm
+    if function.__module__ == PRODUCTS and platform.machine() in WIDE:
+        codegen._tm = _whole_registers(codegen._get_host_cpu_name(), codegen._tm_features)
+    try:
+        yield
+    finally:
+        codegen._tm = before
 
 
-_with_widest_vectors()
+@functools.cache
+def _whole_registers(name: str, features: str) -> Any:
+    """What LLVM is told of a processor where vectors are to be as wide as its registers."""
+    return llvm.Target.from_default_triple().create_target_machine(cpu=name, features=f"{features},-prefer-256-bit", opt=3)
 
 
 def _with_compiled_names(function: Any, of: Any, options: tuple[tuple[str, Any], ...]) -> Any:
@@ -71,7 +78,8 @@ def _compiled(function: Any, arguments: Any, of: Any, **wrappers: bool) -> Any:
 def object_of_function(function: Any, arguments: tuple[Any, ...], of: Any) -> tuple[bytes, str, str] | None:
     """The object file for arguments of these types, and the names of its function and environment; None where numba keeps more than these."""
     signature = tuple(numba.typeof(argument) for argument in arguments)
-    found = _compiled(function, signature, of, no_cfunc_wrapper=True).overloads[signature]
+    with _vectors(function):
+        found = _compiled(function, signature, of, no_cfunc_wrapper=True).overloads[signature]
     if found.environment.consts or found.lifted or found.reload_init or found.objectmode:
         return None
     return found.library._get_compiled_object(), found.fndesc.llvm_cpython_wrapper_name, found.fndesc.env_name

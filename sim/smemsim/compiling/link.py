@@ -22,7 +22,6 @@ __all__ = ["host", "link_function", "link_ufunc", "versions"]
 
 
 EXTENSIONS = {"helpers": "_helperlib", "functions": "_dynfunc", "runtime": "core.runtime._nrt_python"}
-NO_HALVES = "-prefer-256-bit"  # LLVM's feature without which vectors are as wide as the processor's registers
 _FORM = "uncounted"  # of the code that `build` makes
 _UFUNC_FROM_LOOPS = 1  # its place in numpy's table of C functions, numpy/_core/code_generators/numpy_api.py
 
@@ -31,7 +30,7 @@ _UFUNC_FROM_LOOPS = 1  # its place in numpy's table of C functions, numpy/_core/
 def versions() -> str:
     """What machine code depends on, beside its source and the processor."""
     names = " ".join(f"{name} {_version(name)}" for name in ("numba", "llvmlite"))
-    return f"{names} {sys.implementation.cache_tag} {sys.platform} {NO_HALVES} {_FORM}"
+    return f"{names} {sys.implementation.cache_tag} {sys.platform} {_FORM}"
 
 
 def _version(name: str) -> str:
