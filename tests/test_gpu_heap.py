@@ -102,6 +102,14 @@ def test_bytes_that_nobody_has_written_are_found_where_they_are_used():
     assert found(f"mov.u64 %d1, 0; {free()}") == ({}, 0)
 
 
+@pytest.mark.parametrize("schedule", ["latest", 3])
+def test_bytes_that_a_schedule_lets_come_late_have_been_written(schedule):
+    gpu, use = Gpu("sm_90a"), "ld.u32 %r2, [%d1+4]; setp.eq.u32 %p1, %r2, 5; @%p1 st.global.u32 [%d20], %r1;"
+    for store, codes in (("st.u32 [%d1+4], %r1;", []), ("st.u32 [%d1], %r1;", ["R507"])):
+        run = gpu.launch(text(f"{malloc(64)} {store} {use}"), block=1, args=[gpu.zeros(64, np.uint64)], schedule=schedule, progress=False)
+        assert [f.code for f in run.findings] == codes
+
+
 def test_schedules_of_a_kernel_that_allocates_are_not_compared():
     gpu = Gpu("sm_90a")
     with pytest.raises(Unmodelled, match="malloc"):

@@ -41,6 +41,10 @@ class Blank(abc.ABC):
     def wrote(self, begin: int, end: int) -> None:
         """The host has written the bytes from an offset up to another one."""
 
+    @abc.abstractmethod
+    def fill_late(self, at: np.ndarray, size: int) -> None:
+        """Accesses have written so whose bytes lie there later, under a schedule; `fill` has been told."""
+
 
 class Declared(Blank):
     """An array that somebody declared unwritten, of `length` bytes from the offset `begin` on.
@@ -68,6 +72,9 @@ class Declared(Blank):
     def fill(self, at: np.ndarray, size: int) -> None:
         """See `Blank.fill`."""
         self._mask[at[:, None] + np.arange(size)] = False
+
+    def fill_late(self, at: np.ndarray, size: int) -> None:
+        """Does nothing: `fill` has noted it."""
 
     def wrote(self, begin: int, end: int) -> None:
         """See `Blank.wrote`."""
@@ -138,6 +145,7 @@ class Garbage(Blank):
         self.shift = begin + shift
         self._parts = [_words_of(address + offset, size) for offset, size in _ends(len(data))]
         self.is_gone = False
+        self._late: np.ndarray | None = None  # words that have been written, whatever lies there
 
     def words(self, at: np.ndarray, size: int) -> np.ndarray:
         """See `Blank.words`."""
@@ -155,6 +163,13 @@ class Garbage(Blank):
     def fill(self, at: np.ndarray, size: int) -> None:
         """Does nothing: what has been written is seen there."""
 
+    def fill_late(self, at: np.ndarray, size: int) -> None:
+        """See `Blank.fill_late`."""
+        if self._late is None:
+            self._late = np.zeros(len(self.memory), bool)
+        n = (at[:, None] + np.arange(0, size, min(size, WORD)) - self.shift) >> 2
+        self._late[n[(n >= 0) & (n < len(self._late))]] = True
+
     def wrote(self, begin: int, end: int) -> None:
         """Does nothing: what the host has written is seen there."""
 
@@ -162,7 +177,7 @@ class Garbage(Blank):
         """Which words of the memory, by their numbers in it, are as they were littered?"""
         pattern = _pattern()
         found: np.ndarray = self.memory[n] == pattern[(n + self.first) & len(pattern) - 1]
-        return found
+        return found if self._late is None else found & ~self._late[n]
 
     def remains(self) -> bool:
         """See `Blank.remains`; what is written once stays written."""
