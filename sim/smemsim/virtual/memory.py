@@ -77,6 +77,7 @@ class Allocation:
     owner: Any = None  # keeps the host's memory alive that is bound
     elements: tuple[str, tuple[int, ...]] = ("", ())
     is_littered: bool = False
+    kept: dict[int, int] | None = None  # attributes of it that were set, by their numbers (CUpointer_attribute)
 
     @property
     def end(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smemsim.virtual.calls.handles import Handles
 from smemsim.virtual.errors import INVALID_VALUE, NOT_FOUND, CudaError
+from smemsim.virtual.memory import Allocation
 
 __all__ = ["MemoryCalls"]
 
@@ -59,24 +60,22 @@ class MemoryCalls(Handles):
         return found.address, found.size
 
     def pointer(self, address: int) -> tuple[int, int, int, int]:
-        found = self.device.allocation(address)
-        if found is None or not KINDS[found.kind]:
-            raise CudaError(INVALID_VALUE, f"{address:#x} lies in no allocation")
+        found = self._at(address)
         return KINDS[found.kind], found.address, found.size, found.number
 
     def keep_of_pointer(self, address: int, attribute: int, value: int) -> None:
         """Keep an attribute of the allocation that lies there."""
-        number = self.pointer(address)[-1]
-        self._of_pointers[number, attribute] = value
+        found = self._at(address)
+        found.kept = {**(found.kept or {}), attribute: value}
 
     def kept_of_pointer(self, address: int, attribute: int) -> int:
         """An attribute that was kept, 0 where none was."""
-        return self._of_pointers.get((self.pointer(address)[-1], attribute), 0)
+        return (self._at(address).kept or {}).get(attribute, 0)
 
-    @property
-    def _of_pointers(self) -> dict[tuple[int, int], int]:
-        """By the numbers of allocations, which no other one gets."""
-        found: dict[tuple[int, int], int] = self.__dict__.setdefault("_kept_of_pointers", {})
+    def _at(self, address: int) -> Allocation:
+        found = self.device.allocation(address)
+        if found is None or not KINDS[found.kind]:
+            raise CudaError(INVALID_VALUE, f"{address:#x} lies in no allocation")
         return found
 
     def copy(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
