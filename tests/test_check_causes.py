@@ -437,3 +437,29 @@ def test_a_box_that_is_as_wide_as_the_swizzle_it_is_read_with_was_meant_to_have_
     assert (first.code, first.fix) == ("R501", (f"map.{name}.swizzle", f"SWIZZLE_{written}", swizzle))
     assert f"or swizzle {swizzle} must be {written}" in first.repair
     assert check(with_values(wrong, {first.fix[0]: first.fix[2]})).findings == ()
+
+
+def test_a_neighbour_whose_swizzle_lets_it_grow_into_a_tile_is_what_is_wrong():
+    """Its rows lie 128 bytes apart and not 64: the second half of them covers the tile behind, of which it brings nothing."""
+    scenario = kernel("sm_90a", "bf16", "K", "64B", 64, 32, base=0x1400)
+    scenario["tensor"]["Y"] = scenario["tensor"]["X"]
+    scenario["map"]["neighbour"] = scenario["map"]["tm"] | {"of": "Y", "global_address": "Y", "swizzle": "128B"}
+    scenario["buffer"]["t"] = {"address": 0x400}
+    scenario["step"].insert(1, {"op": "tma_load", "map": "neighbour", "to": "t", "at": [[0, 0]]})
+    first = check(scenario).findings[0]
+    assert (first.code, first.where) == ("R501", "map.neighbour.swizzle")
+    assert "writes with swizzle 128B" in first.message
+    assert check(with_values(scenario, {first.fix[0]: first.fix[2]})).findings == ()
+
+
+def test_rows_that_a_map_puts_elsewhere_than_they_are_read_are_its_swizzles_fault():
+    """Loaded row by row, 128 bytes apart: rows 4 to 7 lie in the other half of their line, and what is read nobody has written."""
+    scenario = kernel("sm_90a", "bf16", "K", "128B", 8, 64, side="b")
+    load, operand = scenario["step"][0], scenario["step"][1]["b"]
+    operand["k_add"] = operand["k_add"][:2]
+    scenario["map"]["tm"] |= {"box_dim": [32, 1], "swizzle": "64B"}
+    load |= {"offset": [128 * row for row in range(8)], "at": [[0, row] for row in range(8)], "expect_bytes": 512}
+    first = check(scenario).findings[0]
+    assert (first.code, first.fix) == ("R501", ("map.tm.swizzle", "64B", "128B"))
+    assert "what no step wrote" in first.message
+    assert "writes with swizzle 64B" in first.message
