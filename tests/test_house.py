@@ -212,7 +212,7 @@ INNER = {
 FORMULAS = ("smemsim.layout.", "smemsim.arithmetic.", "smemsim.spec.", "smemsim.words.")
 # Modules that other people import, and topics of one module.
 SHOWN = {f"smemsim.testing.{name}" for name in ("oracles", "plugin", "recorder")} | {
-    f"smemsim.{name}" for name in ("array_files", "budget", "files", "finding", "processes", "store", "tables", "triton", "values")
+    f"smemsim.{name}" for name in ("array_files", "budget", "files", "finding", "processes", "store", "tables", "triton")
 }
 
 

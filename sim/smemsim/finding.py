@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypeAli
 from smemsim.errors import SmemsimError
 from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES, Severity
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     import pathlib
@@ -42,7 +41,7 @@ Key: TypeAlias = str | int
 # ---- Where something stands in a scenario
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Path:
     """The way to a value of a scenario: keys of its tables, and indices of its lists, counted from 0.
 
@@ -130,7 +129,7 @@ class Path:
 # ---- The places that a finding can be at: a field of a word, a value of a scenario, an instruction of a launch
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class InWord:
     """In a field of a word: of a shared-memory descriptor, an instruction descriptor or a tensor map.
 
@@ -145,7 +144,7 @@ class InWord:
         return str(self.field)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class InScenario:
     """At a value of a scenario. `title` says for people what it is about: "step 2 (mma) a", "map tmA".
 
@@ -167,7 +166,7 @@ class InScenario:
         return self.path if self.subject is None else self.subject
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Touched:
     """Bytes of a CTA's shared memory that a finding is about: addresses from `begin` up to `end`."""
 
@@ -180,7 +179,7 @@ class Touched:
         return self.cta == other.cta and self.begin < other.end and other.begin < self.end
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class InLaunch:
     """At an instruction of a launch; None where it is about no single one. `launch` is the name of its PTX.
 
@@ -258,7 +257,7 @@ class Element(TypedDict):
 MOST_LINES = 12  # of findings that are alike
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """One thing that is wrong, or will be: what, where, with which numbers, and what to write instead.
 

@@ -19,7 +19,6 @@ from smemsim.arguments import closest, shown
 from smemsim.errors import InputError
 from smemsim.files import read_bytes
 from smemsim.finding import Path
-from smemsim.values import dataclass
 
 __all__ = [
     "Key",
@@ -138,7 +137,7 @@ KINDS: dict[str, Kind] = {
 # ---- The keys of a table
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Key:
     """One key: what it holds (a name of `KINDS`, or a kind of its own), what it means, whether it must be there, and the attribute that has its value."""
 
@@ -360,7 +359,7 @@ def _with(there: object, keys: Sequence[str | int], value: object, path: Path) -
 # ---- The text of a file, and where in it a key stands
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Source:
     """Where tables come from: the name that messages have for it, and the text of the file, "" where it is none."""
 

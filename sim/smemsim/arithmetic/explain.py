@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -14,12 +15,11 @@ from smemsim.arithmetic.multiply import Factors, Options
 from smemsim.arithmetic.values import element_value
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.mma_arithmetic import NAN, MmaArithmetic
-from smemsim.values import dataclass
 
 __all__ = ["DotProduct", "DotTerm", "explain"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class DotTerm:
     """One term of the sum: c, a product, or a group of products that are summed first.
 
@@ -52,7 +52,7 @@ class DotTerm:
         return self.value - self.kept if isinstance(self.value, Fraction) and isinstance(self.kept, Fraction) else 0.0
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class DotProduct:
     """One element of D, step by step.
 

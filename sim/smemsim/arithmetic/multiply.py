@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,12 +16,11 @@ from smemsim.spec.assumptions import assumed, in_force
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import ARITHMETIC, LARGEST_ZERO_EXPONENT, LEAST_KEPT_BITS, NAN, MmaArithmetic, arithmetic_of
-from smemsim.values import dataclass
 
 __all__ = ["Factors", "Options", "Sums", "add_tiles", "certain", "is_added_in_place", "multiply", "multiply_tiles", "row_of"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Factors:
     """Scale factors of A (…, M, factors) and B (…, N, factors): raw bits of `dtype`, each for `k_per_factor` elements of K (logical ones)."""
 

@@ -21,7 +21,6 @@ from smemsim.campaign.space import ChunkResult, Space, Trouble
 from smemsim.errors import InputError
 from smemsim.files import write_whole
 from smemsim.processes import version
-from smemsim.values import dataclass
 
 __all__ = ["CampaignReport", "Ledger", "SpaceReport", "file_trouble", "file_troubles", "folder_for", "report_of"]
 
@@ -194,7 +193,7 @@ def _short(value: Any) -> str:
 MOST_LINES, MOST_TROUBLES = 24, 20  # classes of a space, and troubles, that the text has; JSON has all
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SpaceReport:
     """One space: cases and chunks done, `of_chunks` that there are (None: drawn for ever), cases by class, troubles in the order of their chunks."""
 
@@ -212,7 +211,7 @@ class SpaceReport:
         return self.chunks == self.of_chunks
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class CampaignReport:
     """A campaign: its spaces, seed, shard (number, of how many), version, the seconds that all its runs took, and whether this one was broken off.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import random
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
-
-from smemsim.values import dataclass
 
 __all__ = ["Case", "ChunkResult", "Space", "Tally", "Trouble", "command", "drawn", "one_by_one", "shrunk"]
 
@@ -16,7 +15,7 @@ __all__ = ["Case", "ChunkResult", "Space", "Tally", "Trouble", "command", "drawn
 # ---- What a campaign sweeps: a space cut into chunks, each of which is done as a whole and gives the same result every time
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Trouble:
     """One case that is not as it should be: what is wrong, in a sentence, the case itself (JSON), and the command that shows it again."""
 
@@ -25,7 +24,7 @@ class Trouble:
     reproduce: str
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Case:
     """One case alone: the class it is of, the case itself (JSON), and what is wrong with it, in a sentence; "" for nothing."""
 
@@ -34,7 +33,7 @@ class Case:
     wrong: str = ""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ChunkResult:
     """What one chunk gave: how many cases were of each class, and what was wrong with some (the first of each kind, already made small)."""
 
@@ -43,7 +42,7 @@ class ChunkResult:
     troubles: tuple[Trouble, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Space:
     """A space of cases. `run(seed, chunk)` does one chunk, in any process and in any order, `case(seed, chunk, number)` one case of it alone; `chunks`
     is how many there are where the space is swept exhaustively (then the seed has no effect), None where cases are drawn for ever. `needs` names

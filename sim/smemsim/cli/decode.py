@@ -28,7 +28,6 @@ from smemsim.files import read_bytes
 from smemsim.finding import Finding, TensorMapError
 from smemsim.layout.cute import is_layout
 from smemsim.spec.findings import CODES, Severity
-from smemsim.values import dataclass
 from smemsim.words.smem import SmemDescriptor
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ LONGEST_FILE = 1 << 20
 SIZE = 128
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Given:
     """One tensor map of a text: the map, or why the driver refuses it, or why it cannot be read."""
 
@@ -60,7 +59,7 @@ class Given:
     hints: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Read:
     """What a command is given: maps, or, where there are none, the text of a word; `note` says how an ambiguous dump was read."""
 

@@ -11,6 +11,7 @@ The SHA-256 is that of the array's own bytes, not of the file, so that another z
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import pathlib
@@ -24,7 +25,6 @@ from smemsim.arguments import shown
 from smemsim.array_files import read_npz
 from smemsim.errors import InputError, TraceError
 from smemsim.files import read_bytes
-from smemsim.values import dataclass
 
 __all__ = ["SCHEMA", "Suite", "find_suites", "load_suite", "write_suite"]
 
@@ -36,7 +36,7 @@ MAX_ARRAY_BYTES = 1 << 30  # a damaged header must not make a reader allocate th
 MAX_BYTES, MAX_MANIFEST = 1 << 32, 1 << 26  # of a bundle, packed and unpacked; of a manifest
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Suite:
     """One loaded trace: `arrays` by name, `manifest` as it stands in the file."""
 

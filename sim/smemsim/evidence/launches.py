@@ -8,6 +8,7 @@ and the bytes of small ones and of those that approximate instructions made.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import inspect
 import json
@@ -37,7 +38,6 @@ from smemsim.ptx.module import Address, Function, Module, Parameter, Register, S
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.tensor_map import MAP_BYTES
 from smemsim.tables import Key, Kind, Source, TableError, as_in, check_table, is_list_of, mistake
-from smemsim.values import dataclass
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
@@ -329,7 +329,7 @@ MOST_PTX, MOST_LAUNCH = 1 << 28, 1 << 24  # bytes of a PTX file, and of a launch
 Encode = Callable[[TensorMap, int], bytes]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class LaunchFile:
     """One launch: `ptx` is the text, `about` what the file says with its shapes as three numbers each (None where it says none), files are looked for in `folder`.
 

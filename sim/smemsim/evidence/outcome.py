@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 
 from smemsim.judge.difference import Diagnosis
 from smemsim.spec.evidence import Rule
-from smemsim.values import dataclass
 
 __all__ = ["Case", "Outcome", "agree", "differ", "grid_map"]
 
@@ -16,7 +16,7 @@ __all__ = ["Case", "Outcome", "agree", "differ", "grid_map"]
 MAP_ROWS, MAP_COLUMNS = 16, 64
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Outcome:
     """One case: `compared` values, `differing` ones; for a difference the first one, a map of all, and the rule in force."""
 
@@ -28,7 +28,7 @@ class Outcome:
     what: str = "values"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Case:
     """A case and what came of it; `explain` says what a difference looks like, in sentences, where the kind of trace knows how."""
 

@@ -5,6 +5,7 @@ Every element is a hash (splitmix64) of the seed and its place, so no version of
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -16,7 +17,6 @@ from smemsim.arithmetic.values import from_float64
 from smemsim.budget import ask
 from smemsim.errors import TraceError
 from smemsim.spec.formats import FORMATS
-from smemsim.values import dataclass
 
 __all__ = ["array_of", "random_bits"]
 
@@ -81,7 +81,7 @@ def _float_bits(dtype: str, seed: int, count: int) -> np.ndarray:
 # ---- The distributions: how each is drawn
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Draw:
     """`count` elements that are wanted, of a type that lies in memory as `storage`; `given` are the numbers of the distribution."""
 

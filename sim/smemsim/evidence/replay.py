@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,7 +14,6 @@ from smemsim.evidence.format import Suite, find_suites, load_suite
 from smemsim.evidence.kinds import KINDS
 from smemsim.evidence.outcome import Case, Outcome
 from smemsim.judge.difference import Diagnosis
-from smemsim.values import dataclass
 
 __all__ = ["Difference", "SuiteReport", "replay", "replay_suite"]
 
@@ -21,7 +21,7 @@ __all__ = ["Difference", "SuiteReport", "replay", "replay_suite"]
 KEPT = 5  # differences a report keeps in full
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Difference:
     """One differing case; `diagnosis` says what it looks like where values of a whole matrix instruction differ."""
 
@@ -31,7 +31,7 @@ class Difference:
     diagnosis: Diagnosis | None = None
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SuiteReport:
     """One suite's result; the first few `differences` in full, `differing` counts all, `unmodelled` those nobody can judge."""
 

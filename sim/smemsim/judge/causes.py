@@ -44,7 +44,6 @@ from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES
 from smemsim.tables import TableError, mistake
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 from smemsim.words.operand import swizzled
 from smemsim.words.smem import SmemDescriptor
@@ -184,7 +183,7 @@ def _aliased(got: np.ndarray, axis: int) -> int:
 # ---- Repairs of a descriptor: what differs between the words that are there and those that would read what was meant
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Repair:
     """One way to make every read right: its code, where, what to write, how many fields that changes, and the changes of the scenario, all together."""
 

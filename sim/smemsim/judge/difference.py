@@ -20,7 +20,6 @@ from smemsim.machine.product import MmaOperand, MmaResult
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.mma_arithmetic import ARITHMETIC, NAN, OTHER_KEPT_BITS, OTHER_ZERO_EXPONENTS, MmaArithmetic
 from smemsim.spec.swizzles import MODES, SwizzleMode
-from smemsim.values import dataclass
 from smemsim.words.operand import swizzled
 from smemsim.words.operand_layout import Decoded, chunk_address
 
@@ -60,7 +59,7 @@ def nowhere(step: int, line: int, k: int) -> str:
     return ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Side:
     """A (steps, M, K) or B (steps, N, K): raw bits, shared addresses of what is stored, and `place(step, line, k)` in words.
 
@@ -96,7 +95,7 @@ class Side:
         return self.flat(np.zeros(self.bits.shape, int) if self.stored is None else self.stored) >= 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Product:
     """C (M, N), and A and B of the instructions that were added to it one after the other; a sparse A with its zeros. `factors`: one a step.
 
@@ -108,7 +107,7 @@ class Product:
     a: Side
     b: Side
     c: np.ndarray
-    options: Options = Options()
+    options: Options = Options()  # noqa: RUF009
     factors: tuple[Factors, ...] | None = None
     memory: tuple[int, bytes] | None = None
 
@@ -237,7 +236,7 @@ CORNER = 8  # rows and columns of D that are looked at first
 SEVERAL = 8  # elements that rounding cannot explain and another idea must, before that may be right but for rounding
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Compared:
     """`room` (M, N) is how far apart rounding may bring them; without `exact` what is that near agrees, not only the same bits.
 
@@ -1071,7 +1070,7 @@ NOT_LOOKED_INTO = (
 ALONE = 3  # elements of D that no operand reaches without others
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Diagnosis:
     """What the difference between two D looks like, and why: whole sentences, the most telling one first.
 

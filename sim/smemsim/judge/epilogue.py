@@ -6,6 +6,7 @@ one that its store takes away. Where an epilogue changes the numbers, nothing is
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Set
 from typing import TypeAlias
 
@@ -23,7 +24,6 @@ from smemsim.program.launch import Launch
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tensor_map import SWIZZLES
-from smemsim.values import dataclass
 
 __all__ = ["exchanged_loads", "stored_tiles"]
 
@@ -40,7 +40,7 @@ STORED_AS = {**READ_AS, "UINT8": ("e4m3", "e5m2", "s8", "u8"), "UINT16": ("f16",
 KINDS = {"wgmma", "f16", "tf32", "f8f6f4", "i8"}  # whose operands are numbers by themselves
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Tile:
     """What the products on one accumulator add up to: `sums` (m, n), of rows of A from `row` and rows of B from `column` on."""
 
@@ -50,7 +50,7 @@ class _Tile:
     extent: tuple[int, int]  # rows of A and of B in all
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Box:
     """What a store left in global memory, and what of the products that is: numbers (rows, columns), and the places in D that it may be."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,6 @@ from smemsim.ptx.module import Instruction, Label, Operand, Register, Vector
 from smemsim.spec.formats import FORMATS, element_format
 from smemsim.spec.mma_arithmetic import ROUNDING
 from smemsim.spec.tensor_map import SWIZZLES
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.judge.operand_reads import OperandRead, Reads
@@ -58,7 +58,7 @@ class Executed(NamedTuple):
     ctas: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Wrong:
     """An output that is not as expected: numbers before, as left and as wanted, of one shape.
 
@@ -206,7 +206,7 @@ def _instructions(run: Executed) -> list[Tile]:
 # ---- operands
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Operands:
     """The two matrices of a product: `pairs` of (M, K) and (N, K) that may be meant, the steps of k."""
 
@@ -352,7 +352,7 @@ def _is_inside_exchanged(load: Load) -> bool:
     return all(at < size for at, size in zip(reversed(load.coordinates), load.tensor_map.global_dim, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Turned:
     """A load of operand `name` whose two coordinates are exchanged, with what `shows` it."""
 

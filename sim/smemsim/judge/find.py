@@ -30,7 +30,6 @@ from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK, LINE
 from smemsim.spec.smem_descriptor import REACH, START, layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
-from smemsim.values import dataclass
 from smemsim.words.operand import operand_addresses, swizzled
 from smemsim.words.operand_layout import Decoded, check_major, check_packing, linear_address, why_unmodelled
 from smemsim.words.smem import SmemDescriptor
@@ -300,7 +299,7 @@ class Kind(NamedTuple):
         return f"{self.mode.swizzle}{f' with base offset {self.base_offset}' if self.base_offset else ''}"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Shape:
     """An operand of `blocks` x `steps` instructions, each (rows, k)."""
 
@@ -395,7 +394,7 @@ class Shape:
 # ---- Answers of the solver: descriptors, the nearest one, and why there is none
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class FoundDescriptor:
     """Words that read every element where it lies: (blocks, steps), they differ in their start only.
 
@@ -463,7 +462,7 @@ class FoundDescriptor:
         }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Nearest:
     """The descriptor that reads most elements right, of those that were tried: `right` of `of`.
 
@@ -491,7 +490,7 @@ class Nearest:
         }
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Witness:
     """Why one layout reads nothing of it: `elements`, ((block, step, row, k), address), which no start, LBO and SBO put where they are."""
 
@@ -512,7 +511,7 @@ class Witness:
         }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Answer:
     """The answer of `find_descriptors`.
 
@@ -681,7 +680,7 @@ class TooAmbiguousError(Exception):
     """The contents fit too many places."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Contents:
     """Cells of shared memory from `begin` on, a multiple of 128, and the wanted chunks (blocks, steps, lines, chunks, 16) with their masks."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import itertools
 import math
@@ -20,7 +21,6 @@ from smemsim.program.launch import Launch
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.swizzles import Swizzle
-from smemsim.values import dataclass
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
 
@@ -39,7 +39,7 @@ MOST_PRODUCTS = 64
 AS_READ: Mapping[str, str] = {"a": "as read", "b": "as read"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Written:
     """The scenario, and for each of its steps the events that it stands for; `maps` are the first loads through each map."""
 

@@ -8,6 +8,7 @@ allowed:   |found - wanted| <= atol + rtol * |wanted|                           
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -15,7 +16,6 @@ import numpy as np
 from smemsim.arithmetic.values import from_float64, to_float64
 from smemsim.errors import InputError
 from smemsim.spec.formats import FORMATS, ElementFormat
-from smemsim.values import dataclass
 
 __all__ = ["EXACT", "NO_ROUNDING", "Rounding", "Tolerance", "numbers_told", "rounded", "typical"]
 
@@ -60,7 +60,7 @@ LATER = 2.0**8  # units in the last place of an f32 or f64 sum, of many terms in
 F32_FRACTION = 23
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Tolerance:
     """What a user allows, in numpy's words; infinities of one sign are equal, and so are NaNs.
 
@@ -90,7 +90,7 @@ class Tolerance:
 EXACT = Tolerance()
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Rounding:
     """What rounding gives in numbers of a type; all zero for integers, of which every bit counts."""
 

@@ -37,7 +37,6 @@ from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.smem_descriptor import BASE_OFFSET
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.wgmma import WGMMA_THREADS
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
@@ -76,7 +75,7 @@ SURE = 0.5  # share of the elements
 PATTERN = MODES[Swizzle.B128].period  # bytes behind which every swizzle comes again
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Issued:
     """A load that brought a tile into a CTA's shared memory: its number in the CTA's order of execution, the CTA, and where the tile went."""
 
@@ -108,7 +107,7 @@ class Issued:
         return any(_is_outside(self, axis) for axis in range(self.transfer.tensor_map.rank))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Mode:
     """A dimension of a tensor map as a part of a matrix's axis: coordinate `first` is its index 0; after `size` indices the next mode goes on by one.
 
@@ -122,7 +121,7 @@ class Mode:
     extent: int
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Matrix:
     """What an operand is a tile of: the matrix that a tensor map's boxes are rows of, in the boxes' own order.
 
@@ -161,7 +160,7 @@ class Matrix:
         return places[0], places[1]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class OperandRead:
     """An operand that TMA loaded: `at` is (row, k) of its first element in `matrix`, taken from most of its elements, so that it holds also where a wrong
     descriptor mixes them up.
@@ -242,7 +241,7 @@ class Product:
         return (read for side in (self.a, self.b) for read in side if read is not None)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Reach:
     """The first k and the end of those that instructions multiply of two matrices, `event` is one that goes furthest."""
 
@@ -263,7 +262,7 @@ class Reach:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Piece:
     """Loads and products of a CTA that no others share a tile or a sum with. `key` says what they do, but for where their tiles lie."""
 
@@ -956,7 +955,7 @@ _NO_LOAD = "operands that no tensor load brought: no tensor map says which tile 
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Places:
     """Where an operand's chunks lie, as offsets in the window: (rows, chunks along k), or (chunks along rows, k); -1 outside of the window. `lines` are the
     lines of 128 bytes that they lie in, None where some lie outside. `told` is what is known of operands that lie there, by their writers."""
@@ -966,7 +965,7 @@ class _Places:
     told: dict[Any, _Told | str] = dataclasses.field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Told:
     """What is known of an operand: which of its loads are of its tensor, the first element's first, the dimensions that are walked, (outer, inner) of the
     first element from the first load's corner, the share. `is_absolute`: does its matrix begin where the tensor does?"""

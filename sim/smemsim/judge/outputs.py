@@ -17,7 +17,6 @@ from smemsim.array_files import read_array
 from smemsim.errors import InputError
 from smemsim.judge.numbers import NO_ROUNDING, Rounding, Tolerance, numbers_told, rounded
 from smemsim.spec.formats import FORMATS
-from smemsim.values import dataclass
 
 __all__ = ["Comparison", "Error", "Output", "Wanted", "out_names"]
 
@@ -26,7 +25,7 @@ FIRST = 6
 DIGEST = "sha256:"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Wanted:
     """When numbers count as expected: with a `tolerance` within that, with `exact` bit by bit, else within what `rounding` gives."""
 
@@ -35,7 +34,7 @@ class Wanted:
     rounding: Rounding = NO_ROUNDING
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Error:
     """How far an element is off: its place, and what it is and should be, in words."""
 
@@ -45,7 +44,7 @@ class Error:
     wanted: str
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Comparison:
     """An output beside what was expected: of `size` elements `differing` are others, `beyond` too far off; `difference` says where, "" where none is.
 
@@ -135,7 +134,7 @@ def out_names(arrays: Iterable[str]) -> dict[str, str]:
     return names
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Output:
     """An array after a launch; `dtype` is its element type by name where `array` has raw bits."""
 

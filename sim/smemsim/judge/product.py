@@ -28,7 +28,6 @@ from smemsim.spec.smem_descriptor import REACH, START, layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.spec.wgmma import WGMMA_M
-from smemsim.values import dataclass
 from smemsim.words.operand import swizzled
 from smemsim.words.operand_layout import check_major, check_packing
 from smemsim.words.smem import SmemDescriptor
@@ -160,7 +159,7 @@ NOBODY, ZERO = -1, -2  # instead of an element: what lies outside the tile, and 
 BASE = 1 << 14  # a multiple of every swizzle's period, with room before it
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Tile:
     """Panels as wide as the swizzle, one behind the other; in each the lines (rows of a K-major operand, of K else) follow one another.
 
@@ -551,7 +550,7 @@ SEEN = 12  # rows and columns of D that are looked at before anything else
 MOST = 24  # faults that are multiplied
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ProductFault:
     """One fault that gives D: of operand "A", "B" or "A and B", in which field, in words.
 
@@ -712,7 +711,7 @@ def in_part(c: Compared, candidates: list[Candidate]) -> list[ProductFault]:
 MOST_SIZE = 1024  # rows, columns or K of D
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ProductExplanation:
     """What a wrong D looks like: `pattern` says where it is wrong, or how much of it differs in the last bits where no difference is larger than rounding;
     `wrong` of `of` elements do. `faults` are those of descriptors and writers that give it, alike in what they do.

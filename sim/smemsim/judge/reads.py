@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,7 +23,6 @@ from smemsim.spec.shared_memory import BANKS, CHUNK
 from smemsim.spec.smem_descriptor import START
 from smemsim.spec.tensor_memory import LANES, WARP_LANES
 from smemsim.tables import TableError, mistake, plain
-from smemsim.values import dataclass
 
 __all__ = [
     "Cells",
@@ -118,7 +118,7 @@ def meant_of(meant: Meant, tensor: GlobalTensor, shape: tuple[int, int], rows: i
 # ---- What an instruction reads from tensor memory, and in which columns it would find what was meant
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Cells:
     """Where the entries of one instruction's operand lie, counted from its first column: three arrays (copies, rows, entries of a row).
 

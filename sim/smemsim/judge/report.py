@@ -12,7 +12,6 @@ from smemsim.finding import Finding, Path
 from smemsim.judge.state import Machine
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import CODES, Severity
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.judge.tile import TilePicture
@@ -33,7 +32,7 @@ def share_of(wrong: int, of: int, what: str) -> str:
 NOTHING = "the scenario has no [[step]], no [map.NAME] and no layout of a [buffer.NAME]; a step says what is loaded (tma_load) or what reads it (mma)"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
     `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw.

@@ -15,7 +15,6 @@ from smemsim.layout.swizzle import swizzle
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.values import dataclass
 
 __all__ = [
     "BOXES",
@@ -61,7 +60,7 @@ SAMPLE = 4096
 EDGE = 0.25  # of the wrong elements may lie where a rule says nothing: at edges
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Explanation:
     """What is the matter with an array, and what to change; `code` is that of a finding which says the same, where there is one."""
 
@@ -73,7 +72,7 @@ class Explanation:
         return f"{self.what}; {self.change}" if self.change else self.what
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Tile:
     """Rows and columns in which an array is written, beginning at element (0, 0); `told` is how a sentence calls it.
 
@@ -753,7 +752,7 @@ SOME = 64  # rows or columns that the chunks are learned from
 SURE = 0.1  # how far from a whole number a count of chunks may be
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Code:
     """How a sentence calls the instructions behind a product: the `loop` over K and its `loads`, and by operand those that read or write its tile."""
 

@@ -31,7 +31,6 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.barriers import MBARRIER_SIZE
 from smemsim.spec.findings import CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
 from smemsim.spec.formats import element_format
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.judge.schedules import Schedules
@@ -225,7 +224,7 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
 REGISTERS = ("mma", "wmma")  # whose operands are registers, of which nothing says what they were meant to be
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Judged:
     """`instructions` of `of` matrix instructions that read shared memory were held against what TMA had brought, those of all CTAs; they are `distinct`
     products, each of which was judged once: the same descriptors, maps and coordinates but for where a CTA's tile lies. `maps` are tensor maps.

@@ -25,7 +25,6 @@ from smemsim.spec.evidence import Grade
 from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, WIDE_K, scale_modes
 from smemsim.spec.tensor_memory import COPY_SHAPES, SCALE_ID_SHIFT, SCALE_MODES, WARP_LANES, CopyShape, ScaleMode
 from smemsim.tables import TableError, plain
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 
 __all__ = ["Slice", "scale_step", "slice_of"]
@@ -37,7 +36,7 @@ __all__ = ["Slice", "scale_step", "slice_of"]
 _VECTOR = re.compile(r"scale_vec::(\dX)|\.(block(?:16|32))\b")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Slice:
     """The scale factors of one operand of one step: what each (block, K step) reads, with its `column` and `id`, and what was `meant`."""
 

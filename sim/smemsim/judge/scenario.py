@@ -32,7 +32,6 @@ from smemsim.tables import (
     schema_of,
     with_value,
 )
-from smemsim.values import dataclass
 
 __all__ = [
     "OPERANDS",
@@ -73,7 +72,7 @@ Digits: TypeAlias = tuple[tuple[int, int], ...]
 # added
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Tensor:
     """`[tensor.NAME]`: a tensor in global memory."""
 
@@ -89,7 +88,7 @@ class Tensor:
     walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "axes that run through several dimensions of memory: of each [[indices, bytes from one to the next, the first inside, the end of these], ...], fastest first")  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
     """`layout` of a buffer, as a table."""
 
@@ -99,7 +98,7 @@ class Layout:
     k: Digits = key("pairs", "the same of K", required=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Buffer:
     """`[buffer.NAME]`: a buffer in shared memory."""
 
@@ -119,7 +118,7 @@ _OF_TILED, _OF_IM2COL = ("box_dim",), ("pixel_box_upper_corner", "channels_per_p
 _ENCODE = ("data_type", *_LISTS, "interleave", "swizzle", "l2_promotion", "oob_fill", "channels_per_pixel", "pixels_per_column")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MapArguments:
     """`[map.NAME]`: a tensor map, by the arguments of the encode call, or by its bytes."""
 
@@ -165,7 +164,7 @@ class MapArguments:
         return {"element_strides": (1,) * len(given["global_dim"]), **given} if "global_dim" in given else given
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Meant:
     """`meant` of an operand: where its elements should come from."""
 
@@ -182,7 +181,7 @@ class Meant:
         return self.at or (0, 0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class AnyOperand:
     """What an instruction reads; scale factors need not say their type."""
 
@@ -201,7 +200,7 @@ class AnyOperand:
     stage: int | None = key("int", "which stage of the buffer")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Operand(AnyOperand):
     """`[step.a]`, `[step.b]`: an operand in shared or in tensor memory."""
 
@@ -209,7 +208,7 @@ class Operand(AnyOperand):
     major: str = key("text", "K or MN: which axis is contiguous", required=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Expect:
     """`[expect]`: what `check` should find."""
 
@@ -219,7 +218,7 @@ class Expect:
 # ---- Steps
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Step:
     """`[[step]]`: something that happens."""
 
@@ -241,7 +240,7 @@ class Step:
         return self.operands
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TensorStep(Step):
     """A transfer by TMA through a tensor map."""
 
@@ -258,7 +257,7 @@ class TensorStep(Step):
         return self.at if self.at and isinstance(self.at[0], tuple) else (self.at,)  # type: ignore[return-value]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TmaLoad(TensorStep):
     """`op = "tma_load"`."""
 
@@ -269,7 +268,7 @@ class TmaLoad(TensorStep):
         return self.to
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TmaStore(TensorStep):
     """`op = "tma_store"`."""
 
@@ -280,14 +279,14 @@ class TmaStore(TensorStep):
         return self.source
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TmaReduce(TmaStore):
     """`op = "tma_reduce"`."""
 
     reduce: str = key("text", "the operation: add, min, max, inc, dec, and, or, xor", required=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class BulkStep(Step):
     """`op = "bulk"`: a copy of bytes as they lie."""
 
@@ -306,7 +305,7 @@ class BulkStep(Step):
         return self.to if self.to is not None else self.source or ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ThreadsStep(Step):
     """`op = "threads"`: ordinary stores or loads through the layout of the buffer."""
 
@@ -324,7 +323,7 @@ class ThreadsStep(Step):
         return self.to if self.to is not None else self.source or ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MmaStep(Step):
     """`op = "mma"`: one wgmma or tcgen05.mma, or several that go along K and along the operand's rows."""
 
@@ -353,7 +352,7 @@ class MmaStep(Step):
         return {**self.operands, **{side: of for side, of in (("scale_a", self.scale_a), ("scale_b", self.scale_b)) if of is not None}}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CopyStep(Step):
     """`op = "copy"`: tcgen05.cp."""
 
@@ -388,7 +387,7 @@ def listed(value: Ints) -> tuple[int, ...]:
 # ---- The whole
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ScenarioTables:
     """What happens to shared memory, and what was meant: the tables of a scenario file, read."""
 

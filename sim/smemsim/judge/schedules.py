@@ -15,7 +15,6 @@ from smemsim.program.traps import region_name
 from smemsim.program.watch.history import addresses_of
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.machine.region import Region
@@ -37,7 +36,7 @@ def schedules_of(seeds: int) -> list[int | str]:
     return [*EXTREMES, *range(seeds)]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Apart:
     """An array that is left with other bytes than under the usual schedule: how many `bytes_` in all, the offsets of the first ones, and under which schedules.
 
@@ -64,7 +63,7 @@ class Apart:
         return f"{self.array}: {self.bytes_} of {self.size} bytes differ (offsets {where}) with {_listed(self.schedules)}"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Appeared:
     """A finding that the usual schedule does not show, and the schedules that do."""
 
@@ -81,7 +80,7 @@ class Appeared:
         return f"{f.code} at line {f.line} with {_listed(self.schedules)}: {f.message}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
     """What one schedule has done: findings that the usual one has not, the addresses of floats that are added to atomically, and the arrays, by their addresses, that are
     left otherwise than by the usual one; None where that says nothing."""
@@ -114,7 +113,7 @@ def _is_global(i: Instruction) -> bool:
     return "global" in i.modifiers or not any(m.startswith(("shared", "local")) for m in i.modifiers)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Schedules:
     """What a kernel does under the schedules `tried` besides the usual one. `unfinished` are those whose time was over."""
 

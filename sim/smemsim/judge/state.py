@@ -32,7 +32,6 @@ from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 from smemsim.spec.tensor_map import DATA_TYPES, LIMITS
 from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, LANES
 from smemsim.tables import TableError, mistake
-from smemsim.values import dataclass
 from smemsim.words.operand import operand_addresses, swizzled
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
@@ -104,7 +103,7 @@ COMMON_SWIZZLES = (
 )  # those that TMA and the tensor core have in common; the last one on tcgen05
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SharedLayout:
     """What software computes: the sum of strided digits of both axes, then the XOR of a swizzle, on addresses or on offsets.
 
@@ -155,7 +154,7 @@ def _digits(index: np.ndarray, axis: tuple[tuple[int, int], ...]) -> np.ndarray:
     return out
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SharedBuffer:
     """A shared buffer; `bytes` None where the scenario does not say."""
 
@@ -332,7 +331,7 @@ def no_rerun(changes: Mapping[Path, Value], until: int | None = None, only: int 
     return None
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Issue:
     """One thing that writes shared or tensor memory: `step` and `number` of its issue in it, the buffer, what it is, for people; and of shared memory
     the global byte of each byte that it writes (`owners.Writer`)."""
@@ -344,7 +343,7 @@ class Issue:
     sources: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64), repr=False, compare=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Read:
     """One operand of one step: `words` (blocks, K steps), and of every element (blocks, steps, rows, k) the global byte that was meant."""
 
@@ -414,7 +413,7 @@ class Read:
         return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Seen:
     """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k): shared address, the global byte that lay there (or UNWRITTEN,
     OUTSIDE, FOREIGN), the index of the issue that had written it, and is it another than the one that was meant?"""

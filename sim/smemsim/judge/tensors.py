@@ -16,7 +16,6 @@ from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import CELL_BITS, LANES
 from smemsim.tables import TableError, mistake
-from smemsim.values import dataclass
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["OUTSIDE", "GlobalTensor", "tensors_of"]
@@ -28,7 +27,7 @@ BLOCK_ROWS, BLOCK_SCALES = LANES, CELL_BITS // 8  # of a block of scale factors,
 BLOCK_BYTES = BLOCK_ROWS * BLOCK_SCALES
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class GlobalTensor:
     """A tensor: its element type, and elements and byte strides by axis. A packed 4- or 6-bit type has stride 1 along its contiguous axis.
 

@@ -8,6 +8,8 @@ it is a remark.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from smemsim.finding import Finding, at_instruction
@@ -19,7 +21,6 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.values import dataclass
 from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["ThreadTiles"]
@@ -32,7 +33,7 @@ MOST_LOOKS = 8  # operands of a launch
 KNOWN = 0.9  # share of an operand's chunks that must lie at one place alone
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Chunks:
     """The chunks of global memory that no other one equals: their values, mixed to one word, in ascending order, and their addresses."""
 
@@ -99,7 +100,7 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return mixed
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Odd:
     """A row whose chunks come in another order than row 0's; which chunk each of the two reads first, counted from the lowest; do rows lie as in global memory?"""
 

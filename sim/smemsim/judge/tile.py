@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,6 @@ from smemsim.spec.shared_memory import BANKS, CHUNK, LINE
 from smemsim.spec.smem_descriptor import REACH
 from smemsim.spec.swizzles import MODES, SwizzleMode
 from smemsim.tables import frozen
-from smemsim.values import dataclass
 from smemsim.words.operand import operand_addresses
 from smemsim.words.operand_layout import rules_in_force, used_strides, weakest
 from smemsim.words.smem import SmemDescriptor
@@ -52,7 +52,7 @@ __all__ = [
 Named = tuple[str, tuple[int, ...]]  # a tensor and an index along each of its axes
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Held:
     """What the chunks of a `TilePicture` hold. Arrays are (lines, chunk columns, elements of a chunk): the global byte that was read and the one that was
     meant, the index of the issue that had written it, and whether it is wrong. `lies` (lines, columns) is where the meant data lies when the scenario ends, -1 for nowhere."""
@@ -144,7 +144,7 @@ MOST_LINES = 48  # of shared memory that a picture shows
 Place = tuple[int, int]  # line and chunk column of the tile
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Cell:
     """16 bytes of shared memory: the chunks of the tile that read them, those of them that were meant to read other data, and the chunk whose data
     lies here (None: data of no chunk of this tile)."""
@@ -155,7 +155,7 @@ class Cell:
     home: Place | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class TilePicture:
     """What the descriptors of one operand read: addresses and contents of every chunk, as a value that can be drawn.
 
@@ -413,7 +413,7 @@ PLENTY = 16  # lines that are shown before atoms that look alike are left out
 CHUNK_COLUMNS = 16  # chunk columns of the tile beside each other
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class LeftOut:
     """Lines that are left out between two that are shown; `count` of them hold something, and `alike` says whether all look like earlier ones."""
 

@@ -13,6 +13,7 @@ Documented: CUTLASS, media/docs/cpp/cute/02_layout_algebra.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import math
 import operator
@@ -22,7 +23,6 @@ from typing import TypeAlias
 
 from smemsim.arguments import shown
 from smemsim.errors import InputError
-from smemsim.values import dataclass
 
 __all__ = [
     "CuteLayout",
@@ -52,7 +52,7 @@ LINE_BIT = 7  # the XOR of hardware takes the index of the 128-byte line, from t
 MOST_TEXT = 4096
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class CuteSwizzle:
     """`Swizzle<bits, base, shift>`: XOR the `bits` bits that stand `shift` above bit `base` into those at `base`.
 
@@ -92,7 +92,7 @@ class CuteSwizzle:
 IDENTITY = CuteSwizzle(0, 4, 3)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class CuteLayout:
     """A layout: `shape`, `stride` in elements, and the XOR that acts on the byte address of what they give.
 

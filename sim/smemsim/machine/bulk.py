@@ -16,7 +16,6 @@ from smemsim.machine.region import FOREIGN
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.tensor_map import LIMITS
-from smemsim.values import dataclass
 
 __all__ = ["BulkTransfer", "bulk_bytes", "bulk_copy", "bulk_prefetch", "bulk_reduce", "bulk_reduce_bytes"]
 
@@ -25,7 +24,7 @@ SHARED_END = ARCHITECTURES["sm_90a"].shared_end
 GRANULARITY = ARCHITECTURES["sm_90a"].shared_granularity
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class BulkTransfer:
     """One bulk copy, reduction or prefetch that moves `size` bytes; byte i of the source meets byte i of the destination.
 

@@ -17,7 +17,6 @@ from smemsim.arguments import shown, whole
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.bulk import BULK_LIMITS, BULK_TRAPS
-from smemsim.values import dataclass
 
 __all__ = ["ClusterAddress", "Delivery", "broken", "cluster_address", "mapa", "multicast", "shared_offset"]
 
@@ -70,7 +69,7 @@ def mapa(smem_address: int, cta_rank: int) -> ClusterAddress:
     return ClusterAddress(cta_rank, cluster_address("smem_address", smem_address).smem_address)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Delivery:
     """What one CTA gets of a transfer: the data at `smem_address` of `cta_rank`, the `transaction_bytes` at `mbar`.
 

@@ -9,6 +9,7 @@ inferred.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -25,7 +26,6 @@ from smemsim.spec.swizzles import Swizzle, SwizzleMode
 from smemsim.spec.tensor_map import LIMITS, SWIZZLE_ARCHITECTURES, Interleave
 from smemsim.spec.transfers import BLACKWELL_MODES, CHUNK_BYTES, GATHERED_ROWS, HALO_LIMITS, LOAD_MODES, STORE_MODES
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
-from smemsim.values import dataclass
 from smemsim.words.tensor_map import TensorMap
 from smemsim.words.tensor_map.traps import MapTrap, map_traps, swizzle_in_force
 
@@ -35,7 +35,7 @@ __all__ = ["Geometry", "check_coordinates", "check_global", "check_map", "check_
 # ---- What a tensor map means to the copy engine: the shape of its box as rows and chunks, computed once for each map and direction
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Geometry:
     """`shape` and `layout` are the arrays `addressing.tma_loops` works on; the rest is what the walk over rows needs.
 

@@ -34,7 +34,6 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_ADDRESS
-from smemsim.values import dataclass
 from smemsim.words.operand import operand_addresses
 from smemsim.words.operand_layout import window_reach
 from smemsim.words.smem import SmemDescriptor
@@ -130,7 +129,7 @@ GUARD = 16  # bytes behind the window: one element of any type
 NOWHERE = Region.of(0, bytes(1))  # for boxes that touch no global byte
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Operand:
     """What one MMA read through a descriptor: arrays of shape (rows, k).
 

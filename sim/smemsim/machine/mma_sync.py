@@ -21,7 +21,6 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.layout import fragments
 from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, WMMA_TYPES, MmaSyncTypes, Shape
 from smemsim.spec.ptx import WARP_SIZE
-from smemsim.values import dataclass
 
 __all__ = ["PACKED", "QUAD_PAIR_SHAPE", "MmaSync", "QuadPairs", "Wmma", "mma_sync"]
 
@@ -46,7 +45,7 @@ def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, spars
     raise InputError(f"A {a_type}, B {b_type}, D {d_type}: mma.sync has no such types (PTX ISA 9.1 §9.7.14.5)")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class MmaSync:
     """An mma.sync as its name says it, with `is_sparse` an mma.sp.sync; InputError for one that does not exist.
 
@@ -351,7 +350,7 @@ QUAD_PAIR_SHAPE = (8, 8, 4)
 _QUAD_PAIR_REGISTERS = {"f16": 4, "f32": 8}  # of each thread for C or D
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class QuadPairs:
     """mma.sync.m8n8k4 of f16: four products of a warp side by side. InputError for types that do not go together.
 
@@ -478,7 +477,7 @@ def _as_halves(values: np.ndarray) -> np.ndarray:
 PACKED = {"s4": 8, "u4": 8, "b1": 32}  # elements of a word, which are loaded together
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Wmma:
     """A wmma.mma with A and B of one type. What a product comes to is that of mma.sync, which compilers make of it: with C or D of f16 and the other
     of f32 it is summed up in f32, and D rounded to nearest (SASS of ptxas 13.0). tf32 is multiplied in two steps of k4.

@@ -8,6 +8,7 @@ it counts before those of the chunks. Which byte of global memory a place is, ea
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
@@ -18,7 +19,6 @@ from smemsim.machine import loops
 from smemsim.machine.region import FOREIGN, UNWRITTEN, Region
 from smemsim.machine.tma import Boxes, Transfer, load_bytes
 from smemsim.spec.shared_memory import CHUNK, LINE
-from smemsim.values import dataclass
 
 __all__ = ["Owners", "ThreadWrite", "Writer"]
 
@@ -35,7 +35,7 @@ class Writer(Protocol):
     def sources(self) -> np.ndarray: ...
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ThreadWrite:
     """Ordinary stores by threads: `label` says which."""
 

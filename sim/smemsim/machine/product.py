@@ -23,7 +23,6 @@ from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import MmaArithmetic
 from smemsim.spec.shared_memory import CHUNK
-from smemsim.values import dataclass
 from smemsim.words.operand import operand_addresses
 from smemsim.words.operand_layout import rules_in_force, weakest
 from smemsim.words.smem import SmemDescriptor
@@ -31,7 +30,7 @@ from smemsim.words.smem import SmemDescriptor
 __all__ = ["Element", "MmaOperand", "MmaResult", "SharedOperand", "Term", "halves", "shared_grade", "used_writers", "weaker"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Element:
     """One element that was multiplied: where it was, its raw bits, their value, and what it is.
 
@@ -53,7 +52,7 @@ class Element:
         return f"({self.row}, {self.k}) {self.bits:#x} = {float(self.value):g} at {self.place}{where}"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class MmaOperand:
     """A (M x K) or B (N x K) as one instruction read it, the rows of both CTAs of a pair together.
 
@@ -145,7 +144,7 @@ def shared_grade(descriptor: Any, arch: str, dtype: str, major: str, k: int, pac
 # ---- Operands in shared memory
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SharedOperand:
     """An operand that is read through a descriptor: `rows` x `k` elements of each CTA's shared memory, `k` as they are stored.
 
@@ -249,7 +248,7 @@ def halves(bits: np.ndarray, units: np.ndarray) -> np.ndarray:
     return pieces[:, units[:, 0]].astype(np.uint32) | pieces[:, units[:, 1]].astype(np.uint32) << np.uint32(16)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Term:
     """One product of a dot product: elements of A and B at `k`, their scale factors (1 without), the exact product (nan without one)."""
 
@@ -265,7 +264,7 @@ class Term:
         return f"k {self.k}: A {self.a} x B {self.b}{scales} = {float(self.product):g}"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class MmaResult:
     """What one wgmma or tcgen05.mma did: its operands, C (what D held; it counts times 2^-`scale_c`) and D, raw bits (M, N).
 

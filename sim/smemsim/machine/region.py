@@ -15,7 +15,6 @@ from smemsim.errors import InputError, OutsideError
 from smemsim.machine.blank import Blank, Declared, Garbage
 from smemsim.machine.heap import Chunks, FreshChunks, Heap
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
-from smemsim.values import dataclass
 
 __all__ = ["FOREIGN", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
 
@@ -30,7 +29,7 @@ WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
 LINE = 16  # bytes: the widest access
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Region:
     """One array in global memory: its bytes, and the 64-bit words they lie in, the first at `words_begin`, a multiple of 16.
 

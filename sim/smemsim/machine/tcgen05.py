@@ -46,7 +46,6 @@ from smemsim.spec.formats import element_format
 from smemsim.spec.instr_descriptor import ZERO_COLUMN_MASK
 from smemsim.spec.tcgen05 import kind_of, scale_modes
 from smemsim.spec.tensor_memory import COLUMNS, DECOMPRESSIONS, EMPTY_GROUP, LANES, METADATA, SCALE_ID_SHIFT, Decompression, ScaleMode
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor, shape_disputes
 from smemsim.words.smem import SmemDescriptor
 
@@ -93,7 +92,7 @@ def instruction(idesc: Any, kind: Any) -> InstrDescriptor:
 descriptor_of = remembered(64)(instruction)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Tcgen05Mma:
     """A tcgen05.mma with the words of its operands, as `tcgen05_mma` takes them, before anybody has looked at them."""
 
@@ -159,7 +158,7 @@ def _word(side: str, descriptor: Any, arch: str) -> SmemDescriptor:
 # ---- `prepare`: what the words mean, before any memory is looked at
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Prepared:
     """An instruction that exists: where its operands lie, and what it does with them.
 
@@ -418,7 +417,7 @@ def _disputes(i: InstrDescriptor, layout: AccumulatorLayout, *, a_in_tensor: boo
 # ---- `execute`: several independent instructions at once
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Issue:
     """An instruction and the memories that it works on, one of each for every CTA of the group."""
 
@@ -430,7 +429,7 @@ class Issue:
         check_together(self.tensor, self.shared, len(self.tensor))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Values:
     """What an instruction multiplies, raw bits: A (M, stored K) for each band of N, B (N, K), C (M, N), and the K that a sparse A meets."""
 
@@ -626,7 +625,7 @@ def _block_of_d(layout: AccumulatorLayout) -> tuple[slice, slice] | None:
     return (slice(int(lane[0, 0]), int(lane[0, 0]) + rows), slice(int(column[0, 0]), int(column[0, 0]) + n)) if is_block else None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Blocks:
     """D in blocks of `rows` x `columns` elements, which lie in tensor memory as in the matrix; `places` (blocks, 3) say where each begins: CTA, lane, column."""
 
@@ -800,7 +799,7 @@ def stored_k(stored: np.ndarray, nibbles: np.ndarray, chunk: int) -> np.ndarray:
 # ---- `tcgen05_mma`: one instruction on the memories of a CTA or a pair, explained
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TmemMma:
     """One CTA's part of a tcgen05.mma as a writer of tensor memory: rows `first_row` on of `result.d`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -24,7 +25,6 @@ from smemsim.distinct import distinct
 from smemsim.errors import Unmodelled
 from smemsim.spec.srgb import SRGB
 from smemsim.spec.textures import FILTERING, TextureFormat
-from smemsim.values import dataclass
 
 __all__ = ["Image", "Sampler", "Surface", "Texture", "level_extent"]
 
@@ -32,7 +32,7 @@ __all__ = ["Image", "Sampler", "Surface", "Texture", "level_extent"]
 NANS = {16: np.uint32(0x7FFFE000), 32: np.uint32(0x7FFFFFFF)}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Image:
     """An array or a piece of memory as texels: bytes (planes, rows, bytes of a row), where planes are slices, layers or faces, and the extents in texels.
 
@@ -115,7 +115,7 @@ def level_extent(extent: tuple[int, int, int], level: int, *, is_layered: bool) 
     return width, height, extent[2] if is_layered else depth
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Sampler:
     """How a texture is read: see cudaTextureDesc."""
 

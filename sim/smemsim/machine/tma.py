@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +24,6 @@ from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, corner_bits
 from smemsim.spec.transfers import GATHERED_ROWS, HALO_EVERY, STORED_BITS
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
-from smemsim.values import dataclass
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
@@ -42,7 +42,7 @@ SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_
 # ---- `Transfer`: one tensor transfer as 16-byte chunks, as bytes, and as tensor coordinates
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Transfer:
     """One TMA transfer of any mode.
 
@@ -248,7 +248,7 @@ def tma_prefetch(
     return address[address >= 0]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Boxes:
     """Tensor loads of boxes of one map that lie inside the tensor: a transfer of each, the lines of all (boxes, rows), and where each begins (boxes, 5)."""
 

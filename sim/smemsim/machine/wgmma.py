@@ -23,7 +23,6 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WGMMA_THREADS, WGMMA_TYPES, WgmmaTypes
-from smemsim.values import dataclass
 from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["Operands", "Wgmma", "a_places", "d_places", "to_matrix", "to_registers", "types_of", "wgmma", "wgmma_registers"]
@@ -47,7 +46,7 @@ def types_of(a_type: Any, b_type: Any, d_type: Any) -> WgmmaTypes:
     raise InputError(f"A {shown(a_type)}, B {shown(b_type)}, D {shown(d_type)}: wgmma has {forms} (PTX ISA 9.1 §9.7.15.2)")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Wgmma:
     """A wgmma.mma_async as its name and its immediates say it; InputError for one that does not exist.
 
@@ -202,7 +201,7 @@ class Wgmma:
         return np.concatenate(rows)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Operands:
     """What the wgmma of several warpgroups read: raw bits of A (some, 64, stored K) and of B (some, N, K), each once.
 
@@ -413,7 +412,7 @@ def _a_in_registers(a: np.ndarray, i: Wgmma) -> MmaOperand:
 # ---- Sparsity
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Sparse:
     """(64, stored K) the K that every stored element of A meets; of tf32 whose halves meet different ones, `lower` has those of both halves.
 

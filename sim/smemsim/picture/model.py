@@ -7,8 +7,6 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from smemsim.values import dataclass
-
 __all__ = [
     "COLOURS",
     "EMPTY",
@@ -64,7 +62,7 @@ class Line(list[tuple[str, str]]):
     """Pieces of (text, style); a style is "", "bold", "dim" or a colour."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Column:
     """A column of a table: what stands above it, how many characters it takes at least, and is it aligned to the right?"""
 
@@ -73,7 +71,7 @@ class Column:
     right: bool = False
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Table:
     """Rows of cells under `columns`; `styles` has one for each row, or one for each of its cells.
 
@@ -99,7 +97,7 @@ class Mark(enum.StrEnum):
     NOTHING = "·"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Cell:
     """A cell of a grid. `below` is a second line where it is wrong, `word` what a terminal writes in place of the label, `hint` what a pointer over it
     is told; it stands for the bytes from `address` on. `data` are names and values for scripts."""
@@ -119,7 +117,7 @@ class Cell:
         return self.address <= address < self.address + self.bytes
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Row:
     """Cells beside each other; `number` is its place among all rows, of which some may be left out, `after` stands behind it."""
 
@@ -129,14 +127,14 @@ class Row:
     after: str = ""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Gap:
     """Rows that are left out, in words; "" where nothing is there."""
 
     says: str = ""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Outline:
     """A box around cells from `top` to before `bottom` (numbers of rows) and from `left` to before `right` (columns). `kind` is a class of the style
     sheet; `label` stands above the box or, in a picture of boxes, in it."""
@@ -149,7 +147,7 @@ class Outline:
     label: str = ""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Grid:
     """Rows under `heads`, of which each column has one or more, from the top."""
 
@@ -180,7 +178,7 @@ class Grid:
 # ---- Strips: a length with bands on it, as lanes of tensor memory or bytes of a buffer
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Band:
     """From `begin` to before `end` of a strip; `cells` is its row in the strip's table."""
 
@@ -193,7 +191,7 @@ class Band:
     style: str = ""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Strip:
     """A length with bands, and under `heads` the table of them. `across` says what its two sides are; beside it stand `subtitle`, `ticks` (place, number)
     and `names` (place, text). `empty` says what it means that there is no band."""
@@ -213,7 +211,7 @@ class Strip:
 # ---- Whole pictures
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Stride:
     """A distance in memory: what it adds to an address, where that leads, and is it used at all?"""
 
@@ -224,7 +222,7 @@ class Stride:
     used: bool
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Legend:
     """An entry of a legend: a fill or a mark, and what it means."""
 
@@ -235,7 +233,7 @@ class Legend:
     below: str = ""  # what the second line of such cells says
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Picture:
     """Grids or strips with all that is said of them. A terminal draws the last grid: the one before it says the same the other way round.
 
@@ -263,7 +261,7 @@ class Picture:
 # ---- Pages
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Excerpt:
     """Numbered lines of a source, one of them marked, and lines that belong to it below."""
 
@@ -272,7 +270,7 @@ class Excerpt:
     below: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Entry:
     """Something that is wrong, for people. `target` is (picture, cell) to show beside it; `others` says where else the same is."""
 
@@ -291,7 +289,7 @@ class Entry:
     link: str = ""  # another page that shows it
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Above:
     """The head of a page, above its findings and pictures. `outputs` are lines, and whether each is as it should be."""
 
@@ -302,7 +300,7 @@ class Above:
     instead: str = ""  # why there is no picture
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Page:
     """One self-contained page: entries beside pictures.
 
@@ -330,7 +328,7 @@ class Page:
     back: tuple[str, str] = ("", "")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Part:
     """A launch in the page of a whole program: its row of the table; `link` is its own page, "" for none."""
 

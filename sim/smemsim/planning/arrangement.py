@@ -25,7 +25,6 @@ from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 from smemsim.spec.tcgen05 import KINDS, kind_of, shapes_of
 from smemsim.spec.tensor_map import LIMITS
 from smemsim.spec.wgmma import WGMMA_M, WGMMA_TYPES
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 from smemsim.words.operand import operand_addresses, swizzled
 from smemsim.words.operand_layout import check_major
@@ -82,7 +81,7 @@ def _told(name: str, value: Any) -> str:
     return f"{name} = {value:#x}" if name == "base_address" else f"{name} = {value!r}"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Wish:
     """The arguments of `plan`, read. `m`, `n`, `kind` are None where they follow from the rest; `rows` are those of one CTA."""
 
@@ -195,7 +194,7 @@ def _stack(value: Any, major: str) -> str:
 GRAVE = (Severity.TRAP, Severity.WRONG)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Instruction:
     """One MMA: `m` and `n` of the whole instruction, `rows` that one CTA's operand has; `descriptor` of tcgen05 only."""
 
@@ -299,7 +298,7 @@ def _fitting(wish: Wish, legal: Iterable[int], group: int) -> int:
 # needs
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Arrangement:
     """A tile in shared memory. The *contiguous* axis is K of a K-major tile, M or N of an MN-major one; *lines* run along the other, strided one.
 
@@ -497,7 +496,7 @@ def _memory(tile: Arrangement) -> None:
 # ---- The canonical layout of one operand, and the steps by which CuTe comes from the tile's layout to the descriptor's fields
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class CuteSteps:
     """CuTe's way: `tile` and `partitioned` count elements; `units`, `canonical` and `descriptors` count 16 bytes, as the descriptor does.
 
@@ -567,7 +566,7 @@ def canonical_layouts(tile: Arrangement) -> tuple[str, str]:
 # ---- Bank conflicts of a planned tile, counted from addresses; nothing here is a measured time
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Conflicts:
     """Chunks in the fullest group of four banks, of eight; the largest such count of the tile.
 
@@ -600,7 +599,7 @@ def _worst(group: np.ndarray, step: int) -> int:
 # ---- What LBO and SBO of a plan walk: found by moving each field and looking which elements move with it
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Field:
     """One of LBO and SBO: bytes, as encoded, does the instruction use it, what it walks, and the first element of each of its first steps
     with the shared address: (row, k, address), of at most three, the first one being the operand's first element."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,6 @@ from smemsim.planning.arrangement import IllegalPlan
 from smemsim.planning.make import Plan, plan
 from smemsim.spec.findings import Severity
 from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.values import dataclass
 from smemsim.words.operand import operand_addresses
 from smemsim.words.smem import SmemDescriptor
 
@@ -24,7 +24,7 @@ __all__ = ["Fit", "fit"]
 _finding = functools.partial(in_word, "shared-memory descriptor")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Fit:
     """What a descriptor reads of a tile, in words, or the finding that says what is wrong."""
 

@@ -30,7 +30,6 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.tensor_map import LIMITS
-from smemsim.values import dataclass
 
 __all__ = [
     "DEFAULTS",
@@ -46,7 +45,7 @@ __all__ = [
 # ---- `plan`: from the tile to what a kernel author writes; every plan is simulated before anybody sees it
 
 
-@dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Plan(Planned):
     """An operand tile in shared memory, how TMA fills it and how the instruction reads it. All offsets and sizes are bytes.
 
@@ -197,7 +196,7 @@ def simulated(wish: Wish) -> Plan:
 # ---- `plans`: every swizzle and stacking that a tile can have, side by side
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Choice:
     """One swizzle and stacking: its plan, or None and the reason why there is none.
 

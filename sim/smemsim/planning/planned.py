@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from smemsim.errors import InputError
 from smemsim.planning.arrangement import Arrangement, Conflicts, CuteSteps, Field, Wish, canonical_layouts, conflicts_of
 from smemsim.planning.transfers import Loads, Matrix
 from smemsim.spec.shared_memory import CHUNK
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
@@ -18,7 +18,7 @@ from smemsim.words.tensor_map import TensorMap
 __all__ = ["Planned"]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Planned:
     """An operand tile in shared memory, before anybody has simulated or printed it: the data of a `Plan`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,6 @@ from smemsim.planning.arrangement import IllegalPlan
 from smemsim.planning.make import Plan, plan
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.spec.tensor_memory import ALLOCATION
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 
 __all__ = ["ProductPlan", "plan_product", "widest_product"]
@@ -26,7 +26,7 @@ _CLUSTER = "needs a launch in clusters of 2 CTAs: __cluster_dims__(2, 1, 1) or c
 _NAMES = re.compile(r"\b(SmemAtom|SmemLayout|layout|tile)\b(?=:| =|\{|\))")  # of what is made for an operand, where its text names it
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ProductPlan:
     """D (M x N) of A (M x K) and B (N x K): a plan of each operand, with buffers that follow one another; a pair of CTAs holds half of each."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from smemsim.errors import HardwareTrap
@@ -9,7 +10,6 @@ from smemsim.finding import TensorMapError
 from smemsim.machine.tma import tma_load
 from smemsim.planning.arrangement import Arrangement, IllegalPlan
 from smemsim.spec.tensor_map import DATA_TYPES, LIMITS, DataType
-from smemsim.values import dataclass
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["GLOBAL_ADDRESS", "Loads", "Matrix", "loads_of", "matrix_of"]
@@ -18,7 +18,7 @@ __all__ = ["GLOBAL_ADDRESS", "Loads", "Matrix", "loads_of", "matrix_of"]
 GLOBAL_ADDRESS = 1 << 40  # made up: a plan's matrix lies somewhere in global memory
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Matrix:
     """The matrix in global memory that the tile is cut from: extents, bytes from line to line, the driver's type."""
 
@@ -32,7 +32,7 @@ class Matrix:
         return (self.k, self.rows) if major == "K" else (self.rows, self.k)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Loads:
     """One way to fill a stage: the tensor map, and for every issue the offset from the stage's base and the box's coordinates.
 

@@ -29,7 +29,6 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.cards import card_of
 from smemsim.spec.findings import Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
-from smemsim.values import dataclass
 
 __all__ = [
     "CANCEL",
@@ -78,7 +77,7 @@ def three(name: str, value: Any) -> tuple[int, int, int]:
     return x, y, z
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LaunchConfig:
     """What a kernel is launched with, in the terms of the driver's `CUlaunchConfig`: everything of a launch that the kernel can see.
 
@@ -122,7 +121,7 @@ class LaunchConfig:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class RunOptions:
     """How a simulated card runs a launch: nothing of it is known to the kernel, and none changes a right kernel's results.
 
@@ -191,7 +190,7 @@ def _folders(sources: Any) -> tuple[pathlib.Path, ...]:
     return tuple(pathlib.Path(folder) for folder in folders)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LoadedKernel:
     """A kernel that a card has loaded, as `CUfunction` is one: what is known of it before it is launched.
 
@@ -224,7 +223,7 @@ class LoadedKernel:
         return math.prod(sizes) if sizes else None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LinkedKernel(LoadedKernel):
     """A kernel that a simulated card has loaded: its program, the text that it was read from, and the addresses of its module's variables."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smemsim.program.arrays import HostMap
 from smemsim.program.traps import region_name
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.launch import Launch
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Described", "beyond_array", "described"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Described:
     """A tensor descriptor of the source: `name` as it calls it, if that is known, `shape` and `strides` in elements, the slowest dimension first."""
 

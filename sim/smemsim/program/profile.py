@@ -6,6 +6,7 @@ of this runs, and nothing is asked, without it. A look waits for numpy's and the
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import sys
 import threading
@@ -16,7 +17,6 @@ from typing import Any
 
 from smemsim.program.compiled.tier import CompiledChain, Loop, Segment
 from smemsim.ptx.module import Instruction
-from smemsim.values import dataclass
 
 __all__ = ["PARTS", "Hot", "Profile", "Sampler"]
 
@@ -44,7 +44,7 @@ _LINKING = ("ptx/", "program/linking/", "program/registry.py")
 _BLOCK, _LAUNCH = "run_block", "judge/gpu.py"  # the frame that runs a block, and the one that everything of a launch is below
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Hot:
     """Lines `first` to `last` of the PTX, of one instruction or of a run of them that is machine code (`count`), and the seconds spent there by part."""
 
@@ -67,7 +67,7 @@ class Hot:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Profile:
     """Processor time of a launch by part, in seconds, and by line of PTX, the hottest first; from so many samples."""
 

@@ -11,6 +11,7 @@ that can make threads wait. A form that it does not know raises Unmodelled, befo
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import importlib
@@ -23,7 +24,6 @@ from smemsim.errors import Unmodelled
 from smemsim.program.registers import Wave
 from smemsim.ptx.module import Instruction
 from smemsim.spec.ptx_words import LIKE, MODIFIERS, OPERATIONS, TEXTURES
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,7 @@ __all__ = [
 Plain: TypeAlias = Callable[[Wave], None]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Gate:
     """An operation before which threads may have to wait: for others of their warp, or for a barrier.
 
@@ -63,7 +63,7 @@ class Gate:
     keeps: int = 0
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class End:
     """An operation after which each thread goes somewhere else, or waits: `run(x, following)` places all threads of the selection.
 

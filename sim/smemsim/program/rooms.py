@@ -3,13 +3,12 @@ compute."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.launch import Launch
@@ -23,7 +22,7 @@ APART = 192  # bytes between the registers of a room: else the same thread's val
 _lock = threading.Lock()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Room:
     """The registers of so many threads, of one behind the other `raw`; `pointers` are where in the host's memory each begins."""
 

@@ -32,7 +32,6 @@ from smemsim.program.threads.system import MOST_OUTPUT
 from smemsim.program.watch.history import MOST_BYTES, may_be_written, may_lack_fence, releases_dependents
 from smemsim.program.watch.record import NOTHING_BEFORE, Record, begin
 from smemsim.ptx.module import Instruction
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.forks import Forks
@@ -43,7 +42,7 @@ __all__ = ["Changed", "Merge", "Result", "Shard", "Work", "execute_spread", "pac
 # ---- A part of a launch that another process executes: what it needs, as plain data, and what it gives back
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Work:
     """What is given of a launch, the PTX text of its kernel, and global memory as it is before. `arrays` are addresses, bytes and names."""
 
@@ -59,7 +58,7 @@ class Work:
     judge: Judge | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Changed:
     """The bytes of an array that are others now: `values` of the words (64 bits) at some places, of which the bytes in `masks` are others."""
 
@@ -88,7 +87,7 @@ def _bytes_of(words: np.ndarray) -> np.ndarray:
 LOWER, ONES, SEVENTH = np.uint64(0x7F7F_7F7F_7F7F_7F7F), np.uint64(0x0101_0101_0101_0101), np.uint64(7)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Result:
     """What some CTAs left behind; `is_whole` False: they have to run again in their order, since there was a trap, a hang, the end of the time, or a race in global
     memory. `record` is None where global memory is not watched: `changed` are its bytes then."""

@@ -12,8 +12,6 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from smemsim.values import dataclass
-
 __all__ = [
     "Address",
     "Arguments",
@@ -42,7 +40,7 @@ __all__ = [
 # ---- What a PTX file says, as data: functions with registers, variables and instructions, names resolved, scopes flattened
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Location:
     """A line of the source the compiler was given (`.loc`); `caller` is where the function that has it was inlined."""
 
@@ -67,7 +65,7 @@ class Location:
         return told
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class RegisterType:
     """A declared register: its name in the text and its type without the dot ("pred", "b32", "f64", "b128" ...)."""
 
@@ -75,7 +73,7 @@ class RegisterType:
     type: str
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Register:
     """A register as an operand; `negated` is `!%p`, `part` the byte or half that a video instruction selects, "b2" of `%r1.b2`."""
 
@@ -86,7 +84,7 @@ class Register:
     part: str = ""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Immediate:
     """A number: an int (may be negative) for `kind` "int", the raw bits for "f32" (0f...) and "f64" (0d..., decimal numbers with a point)."""
 
@@ -94,14 +92,14 @@ class Immediate:
     kind: str = "int"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Special:
     """A special register by its name without the percent sign: "tid.x", "laneid", "clock64"."""
 
     name: str
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Symbol:
     """The address of a variable, of a parameter or of a function, and `offset` bytes."""
 
@@ -109,26 +107,26 @@ class Symbol:
     offset: int = 0
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Label:
     """The target of a branch, or a list of targets (`.branchtargets`); a key of `Function.labels` or `Function.targets`."""
 
     name: str
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Sink:
     """`_`: a result nobody wants."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Vector:
     """`{a, b, ...}`."""
 
     items: tuple[Operand, ...]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Pair:
     """`d|p`: a result and its predicate."""
 
@@ -136,7 +134,7 @@ class Pair:
     second: Operand
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Address:
     """`[base + offset]`; with `coordinates` that of a tensor map: `[map, {c0, c1}]`. An absolute address has an Immediate base."""
 
@@ -145,7 +143,7 @@ class Address:
     coordinates: tuple[Operand, ...] | None = None
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Arguments:
     """The parenthesised lists of a call: `(r0)`, `(p0, p1)`."""
 
@@ -178,7 +176,7 @@ def slots_in(operand: Operand) -> frozenset[int]:
     return frozenset(leaf.slot for leaf, _ in _leaves(operand) if isinstance(leaf, Register))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Instruction:
     """One instruction: `ld.global.v4.b32` is op "ld" with modifiers ("global", "v4", "b32"); `::` stays within a modifier."""
 
@@ -239,7 +237,7 @@ class Instruction:
         return tuple(leaf.name for operand in operands for leaf, _ in _leaves(operand) if isinstance(leaf, Symbol))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Variable:
     """A variable in "global", "const", "shared", "local" or "param" space.
 
@@ -259,7 +257,7 @@ class Variable:
     element: int = 1  # bytes of one of its elements
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Parameter:
     """A parameter of an entry or a function: `.param .b8 map[128]` has type "b8", size 128."""
 
@@ -271,7 +269,7 @@ class Parameter:
     is_hidden: bool = False  # whoever launches does not give it: the driver does
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Prototype:
     """What an indirect call is told of its target (`.callprototype`); the names are "_"."""
 
@@ -279,7 +277,7 @@ class Prototype:
     results: tuple[Parameter, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Function:
     """An entry or a device function. `body` has no labels and no directives; a declaration (`.extern .func`) has none at all.
 
@@ -300,7 +298,7 @@ class Function:
     prototypes: Mapping[str, Prototype] = dataclasses.field(default_factory=dict)  # .callprototype, by label
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Module:
     """A PTX file, read: its `text`, and what that says."""
 

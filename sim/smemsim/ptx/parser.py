@@ -37,7 +37,6 @@ from smemsim.ptx.module import (
 from smemsim.ptx.names import Names, Scope
 from smemsim.ptx.tokens import NAME, Source, Tokens, shorter
 from smemsim.spec.ptx import FROM_ONE_ON, LINKAGE, NOT_TOGETHER, PERFORMANCE, SPACES, SPECIAL_REGISTERS, TYPE_BYTES
-from smemsim.values import dataclass
 
 __all__ = ["read_module"]
 
@@ -216,7 +215,7 @@ _LARGEST_CONTENTS = 1 << 28  # bytes of contents
 _ADDRESS_BYTES = 8
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Contents:
     """Bytes, and the (offset, symbol, addend) of the addresses that take eight of them each."""
 
@@ -224,7 +223,7 @@ class Contents:
     references: tuple[tuple[int, str, int], ...]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Piece:
     """One byte of an address: `0xFF00(generic(symbol)+4)` is number 1."""
 
@@ -359,7 +358,7 @@ _MOST_EXTENTS = 8
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Declared:
     name: str
     kind: str

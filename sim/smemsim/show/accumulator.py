@@ -17,7 +17,6 @@ from smemsim.machine.tmem.memory import REPEATS, TmemAccess
 from smemsim.picture.model import Band, Column, Line, Picture, Strip, Table, colour
 from smemsim.spec.findings import Severity
 from smemsim.spec.tensor_memory import LANES, LOAD_STORE_SHAPES, WARP_LANES
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 
 __all__ = ["AccumulatorMap", "Run"]
@@ -27,7 +26,7 @@ HEADS = ("CTA", "warp", "lanes", "columns", "rows m", "columns n")
 LANE_STYLES = ("cyan", "green", "magenta", "yellow", "blue")  # of the rows of one warp
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Run:
     """Neighbouring lanes of a CTA that hold neighbouring rows of D: lane `lane` + i has row `m` + i, columns `n` on."""
 
@@ -38,7 +37,7 @@ class Run:
     n: int
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class AccumulatorMap:
     """D of one instruction in tensor memory."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,6 @@ from smemsim.picture.model import EMPTY, Cell, Column, Gap, Grid, Legend, Line, 
 from smemsim.picture.svg import grids_svg
 from smemsim.picture.text import table_lines
 from smemsim.spec.shared_memory import CHUNK, LINE
-from smemsim.values import dataclass
 
 __all__ = ["LayoutMap", "linear_layout_text"]
 
@@ -38,7 +38,7 @@ def linear_layout_text(bases: Sequence[Sequence[int]], sizes: Sequence[int]) -> 
     return "\n".join([f"- {rows[0]}", *(f"  {row}" for row in rows[1:]), f"where out dims are: [{dims}]"])
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class LayoutMap:
     """A layout of elements of `bits` bits, of which element 0 is at shared address `base`; `bits` 0 where nobody said them."""
 

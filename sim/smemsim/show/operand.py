@@ -16,7 +16,6 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Rule
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK, LINE
-from smemsim.values import dataclass
 from smemsim.words.operand import operand_addresses
 from smemsim.words.operand_layout import rules_in_force, weakest
 from smemsim.words.smem import SmemDescriptor
@@ -24,7 +23,7 @@ from smemsim.words.smem import SmemDescriptor
 __all__ = ["OperandMap"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class OperandMap:
     """Every element's address, (rows, k), and the rules that they rest on."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 import json
@@ -20,7 +21,6 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.tensor_map import SWIZZLE_ARCHITECTURES, corner_bits
-from smemsim.values import dataclass
 from smemsim.words.operand_layout import weakest
 from smemsim.words.tensor_map import TensorMap
 
@@ -34,7 +34,7 @@ MEASURED_ON = "sm_90a"
 MOST_LINES = 256  # of a picture
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Cell:
     """16 bytes of shared memory and what lies there.
 
@@ -61,7 +61,7 @@ class Cell:
         return ",".join(str(self.coordinates[i]) for i in dims) + (f"+{self.into}" if self.into else "")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TransferMap:
     """One load or store, and its cells by place; `lines` maps the number of a 128-byte line to its eight cells."""
 

@@ -20,12 +20,11 @@ from smemsim.spec.fields import Word
 from smemsim.spec.instr_descriptor import BLOCK_SCALED, MXF4, PLAIN
 from smemsim.spec.mma_arithmetic import MmaArithmetic
 from smemsim.spec.swizzles import Swizzle
-from smemsim.values import dataclass
 
 __all__ = ["ALIKE", "ALTERNATIVES", "EXPERIMENTS", "Alternative", "alternative_of", "assuming", "of_rule"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Alternative:
     """One alternative: `change` makes of what passes at `point` what the alternative would have there."""
 

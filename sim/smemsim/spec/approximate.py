@@ -8,12 +8,12 @@ Samples of an H200 (tests/data/h200_approximate.npz) lie within each of them and
 
 from __future__ import annotations
 
-from smemsim.values import dataclass
+import dataclasses
 
 __all__ = ["APPROXIMATE", "Approximation"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Approximation:
     """One instruction: its error bound, in the PTX ISA's terms, and where it stands there."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
 from smemsim.spec.fields import Word
 from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC
-from smemsim.values import dataclass
 
 __all__ = ["ARCHITECTURES", "Architecture", "architecture"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Architecture:
     """`shared_begin` … `shared_end` is the largest shared window a CTA can have; addresses are those of `.shared`."""
 

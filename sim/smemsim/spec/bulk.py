@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from smemsim.spec.evidence import Grade
 from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE, MISALIGNED_ADDRESS
-from smemsim.values import dataclass
 
 __all__ = ["BULK_LIMITS", "BULK_TRAPS", "BulkLimits", "BulkTrap"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class BulkLimits:
     """Sizes in bytes."""
 
@@ -23,7 +24,7 @@ class BulkLimits:
 BULK_LIMITS = BulkLimits()
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class BulkTrap:
     """The CUDA error that one broken requirement ends in."""
 

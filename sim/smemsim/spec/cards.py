@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from smemsim.arguments import shown
 from smemsim.errors import InputError
-from smemsim.values import dataclass
 
 __all__ = [
     "CARDS", "DEVICE_LIMITS", "DRIVER_RELEASE", "DRIVER_VERSION", "HEAP_LIMIT", "MAPPING_BYTES", "PROPERTIES", "PROPERTY_BYTES", "REGISTER_UNIT", "SHARED_UNIT", "WARP_UNIT", "Card", "card_of",
@@ -146,7 +145,7 @@ _H200_CLUSTERS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Card:
     """One kind of card; `own` are the attributes that differ from the H200's, with `source` for them.
 

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-
-from smemsim.values import dataclass
 
 __all__ = ["COMPILED", "Compiled"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Compiled:
     """Something that a compiler writes: which one, what, and `against` which alternatives it is; `words` are the numbers in it, by their names."""
 

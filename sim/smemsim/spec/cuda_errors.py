@@ -5,12 +5,12 @@ The numbers are those of CUresult and cudaError_t, which agree since CUDA 10.1; 
 
 from __future__ import annotations
 
-from smemsim.values import dataclass
+import dataclasses
 
 __all__ = ["CUDA_CODES", "CudaCode"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class CudaCode:
     """One error: `driver` or `runtime` is "" where that API has no such code."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from smemsim.values import dataclass
+import dataclasses
 
 __all__ = ["ERRATA", "Erratum"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Erratum:
     """One disagreement; `trace` is the suite that settles it, empty where none does."""
 

@@ -9,8 +9,6 @@ import json
 import pathlib
 from typing import Any
 
-from smemsim.values import dataclass
-
 __all__ = ["RULES", "Dispute", "Grade", "Rule", "kill_matrix", "witnessed"]
 
 
@@ -32,7 +30,7 @@ class Grade(enum.StrEnum):
         return repr(str(self))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Rule:
     """One rule: the statement, the grade by architecture (absent: the rule does not exist there), sources, traces under golden/sm_90a."""
 
@@ -47,7 +45,7 @@ class Rule:
         return f"{self.name}: {self.statement} ({grades}; {self.source})"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Dispute:
     """One disagreement of sources that no trace settles: the model `takes` what `source` says, `other` says something else."""
 

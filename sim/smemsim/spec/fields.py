@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,6 @@ from typing import Any
 
 from smemsim.arguments import whole
 from smemsim.errors import InputError
-from smemsim.values import dataclass
 
 __all__ = ["PART_BITS", "Field", "Selection", "Word"]
 
@@ -24,7 +24,7 @@ __all__ = ["PART_BITS", "Field", "Selection", "Word"]
 PART_BITS = 64  # a long word is handled in parts of this many bits: shifting 1024-bit integers is slow
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Field:
     """Bits `high` … `low`, both inclusive, as the manuals write them.
 
@@ -77,7 +77,7 @@ def _cited(source: str) -> str:
     return f" ({source})" if source else ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Word:
     """A word of `bits` bits; the constructor refuses overlapping fields, holes and fields outside the word."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import pathlib
-
-from smemsim.values import dataclass
 
 __all__ = ["CODES", "CONSEQUENCES", "TOLD_APART", "UPSTREAM", "UPSTREAM_IF_MENDED", "Code", "Severity"]
 
@@ -37,7 +36,7 @@ class Severity(enum.StrEnum):
         }[self]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Code:
     """A code's number, its slug, the severity its findings have unless they say otherwise, and what it says."""
 

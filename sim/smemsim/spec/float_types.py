@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from smemsim.spec.formats import FORMATS
-from smemsim.values import dataclass
 
 __all__ = ["FLOAT_TYPES", "FloatType"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class FloatType:
     """A type of float instructions; `nan` is the result where there is no number. Measured on an H200 (`tools/capture/arithmetic_forms.py`,
     digests in tests/data/h200_arithmetic.json; trace launches); on sm_100a inferred from that.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
-from smemsim.values import dataclass
 
 __all__ = ["FORMATS", "SCALE_BIAS", "SCALE_MAGNITUDE", "ElementFormat", "element_format"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ElementFormat:
     """One element type: its name in the PTX ISA, its bits, the names numpy and ml_dtypes have for it, and what its bits mean.
 

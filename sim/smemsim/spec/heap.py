@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import bisect
-
-from smemsim.values import dataclass
+import dataclasses
 
 __all__ = ["HEAP", "HeapSpec"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class HeapSpec:
     """Sizes of the heap of `malloc` in kernels; allocations are counted in units.
 

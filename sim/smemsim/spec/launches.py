@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smemsim.values import dataclass
+import dataclasses
 
 __all__ = [
     "DEFAULT_SHARED",
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class LaunchLimits:
     """The largest grid, block and cluster, how much local memory a thread may have, and how large a kernel's parameters may be."""
 
@@ -43,7 +43,7 @@ PORTABLE_CLUSTER = 8  # CTAs of a cluster, where the kernel does not allow more 
 DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute (CUDA programming guide, shared memory)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Residency:
     """How much of a grid is on a multiprocessor at once: CTAs that poll what others write need these to be there too."""
 
@@ -68,7 +68,7 @@ RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
 RESIDENCY = Residency(2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Registers:
     """The registers of a multiprocessor (32 bits each), how ptxas shares them out, and how many a thread has at most."""
 

@@ -8,8 +8,9 @@ are inferred from public studies, which name MMA-Sim (arXiv 2511.10909) as the o
 
 from __future__ import annotations
 
+import dataclasses
+
 from smemsim.spec.evidence import Dispute, Grade
-from smemsim.values import dataclass
 
 __all__ = [
     "ARITHMETIC",
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class MmaArithmetic:
     """The constants of one instruction's dot product; `a_types` and `b_types` go together in any combination.
 

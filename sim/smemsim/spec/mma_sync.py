@@ -12,9 +12,10 @@ that of wgmma, and rounded once. That a B200 does the same is inferred: Khattak 
 
 from __future__ import annotations
 
+import dataclasses
+
 from smemsim.spec.evidence import Grade
 from smemsim.spec.mma_arithmetic import MmaArithmetic
-from smemsim.values import dataclass
 
 __all__ = ["MMA_SYNC_SUMS", "MMA_SYNC_TYPES", "SELECTORS", "WMMA_TYPES", "MmaSyncTypes", "WmmaTypes"]
 
@@ -22,7 +23,7 @@ __all__ = ["MMA_SYNC_SUMS", "MMA_SYNC_TYPES", "SELECTORS", "WMMA_TYPES", "MmaSyn
 Shape = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class MmaSyncTypes:
     """Types that go together, and their shapes (M, N, K). `group` elements of K share four bits of metadata (0: no .sp)."""
 
@@ -52,7 +53,7 @@ MMA_SYNC_TYPES: tuple[MmaSyncTypes, ...] = (  # any type of A with any of B in i
 # fmt: on
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class WmmaTypes:
     """Shapes (M, N, K) of wmma with A and B of one type, and the types that C and D may have.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from smemsim.values import dataclass
+import dataclasses
 
 __all__ = ["PUBLISHED", "Published"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Published:
     """A measurement that others published: where, on which card, what it says and how far that reaches; `against` are alternatives that it contradicts."""
 

@@ -7,7 +7,6 @@ import enum
 
 from smemsim.spec.evidence import Grade
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
-from smemsim.values import dataclass
 
 __all__ = [
     "BULK_REDUCTIONS",
@@ -56,7 +55,7 @@ class HandsOn(enum.IntEnum):
     OLD = 2  # that of the memory it adds to first, made quiet
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ReductionType:
     """One element type. The last five columns decide everything about a float that IEEE 754 leaves open.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
-
-from smemsim.values import dataclass
 
 __all__ = ["ATOM_ROWS", "BANKS", "CHUNK", "LINE", "Banks"]
 
@@ -14,7 +13,7 @@ LINE = 128  # bytes inside which every XOR stays: PTX ISA 9.1 §5.5.7
 ATOM_ROWS = 8  # rows of a K-major swizzle atom, and of a core matrix without swizzle: PTX ISA 9.1 §9.7.16.3
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Banks:
     """How many banks there are, and the bytes of one before the next begins."""
 

@@ -11,9 +11,8 @@ its 128-byte line. What differs is how many bits (`mask`) and where they land (`
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-
-from smemsim.values import dataclass
 
 __all__ = ["MODES", "Swizzle", "SwizzleMode"]
 
@@ -40,7 +39,7 @@ class Swizzle(enum.StrEnum):
         return repr(str(self))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class SwizzleMode:
     """One row: bytes of contiguous extent, the XOR, the codes it has in each place, CuTe's name for it."""
 

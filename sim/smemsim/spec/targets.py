@@ -6,10 +6,9 @@ test holds the rows against the ptxas that is there. The PTX ISA's sections on t
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
-
-from smemsim.values import dataclass
 
 __all__ = ["FIRST_VERSIONS", "TARGET_RULES", "TargetRule", "target_number", "unsupported"]
 
@@ -28,7 +27,7 @@ FIRST_VERSIONS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TargetRule:
     """One instruction: how its name begins, which words it has besides, and what it needs: a least number, or one of some targets.
 

@@ -6,6 +6,7 @@ compiler says something else, `TCGEN05_DISPUTES` has it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,6 @@ from smemsim.spec.evidence import Dispute
 from smemsim.spec.fields import Word
 from smemsim.spec.instr_descriptor import BLOCK_SCALED, MXF4, PLAIN
 from smemsim.spec.tensor_memory import METADATA, SCALE_MODES, ScaleMode
-from smemsim.values import dataclass
 
 __all__ = [
     "ASHIFT_M",
@@ -33,7 +33,7 @@ __all__ = [
 ASHIFT_M = (128, 256)  # rows of D with .ashift; PTX ISA 9.1 §9.7.16.10
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Kind:
     """One `.kind::…`; types by their code in the instruction descriptor. `k` is dense, a sparse instruction has twice as many."""
 
@@ -65,7 +65,7 @@ class Kind:
         return "k_size" in self.word.fields
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Shape:
     """M and N that some kinds have, with these qualifiers. `sparse` or `wide_k` None: both with and without."""
 

@@ -13,7 +13,6 @@ import enum
 from smemsim.spec.evidence import Grade
 from smemsim.spec.fields import Field, Word
 from smemsim.spec.swizzles import Swizzle
-from smemsim.values import dataclass
 
 __all__ = [
     "DATA_TYPES",
@@ -129,7 +128,7 @@ class TensorMapDataType(enum.IntEnum):
     U6_ALIGN16B = 15
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class DataType:
     """One row: the element's bits in global memory, its smemsim name, its code inside the 128 bytes, its out-of-bounds NaN."""
 
@@ -179,7 +178,7 @@ DATA_TYPES: dict[TensorMapDataType, DataType] = {d.code: d for d in (
 # fmt: on
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Limits:
     """The driver's bounds, all inclusive (driver 580 on an H200; the documents say the same except where a rule says otherwise)."""
 

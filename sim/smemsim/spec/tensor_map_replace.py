@@ -15,7 +15,6 @@ from collections.abc import Mapping
 
 from smemsim.spec.fields import Field
 from smemsim.spec.tensor_map import DATA_TYPES, TENSOR_MAP, TensorMapDataType
-from smemsim.values import dataclass
 
 __all__ = ["ELEMTYPES", "MAX_ORDINALS", "REPLACE_FIELDS", "ReplaceField", "Write", "target", "writes_of"]
 
@@ -23,7 +22,7 @@ __all__ = ["ELEMTYPES", "MAX_ORDINALS", "REPLACE_FIELDS", "ReplaceField", "Write
 MAX_ORDINALS = 5
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Write:
     """One store into the map: the bits of `field` become those of (operand - minus) >> shift; `{}` stands for the ordinal."""
 
@@ -32,7 +31,7 @@ class Write:
     shift: int = 0
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ReplaceField:
     """One `.field` of the instruction: the operand, the ordinals, the writes in their order.
 

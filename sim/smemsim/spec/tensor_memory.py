@@ -6,8 +6,9 @@ Nothing here has been measured. `Grade.DOCUMENTED` is text of the PTX ISA, `Grad
 
 from __future__ import annotations
 
+import dataclasses
+
 from smemsim.spec.evidence import Dispute, Grade
-from smemsim.values import dataclass
 
 __all__ = [
     "ACCUMULATORS",
@@ -53,7 +54,7 @@ _FRAG = "CUTLASS include/cute/atom/mma_traits_sm100_frag.hpp"
 _COPY = "CUTLASS include/cute/atom/copy_traits_sm100.hpp"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Allocation:
     """tcgen05.alloc: a power of two of columns, all lanes of each. PTX ISA 9.1 §9.7.16.7.1."""
 
@@ -70,7 +71,7 @@ class Allocation:
 ALLOCATION = Allocation()
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class AccumulatorPath:
     """One of the seven organizations of D. `rows` of M are in one CTA; N lies in `split` bands of lanes, one after the other in N.
 
@@ -120,7 +121,7 @@ A_GRADES: dict[str, tuple[Grade, str]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class LoadStoreShape:
     """A shape of tcgen05.ld and tcgen05.st: lanes of a warp's window, bits of a lane, 32-bit registers of a thread, all for .x1."""
 
@@ -150,7 +151,7 @@ LOAD_STORE_SHAPES: dict[str, LoadStoreShape] = {s.name: s for s in (
 # fmt: on
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class CopyShape:
     """A shape of tcgen05.cp with its multicast: row r goes to lane r % run + r / run * run_step, and again every `copy_step` lanes."""
 
@@ -189,7 +190,7 @@ COPY_SHAPES: dict[tuple[str, str], CopyShape] = {(s.name, s.multicast): s for s 
 # fmt: on
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Decompression:
     """tcgen05.cp .b8x16: 16 elements of `bits` packed at the front of each 16-byte chunk become a byte each, moved up by `shift` bits."""
 
@@ -212,7 +213,7 @@ DECOMPRESSIONS: dict[str, Decompression] = {d.name: d for d in (
 # fmt: on
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ScaleMode:
     """A scale_vectorsize: `scales` bytes a row, the first at byte `id` of the cell, for instructions of kinds `kinds` and dense `k`."""
 
@@ -238,7 +239,7 @@ SCALE_MODES: tuple[ScaleMode, ...] = (
 # fmt: on
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class MetadataRow:
     """Sparsity metadata of one kind: `k` logical elements a row, `pair_bits` bits for two of them, `columns` columns.
 
@@ -272,7 +273,7 @@ METADATA: dict[str, MetadataRow] = {kind: row for row in (
 # fmt: on
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Shift:
     """tcgen05.shift.down: `columns` columns (32 bytes); every lane but the last of a window takes what the next one had."""
 

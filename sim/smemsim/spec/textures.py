@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smemsim.values import dataclass
+import dataclasses
 
 __all__ = [
     "ADDRESS_MODES", "ARRAY_FORMATS", "CHANNEL_KINDS", "CUBE", "FILTERING", "LAYERED", "QUERIES", "SURFACE", "SURFACE_QUERIES", "Filtering", "TextureFormat",
@@ -14,7 +14,7 @@ LAYERED, SURFACE, CUBE = 1, 2, 4  # of an array: cudaArrayLayered ..., CUDA_ARRA
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")  # cudaTextureAddressMode, CUaddress_mode
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TextureFormat:
     """The elements of an array: `channels` of `bits` each, "signed", "unsigned" or "float"."""
 
@@ -40,7 +40,7 @@ ARRAY_FORMATS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Filtering:
     """Bits of fixed-point numbers: a normalised coordinate keeps `coordinate` bits behind the point, a weight has `weight`; texels that are weighed
     together are cut `texels` bits below the largest one's exponent, by bits of the element, `srgb` bits below it where they are in sRGB. Planes are aligned

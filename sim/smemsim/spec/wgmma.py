@@ -8,7 +8,7 @@ Sources: PTX ISA 9.1 §9.7.15.2 (shapes), 9.7.15.5 (dense), 9.7.15.6 (sparse). p
 
 from __future__ import annotations
 
-from smemsim.values import dataclass
+import dataclasses
 
 __all__ = [
     "A_REGISTERS",
@@ -41,7 +41,7 @@ INVALID_METADATA_2_4 = frozenset((0b0000, 0b0101, 0b1010, 0b1111))  # both eleme
 METADATA_1_2 = frozenset((0b0100, 0b1110))  # of tf32, the only meaningful values: the element is the group's first or second
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class WgmmaTypes:
     """One syntax of the instruction: the types that go together, and the operands it has.
 
@@ -85,7 +85,7 @@ WGMMA_TYPES: tuple[WgmmaTypes, ...] = (  # any type of A with any of B and any o
 # fmt: on
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Guarded:
     """What ptxas makes of an instruction that touches a register of a wgmma in flight, which PTX ISA 9.1 §9.7.15.7 leaves undefined.
 

@@ -32,7 +32,6 @@ from smemsim.program.device import Card
 from smemsim.program.launch import LaunchConfig, LoadedKernel, check_shape
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.traps import ILLEGAL_ADDRESS
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
@@ -118,7 +117,7 @@ def why_no_gpu() -> str:
     return ""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class CudaKernel(LoadedKernel):
     """A kernel that the driver has loaded; `handle` is its CUfunction."""
 
@@ -501,7 +500,7 @@ ARGUMENTS = {"map": 0, "tensor": 1, "dump": 2, "value": 3}  # column 0 of `argum
 MOST_DUMP = max(machine.shared_end for machine in ARCHITECTURES.values())
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Kernel:
     """A kernel: a cubin, fatbin or PTX text, the entry's name, and where it came from."""
 
@@ -519,7 +518,7 @@ class Kernel:
             raise InputError(f"{path}: {e.strerror or e}; needs a cubin, a fatbin or PTX") from None
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class MapOf:
     """A tensor map over a tensor: its arguments, or 128 bytes; the address in it is replaced by that of the tensor plus `offset` bytes."""
 
@@ -528,7 +527,7 @@ class MapOf:
     offset: int = 0
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Step:
     """A tensor transfer that the kernel makes: a load, or with `is_store` a store of what loads brought.
 
@@ -556,7 +555,7 @@ class Step:
         return [*row, *[0] * (WIDTH - len(row))]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Launch:
     """One launch of a kernel by one CTA, and the tensor transfers it makes.
 
@@ -634,7 +633,7 @@ class Launch:
         return ARGUMENTS["value"], number & 0xFFFFFFFF, 4
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Recorded:
     """What a launch did: `status` 0 or the CUDA error, `dump` and `after` (the outputs' bytes, one after the other), and what it worked on."""
 

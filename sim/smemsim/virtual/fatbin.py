@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import importlib
 import re
 import struct
@@ -16,7 +17,6 @@ from collections.abc import Iterator, Sequence
 
 from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
-from smemsim.values import dataclass
 from smemsim.virtual.linker import linked
 
 __all__ = ["HOST_SECTION", "Image", "NoCode", "at_address", "chosen", "images", "of_parts", "registers_of", "sections", "size_of"]
@@ -38,7 +38,7 @@ class NoCode(InputError):
     """None of a program's code can run on an architecture: the sentence says what there is, and what to add."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Image:
     """One piece of code: PTX text, and where it was; `ptx` is "" for machine code without any."""
 

@@ -6,12 +6,12 @@ another file defines. Names that one file sees alone get a name of their own whe
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
-from smemsim.values import dataclass
 
 __all__ = ["linked"]
 
@@ -29,7 +29,7 @@ _WITH_BODY = re.compile(r"\s*\.(?:func|entry|section|nv_intermediate_source_sect
 _SPACE = re.compile(r"\s*\.(global|const|shared|func|entry)\b")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Statement:
     """A declaration of a file, or what stands between two: `name` is "" where it declares nothing that others could see or hide."""
 

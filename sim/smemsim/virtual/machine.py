@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,6 @@ from smemsim.program.device import LoadedPtx
 from smemsim.program.launch import LaunchConfig, LinkedKernel, RunOptions
 from smemsim.ptx.module import Function
 from smemsim.spec.traps import TIMEOUT
-from smemsim.values import dataclass
 from smemsim.virtual.memory import Allocation, DeviceMemory, bytes_at
 
 __all__ = ["Machine", "Parameter", "parameters_of"]
@@ -24,7 +24,7 @@ PARAMETERS_BASE = 0x1000_0000_0000  # below HOST_BASE and DEVICE_BASE of memory.
 BANK_BYTES, MOST_BANKS = 1 << 16, 1 << 28  # a kernel has at most 32,764 bytes of parameters (PTX ISA 9.1 §5.4.1)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Parameter:
     """A kernel's parameter: its first byte in the parameter bank, and its bytes."""
 

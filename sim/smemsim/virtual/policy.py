@@ -24,7 +24,6 @@ from smemsim.errors import InputError, SmemsimError
 from smemsim.files import write_whole
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.traps import TIMEOUT
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,7 +81,7 @@ def _findings_elsewhere(text: str) -> FindingsError:
     return made
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Policy:
     """What happens with findings.
 
@@ -228,7 +227,7 @@ def _read(name: str, text: str, kind: Any) -> Any:
 # ---- Hooks: kernels that are not under test, as Python
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class HookedLaunch:
     """A launch that a hook runs in the kernel's place: its name, its shape, the bytes of its arguments, and the device's memory."""
 

@@ -30,7 +30,6 @@ from smemsim.spec.tcgen05 import (
     scale_modes,
     shapes_of,
 )
-from smemsim.values import dataclass
 
 __all__ = ["INSTR_RULES", "InstrDescriptor", "InstrRule", "find_problems", "kinds_that_fit", "shape_disputes"]
 
@@ -41,7 +40,7 @@ __all__ = ["INSTR_RULES", "InstrDescriptor", "InstrRule", "find_problems", "kind
 _MAJORS = ("K", "MN")
 
 
-@dataclass(frozen=True, repr=False, init=False)
+@dataclasses.dataclass(frozen=True, repr=False, init=False)
 class InstrDescriptor:
     """What one tcgen05.mma of a `.kind` multiplies: types, shape, major-ness. Every 32-bit word has one under every kind.
 
@@ -314,7 +313,7 @@ _SCALE_VECTORS = ("1X", "2X", "4X", "block16", "block32")
 _SHARED_SWIZZLES = tuple(str(s) for s in (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128, Swizzle.B128_ATOM_32B))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Context:
     """What is known of the instruction beside its descriptor; None is unknown."""
 
@@ -336,7 +335,7 @@ class Context:
 Check = Callable[[InstrDescriptor, Context], Iterator[Finding]]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class InstrRule:
     """One rule: its name, what it asks for, where that is written, how sure it is."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Iterator
@@ -16,7 +17,6 @@ from smemsim.spec.findings import Severity
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.smem_descriptor import IDLE_STRIDES, SM90_SMEM_DESC, SM100_SMEM_DESC, layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.values import dataclass
 from smemsim.words.operand_layout import check_major, check_packing, chunk_address, decoded, used_strides, why_unmodelled, window_reach
 
 __all__ = ["LboMode", "SmemDescriptor"]
@@ -34,7 +34,7 @@ class LboMode(enum.IntEnum):
     ABSOLUTE = 1
 
 
-@dataclass(frozen=True, repr=False, init=False)
+@dataclasses.dataclass(frozen=True, repr=False, init=False)
 class SmemDescriptor:
     """A shared-memory matrix descriptor of one architecture. Offsets and addresses are bytes. Every 64-bit word has one.
 
@@ -218,7 +218,7 @@ SMALLEST_ROWS = 64  # every A operand has at least 64 rows, and most B operands
 MOST_CHUNKS = 1 << 16  # an operand beyond any instruction's size is not walked
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Context:
     arch: Architecture
     fmt: ElementFormat | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import random
@@ -11,7 +12,6 @@ from typing import Any
 
 from smemsim.campaign import space
 from smemsim.campaign.space import ChunkResult, Space, Trouble
-from smemsim.values import dataclass
 
 __all__ = ["Case", "Oracle", "Verdict", "minimal", "shrunk_numbers"]
 
@@ -49,7 +49,7 @@ def shrunk_numbers(case: Case, least: dict[str, int]) -> Iterator[Case]:
                 yield case | {name: other}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Oracle:
     """Two independent answers to one question: how cases are drawn, compared and made smaller.
 

@@ -6,6 +6,7 @@ findings are those of its fields. Words are held against `InstrDescriptor.proble
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +18,6 @@ from smemsim.compiling.loop import compiled
 from smemsim.spec.fields import Field
 from smemsim.spec.findings import Severity
 from smemsim.spec.tcgen05 import KINDS
-from smemsim.values import dataclass
 from smemsim.words.instr import INSTR_RULES, Context, InstrDescriptor, InstrRule
 
 __all__ = ["broken_by", "case_of_word", "fields_of_rule", "look_up", "space", "sweep"]
@@ -123,7 +123,7 @@ def _words(fields: Iterable[Field]) -> list[int]:
     return words
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _OfRule:
     """A rule's fields, where each stands in the index, and what it says for every value of them."""
 
@@ -152,7 +152,7 @@ def fields_of_rule(rule: InstrRule, kind: str) -> tuple[str, ...]:
     return _of_rule(rule, kind).names
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Tables:
     """What every rule says, as tables: `grave` are the rules that have a bit of their own, in this order, behind the bit for notes. `shifts`
     (int64, tables x fields x 3) has lowest bit, mask and place in the index of each field of a table, `entries` (uint32, tables x 2^15) the bits."""

@@ -24,7 +24,6 @@ from smemsim.garbage import seldom_collected
 from smemsim.judge.gpu import Gpu
 from smemsim.program.compiled.objects import LEVEL
 from smemsim.program.compiled.tier import TIERS, begin_again
-from smemsim.values import dataclass
 
 __all__ = ["SPACE", "STORED", "Program", "difference", "draw", "runs", "simpler"]
 
@@ -116,7 +115,7 @@ _EXACT = (
 )
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Program:
     """Lines; a line of several is a block: how it begins, the lines inside, how it ends. `many` threads of a CTA, `seed` of its inputs."""
 

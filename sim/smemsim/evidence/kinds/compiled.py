@@ -7,6 +7,7 @@ those with the same D which K, and the layouts of A, B and the scale factors whe
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator
@@ -27,7 +28,6 @@ from smemsim.spec.evidence import Rule
 from smemsim.spec.formats import element_format
 from smemsim.spec.tcgen05 import kind_of
 from smemsim.spec.tensor_memory import CELL_BITS
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 from smemsim.words.operand import operand_addresses
 from smemsim.words.operand_layout import rules_in_force
@@ -117,7 +117,7 @@ MOST = 4096  # extent of a tile
 UNKNOWN = 2  # enable-input-d: decided when the kernel runs
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Check:
     """One comparison: the compiler's array, the model's, and a sentence about an index of them."""
 
@@ -128,7 +128,7 @@ class _Check:
     rule: Rule | None = None
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Site:
     """One MMA and what it must multiply, in coordinates of the tensors: `rows` of A, `columns` of B, K from `k` on."""
 

@@ -26,7 +26,6 @@ from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import COLUMNS, LANES, METADATA
 from smemsim.spec.traps import ILLEGAL_ADDRESS
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 from smemsim.words.operand import operand_addresses
 from smemsim.words.operand_layout import rules_in_force, window_reach
@@ -91,7 +90,7 @@ def judged(status: int, completed: int, rule: Rule, call: Callable[[], Any]) -> 
     return result, None
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Issued:
     """The tcgen05.mma of a case. `form` is the kit's name of it: kind, block size if any, ss or ts, sp, ws, and one more qualifier."""
 
@@ -489,7 +488,7 @@ NO_TAG = -3
 UNKNOWN = -4  # in the model: what lies there is not the probe's
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Probed:
     """The operand that a case probes."""
 

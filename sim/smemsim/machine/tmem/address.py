@@ -14,7 +14,6 @@ import numpy as np
 from smemsim.arguments import shown, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.tensor_memory import COLUMNS, LANE_SHIFT, LANES
-from smemsim.values import dataclass
 
 __all__ = ["TmemAddress", "check_columns", "indices", "layout_repr", "plain", "together"]
 
@@ -22,7 +21,7 @@ __all__ = ["TmemAddress", "check_columns", "indices", "layout_repr", "plain", "t
 _COLUMN_MASK = (1 << LANE_SHIFT) - 1
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TmemAddress:
     """The 32-bit operand `taddr`: lane (0 to 127) in bits 31:16, column (0 to 511) in bits 15:0. Documented: PTX ISA 9.1 §9.7.16.1.1.
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,6 @@ from smemsim.machine.tmem.memory import TensorMemory, TmemCopy, check_together, 
 from smemsim.spec.assumptions import assumed
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape, Decompression
-from smemsim.values import dataclass
 from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["copied_cells", "copied_operand", "copy_shape", "copy_unowned", "decompress", "tcgen05_cp", "tcgen05_shift"]
@@ -179,7 +179,7 @@ def copy_unowned(
     return form.grade()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Form:
     """A copy that exists: from where to where."""
 

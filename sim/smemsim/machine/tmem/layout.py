@@ -58,7 +58,6 @@ from smemsim.spec.tensor_memory import (
     MetadataRow,
     ScaleMode,
 )
-from smemsim.values import dataclass
 
 __all__ = [
     "ATmemLayout",
@@ -110,7 +109,7 @@ def legal_n(cta_group: int, ws: bool, sparse: bool) -> tuple[int, ...]:
     return tuple(sorted({n for row in rows for n in row.n}))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False)
 class AccumulatorLayout:
     """Where D of one tcgen05.mma lies in tensor memory: a cell of 32 bits for each element, of 16-bit types its lower half.
 
@@ -253,7 +252,7 @@ def _nothing(what: str, place: tuple[Any, ...], given: tuple[Any, ...], names: s
     return tuple(int(value) for value in place)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ATmemLayout:
     """Where A of one tcgen05.mma lies when it comes from tensor memory: in the lanes of D, 256 bits a row, that is 8 columns.
 
@@ -358,7 +357,7 @@ def _cell(cta: Any, lane: Any, column: Any, bit: Any, ctas: int) -> tuple[Any, .
     )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MetadataLayout:
     """Where the sparsity metadata of tcgen05.mma.sp lies: 2, 1 or half a bit for each logical element of A.
 
@@ -468,7 +467,7 @@ CELL_BYTES = CELL_BITS // 8
 _KINDS = tuple(dict.fromkeys(kind for mode in SCALE_MODES for kind in mode.kinds))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ScaleLayout:
     """Where the scale factors of A or of B lie, for one tcgen05.mma of a block-scaled kind: a byte each, in every 32 lanes again.
 

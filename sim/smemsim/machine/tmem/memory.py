@@ -50,7 +50,6 @@ from smemsim.spec.tensor_memory import (
     CopyShape,
     LoadStoreShape,
 )
-from smemsim.values import dataclass
 
 __all__ = [
     "AllocationError",
@@ -191,7 +190,7 @@ class Columns:
 # ---- Who writes tensor memory: stores of threads, copies from shared memory, anybody with a name; and the chain back to the data's origin
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Owner:
     """Who wrote a byte, and which part of the writer's data it is (`where`); `source` is the owner of what a copy took it from.
 
@@ -209,7 +208,7 @@ class Owner:
         return self if self.source is None else self.source.origin
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TmemStore:
     """A tcgen05.st: `label` says whose, `first_warp` is the first of its warps."""
 
@@ -225,7 +224,7 @@ class TmemStore:
         return self.first_warp + warp, thread, register, byte
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TmemMatrix:
     """A whole matrix that tmem_put wrote: its byte `place` belongs to entry `place` of the matrix, row by row."""
 
@@ -237,7 +236,7 @@ class TmemMatrix:
         return divmod(place, self.columns)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TmemCopy:
     """What one CTA's part of a tcgen05.cp moved.
 
@@ -303,7 +302,7 @@ _CELLS: dict[str, Any] = {name: getattr(formulas, f"cell_of_{name}") for name in
 _REGISTERS: dict[str, Any] = {name: getattr(formulas, f"register_of_{name}") for name in LOAD_STORE_SHAPES}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TmemAccess:
     """One tcgen05.ld or tcgen05.st: its `shape` ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"), .x`repeat` and address.
 

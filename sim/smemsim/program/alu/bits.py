@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from smemsim.program.modifiers import Modifiers
 from smemsim.program.registers import constant, dtype_of
 from smemsim.program.registry import Step, implements, refuse, unmodelled
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink, Symbol
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -346,7 +346,7 @@ _JOINED: dict[str, Any] = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _WORDS = ("b32", "u32", "s32", "f16x2")  # the registers that ptxas takes
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Part:
     """A word, or the byte or half of it that a selector names."""
 

@@ -24,7 +24,6 @@ from smemsim.program.traps import find_misuse, misuse, thread_name
 from smemsim.program.wave import EXITED, WARP, Cta, Wait, are_whole_warps
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import CTA_BARRIERS
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -382,7 +381,7 @@ class NamedBarrier:
         return int(whole.sum()) * WARP
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Form:
     """What an instruction does besides arriving: `red` with its operation, where the result goes."""
 

@@ -6,6 +6,7 @@ the parity of the phase in 63; a phase token is that word as it was before the a
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,6 @@ from smemsim.program.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES, MBARRIER_SIZE
 from smemsim.spec.findings import Severity
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.watch.clocks import Operation
@@ -376,7 +376,7 @@ KEPT = 6  # lines remembered for a report
 LIVES = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else before mbarrier.inval"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Delivery:
     """What an asynchronous copy brings to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank) in CTA `to`.
 

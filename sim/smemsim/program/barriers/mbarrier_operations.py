@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from smemsim.program.traps import misuse
 from smemsim.program.wave import YIELDED, Cta
 from smemsim.ptx.module import Instruction, Sink
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -135,7 +135,7 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
     return _Arrive(i, find, amount, token, drops, expects, stays, relaxed, scope).run
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Arrive:
     """One mbarrier.arrive or .arrive_drop of a program; `amount` is its count, or with `expects` (.expect_tx) the bytes, `stays` is .noComplete."""
 
@@ -219,7 +219,7 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
     return Gate(wait.opens, wait.go_on) if tries else End(wait.test)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Wait:
     """One mbarrier.try_wait or .test_wait of a program; `is_seen`: something depends on its predicate."""
 

@@ -7,6 +7,7 @@ order by meeting is the same before it and behind it. A chain may also begin wit
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from smemsim.program.compiled.segments import MOST, Code, Run, code_of, gives_te
 from smemsim.program.compiled.vectors import Uncompiled, Vectors
 from smemsim.program.wave import ALL, WARP
 from smemsim.ptx.module import Instruction, Label, Register
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block, Program
@@ -30,7 +30,7 @@ __all__ = ["Chain", "chain_of", "tail_of"]
 MOST_SKIPPED = 24  # instructions that lanes may branch over: they cost as much as if all lanes executed them
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Chain:
     """Instructions of blocks that follow each other: of the last one those up to `left`, counted in its plain steps. `numbers` are registers that hold them."""
 

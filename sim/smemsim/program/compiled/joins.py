@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from smemsim.program.compiled.vectors import Value, Vectors, splat
 from smemsim.ptx.module import Instruction
-from smemsim.values import dataclass
 
 __all__ = ["NO_JOINS", "Joins"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Joins:
     """Of a run of instructions, by place: the places of the branches that come to an instruction. Who branches is kept in the text (`Vectors`)."""
 

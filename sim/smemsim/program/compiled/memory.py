@@ -18,7 +18,6 @@ from smemsim.program.compiled.vectors import LANES, Uncompiled, Value, Vectors, 
 from smemsim.program.registers import bits_of as ptx_bits
 from smemsim.ptx.module import Address, Instruction, Operand, Register, Symbol, Vector
 from smemsim.spec.architectures import architecture
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
@@ -50,7 +49,7 @@ _SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared"}
 _HINTS = {"nc", "ca", "cg", "cs", "lu", "wb", "wt", "weak"}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Row:
     """Where the bytes of accesses with one base lie: the entry `number` of the tables has the places of the offset `begin`, which `lead`, the first of them, notes;
     the others lie up to `reach` bytes behind."""
@@ -61,7 +60,7 @@ class Row:
     reach: int
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Access:
     """A load or store: its number among those of a segment, its space, `count` elements of `kind` for each thread."""
 
@@ -278,7 +277,7 @@ def _emit_from_base(v: Vectors, access: Access, slot: int) -> None:
     _note_places(v, access, v.binary("add", base.wide, _broadcast(v, apart)), base.shape)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Base:
     """A register of addresses: its lanes, the least of them, how far the last one lies behind that, whether one is no multiple of a size, and what they are."""
 

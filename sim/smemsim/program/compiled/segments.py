@@ -7,6 +7,7 @@ A block that is one segment without accesses and jumps back to itself is a loop:
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -33,7 +34,6 @@ from smemsim.program.compiled.memory import (
 )
 from smemsim.program.compiled.vectors import LANES, Given, Uncompiled, Value, Vectors, llvm_type, vector
 from smemsim.ptx.module import Instruction, Label, Register
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block, Program
@@ -47,7 +47,7 @@ MOST = 768  # of one function: machine code takes milliseconds an instruction
 MOST_ACCESSES = 48
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Run:
     """Instructions `first` to `last` (behind it) of a block's plain steps, and the accesses among them."""
 
@@ -58,7 +58,7 @@ class Run:
     joins: Joins = NO_JOINS
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Code:
     """The text of a module with functions `prepare` (where there are accesses) and `run`, and the registers that they are given pointers to."""
 

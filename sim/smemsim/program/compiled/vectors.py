@@ -16,7 +16,6 @@ import numpy as np
 from smemsim.program.registers import constant, dtype_of
 from smemsim.program.special import is_fixed
 from smemsim.ptx.module import Immediate, Operand, Register, Sink, Special
-from smemsim.values import dataclass
 
 __all__ = ["LANES", "SINGLE_NAN", "Given", "Uncompiled", "Value", "Vectors", "llvm_type", "splat", "vector"]
 
@@ -29,7 +28,7 @@ class Uncompiled(Exception):
     """A form that the compiled tier does not have: its block runs as closures do."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Value:
     """A vector by its name in the text. `raw`: the result of float arithmetic whose NaNs are still the host's."""
 

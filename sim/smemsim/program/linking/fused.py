@@ -20,7 +20,6 @@ import dataclasses
 
 from smemsim.program.linking.inline import Inlined, Segments
 from smemsim.ptx.module import Immediate, Instruction, Register
-from smemsim.values import dataclass
 
 __all__ = ["ARITHMETIC", "COMPUTING", "MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse"]
 
@@ -39,7 +38,7 @@ COMPUTING = ARITHMETIC | {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Fused:
     """The body with the sums that ptxas fuses as instructions "fused" (d, a, b, c), whose products stay, and the sums that it may fuse or not."""
 

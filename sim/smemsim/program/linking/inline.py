@@ -37,7 +37,6 @@ from smemsim.ptx.module import (
     Variable,
     Vector,
 )
-from smemsim.values import dataclass
 
 __all__ = [
     "FRAME_ALIGN",
@@ -231,7 +230,7 @@ class Inlined:
     signatures: dict[str, Prototype] = dataclasses.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Names:
     """What a function's own names are called in the whole."""
 

@@ -42,7 +42,6 @@ from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import architecture
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.targets import TargetRule, unsupported
-from smemsim.values import dataclass
 
 __all__ = ["Block", "Linker", "Place", "Places", "Program", "link", "linked", "module_of"]
 
@@ -50,7 +49,7 @@ __all__ = ["Block", "Linker", "Place", "Places", "Program", "link", "linked", "m
 # ---- Where a program's variables and parameters lie
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Place:
     """A variable's space and its first byte there: of shared memory the `.shared` address without a CTA's rank, of parameters and local
     memory the offset in the parameter bank and in the thread's memory; the addresses of global and const variables are the launch's.

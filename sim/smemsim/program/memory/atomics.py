@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction, Operand, Sink
 from smemsim.spec.operation_types import ATOMIC_TYPES, ATOMIC_VECTORS
 from smemsim.spec.reductions import REDUCTION_TYPES, SHARED_F64, ReductionOp
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -30,7 +30,7 @@ __all__ = ["Form", "combine", "form", "raw_elements"]
 _SWAPS = {"exch": 8, "cas": 9}  # arithmetic.reduce_loops.EXCHANGE and SWAP_IF, without importing numba
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Form:
     """An atomic operation: `count` elements of a PTX type, packed ones of which are two of `element` each."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,6 @@ from smemsim.program.registers import Read, bits_of, dtype_of
 from smemsim.program.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector, slots_in
 from smemsim.spec.operation_types import LOAD_STORE_TYPES, VECTOR_BYTES, WIDE_VECTOR_BYTES
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _RAW = {16: "b16", 32: "b32", 64: "b64"}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Access:
     """What the modifiers of a load or a store say: `count` elements of `kind` (a PTX type) in `space` (None: generic)."""
 

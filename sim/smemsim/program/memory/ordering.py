@@ -7,6 +7,7 @@ Both must include each other in their scopes, which `watch/clocks.py` looks at.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,7 +21,6 @@ from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.program.scopes import GPU, level
 from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.tensor_map import TENSOR_MAP
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -47,7 +47,7 @@ _OF_OPERATION = {
 Access: TypeAlias = tuple[np.ndarray, tuple[str, int, int]]  # threads, and what they touch: a space, its memory, the place there
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Ordering:
     """`strong`: of the accesses that make no race among themselves, within the scope whose `level` this is. `reads`, `writes`: others may synchronise with
     it, by what it is or by a fence."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -32,7 +33,6 @@ from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.tcgen05 import ASHIFT_M
 from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, LANES
-from smemsim.values import dataclass
 from smemsim.words.instr import InstrDescriptor
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def _wrong_bits(i: InstrDescriptor) -> tuple[Finding, ...]:
     return tuple(problem for problem in i.problems() if problem.code == "D305") if any(i.table.constants(i.word)) else ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Issued:
     """An instruction that a thread issues (its number in the wave), and the CTAs of its group."""
 

@@ -6,6 +6,7 @@ depend on. The response is opaque in PTX; here its four words are the first ctai
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import struct
@@ -23,7 +24,6 @@ from smemsim.program.wave import THREADS
 from smemsim.ptx.module import Arguments, Instruction, Operand, Symbol, Vector
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.spec.traps import ASSERTION, ILLEGAL_ADDRESS, LAUNCH_FAILURE, MISALIGNED_ADDRESS
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.launch import Launch
@@ -72,7 +72,7 @@ def build_call(i: Instruction, c: Linker) -> Step:
     return wanted.build(i, c, results, given)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Provided:
     """A function that the system provides: how many arguments and results it has, and what makes a call of it a step."""
 

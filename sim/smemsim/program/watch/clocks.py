@@ -27,7 +27,6 @@ from smemsim.program.watch.clock_loops import all_meet
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP, WARPGROUP, Cta
 from smemsim.ptx.module import Instruction
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
@@ -376,7 +375,7 @@ def _merge(into: Foreign, more: Foreign) -> None:
         into[wave] = np.maximum(into[wave], clocks) if wave in into else clocks.copy()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Alike:
     """Barriers of CTAs that keep to themselves, one of each in their order, at which these do the same at once: warps that do so are (barriers, warps of each),
     ascending."""

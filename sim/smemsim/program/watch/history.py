@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,6 @@ from smemsim.program.watch import global_loops as loops
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_map import MAP_BYTES
-from smemsim.values import dataclass
 from smemsim.words.tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class ArrayShadow:
         return len(self.cells.split) << self.cells.line - self.cells.shift, len(self.cells.split)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Pending:
     """A race with a read of which it is not known yet whether its value is used: the stores that use it, the warps that have read, how it is told."""
 
@@ -214,7 +214,7 @@ class Pending:
     tell: Callable[[int], None]  # of the place in `readers` of a warp that has used it
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Written:
     """A write of a thread of this wave that lies in memory: the warp, its clock, the instruction."""
 

@@ -7,6 +7,8 @@ thread that issues the transfer. tensormap.cp_fenceproxy is the write and the re
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from smemsim.program.watch.clocks import Operation, Operations, Order
@@ -15,7 +17,6 @@ from smemsim.program.watch.history import Written
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
-from smemsim.values import dataclass
 
 __all__ = ["MapsInMemory"]
 
@@ -25,7 +26,7 @@ BECAUSE = "PTX ISA 9.1 §9.7.13.4 (fence.proxy.tensormap::generic)"
 ACQUIRE, RELEASE = "fence.proxy.tensormap::generic.acquire.gpu", "fence.proxy.tensormap::generic.release.gpu"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Fence:
     """A fence of a warp: whoever knows the `operation` that stands for it lies behind it. `seen` is what its warp had seen; an acquire `knows` releases."""
 

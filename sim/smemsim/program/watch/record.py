@@ -6,6 +6,7 @@ seen otherwise, in whatever order they ran: no value, and no race. Then the reco
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from smemsim.program.watch import global_loops as loops
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.machine.region import Region
@@ -100,7 +100,7 @@ class Epochs(NamedTuple):
         )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Part:
     """The same of one array, which begins at an address: of whole lines of `1 << line` bytes, and of cells of `1 << shift`; and what has been written there."""
 
@@ -163,7 +163,7 @@ def _units(memory: np.ndarray, shift: int) -> np.ndarray:
     return raw[: len(raw) >> shift << shift].reshape(-1, 1 << shift)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Record:
     """What some CTAs have done since `begin`. Warps, and asynchronous writes, are counted as in the history that it is of; instructions are places in the program."""
 

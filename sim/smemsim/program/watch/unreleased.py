@@ -22,7 +22,6 @@ from smemsim.program.watch.lanes import Lanes
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import EXITED, WARP
 from smemsim.ptx.module import Instruction
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.compiled.segments import Code
@@ -129,7 +128,7 @@ class _Stored:
     clock: int
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Exposed:
     """A word that a lane has stored, and another one has released for."""
 

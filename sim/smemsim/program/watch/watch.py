@@ -27,6 +27,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import weakref
@@ -63,7 +64,6 @@ from smemsim.program.watch.unreleased import UnreleasedStores
 from smemsim.program.wave import ALL, EXITED, WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
-from smemsim.values import dataclass
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block, Program
@@ -78,7 +78,7 @@ MATRIX = ("wgmma", "tcgen05")
 _NO_WARPS = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Begin:
     """How a watch begins: the wave's `number` in its launch, and that of its first warp in what is known of global memory; for what stands in for another watch
     (`first.py`) also what follows values, for how many operations there is room, and how many `warps` the wave has."""

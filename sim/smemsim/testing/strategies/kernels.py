@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,6 @@ from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES
 from smemsim.testing.strategies.descriptors import chosen, is_grave, other_words, readable, swizzles_of
-from smemsim.values import dataclass
 
 __all__ = ["FAULTS", "Fault", "faulty_scenarios", "plans", "scenarios"]
 
@@ -121,7 +121,7 @@ def scenarios(**options: Any) -> st.SearchStrategy[dict[str, Any]]:
     return _scenarios(plans(**options))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Fault:
     """What was broken in a scenario: the value at `path` (as findings name it), `old` and `new`; `kind` is its name in `FAULTS`."""
 

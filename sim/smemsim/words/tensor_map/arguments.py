@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 from collections.abc import Sequence
@@ -23,7 +24,6 @@ from smemsim.spec.tensor_map import (
     TensorMapDataType,
     TensorMapSwizzle,
 )
-from smemsim.values import dataclass
 
 __all__ = ["ENUMS", "LISTS", "SHORT_NAMES", "Arguments", "members", "numbers"]
 
@@ -72,7 +72,7 @@ _ACCEPTED: dict[str, dict[str | int, Any]] = {name: _accepted(kind) for name, ki
 Call = Literal["tiled", "im2col", "im2col_wide"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Arguments:
     """What an encode call is given. Of its three calls each has the fields of its own; the others hold nothing.
 

@@ -34,7 +34,6 @@ from smemsim.spec.tensor_map import (
     pack_corner,
     unpack_corner,
 )
-from smemsim.values import dataclass
 from smemsim.words.tensor_map.arguments import Arguments
 from smemsim.words.tensor_map.rules import refused
 
@@ -198,7 +197,7 @@ _SWIZZLE_OF = {(low, a, high): _swizzle_of(low, a, high) for low in range(4) for
 _TYPE_OF = _type_of()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Encoded(Arguments):
     """The arguments of a tensor map together with its 128 bytes, `bytes(encoded)`."""
 

@@ -6,6 +6,7 @@ A text can often be read in two byte orders, and says not which. All readings ar
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,7 +14,6 @@ from itertools import pairwise
 from smemsim.errors import InputError
 from smemsim.finding import TensorMapError
 from smemsim.spec.tensor_map import DERIVED_FIELDS, TENSOR_MAP
-from smemsim.values import dataclass
 from smemsim.words.tensor_map.arguments import Arguments
 from smemsim.words.tensor_map.bits import decode_parts, encode_parts
 from smemsim.words.tensor_map.rules import target, violations
@@ -26,7 +26,7 @@ _LONGEST_DUMP = 1 << 14  # characters of the longest dump of 128 bytes
 _DERIVED = sum(TENSOR_MAP.fields[name].mask << TENSOR_MAP.fields[name].low for name in DERIVED_FIELDS)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Dump:
     """128 bytes, how the text was read, and a sentence where another reading would have been as natural."""
 

@@ -11,7 +11,6 @@ from smemsim.arguments import shown, whole
 from smemsim.errors import InputError
 from smemsim.finding import Finding, TensorMapError
 from smemsim.spec.tensor_map import DATA_TYPES, TENSOR_MAP, WIDE_IS_IM2COL, TensorMapSwizzle
-from smemsim.values import dataclass
 from smemsim.words.tensor_map.arguments import ENUMS, LISTS, SHORT_NAMES, Arguments, Call, members, numbers
 from smemsim.words.tensor_map.bits import Encoded, decode_parts, raw_bytes
 from smemsim.words.tensor_map.problems import problems
@@ -28,7 +27,7 @@ _OF_CALL: dict[Call, tuple[str, ...]] = {  # the arguments that only one call ha
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TensorMap(Encoded):
     """A tensor map. Dimension 0 is the contiguous one; strides are bytes, of dimensions 1 …; every argument has the driver's name.
 

@@ -30,7 +30,6 @@ from smemsim.spec.tensor_map import (
     TensorMapSwizzle,
     corner_bits,
 )
-from smemsim.values import dataclass
 from smemsim.words.tensor_map.arguments import Arguments, Call
 
 __all__ = [
@@ -65,7 +64,7 @@ ALL_CALLS: tuple[Call, ...] = (*TILED, *IM2COL, *WIDE)
 FINE: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Target:
     """What a map is judged for: an architecture (None: one of them all), and an encode call or, with `encode` False, bytes that exist.
 
@@ -84,7 +83,7 @@ class Target:
 Check = Callable[[Arguments, Target], Sequence[str]]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Rule:
     """One rule: its name, what it asks for, where that is written, how sure it is on each architecture, which calls it is for.
 

@@ -16,7 +16,6 @@ from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
 from smemsim.finding import Finding, TensorMapError
 from smemsim.spec.tensor_map import DATA_TYPES, LIMITS, POINTERS
-from smemsim.values import dataclass
 from smemsim.words.tensor_map.arguments import ENUMS, LISTS, Call, member
 from smemsim.words.tensor_map.rules import refused
 
@@ -501,7 +500,7 @@ _LONGEST_SOURCE, _LONGEST_LINE, _LONGEST_CALL = 1 << 20, 1 << 13, 1 << 13  # cha
 _LINE = re.compile(rf"[^\n]{{{_LONGEST_LINE}}}[^\n]")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Pasted:
     """One call in a text: the name it has there, its line from 1 on, and the text between its brackets."""
 

@@ -6,6 +6,7 @@ same rules. Rows off 16 B and wider than the swizzle, and types that sm_90a has 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -13,7 +14,6 @@ from smemsim.spec.swizzles import MODES, SwizzleMode
 from smemsim.spec.tensor_map import LIMITS, SWIZZLE_BITS, SWIZZLES, Interleave, TensorMapSwizzle
 from smemsim.spec.transfers import CHUNK_BYTES, ENCODE_CALLS, MAP_OF_MODE
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
-from smemsim.values import dataclass
 from smemsim.words.tensor_map.arguments import Arguments
 from smemsim.words.tensor_map.bits import Encoded
 from smemsim.words.tensor_map.rules import inner
@@ -25,7 +25,7 @@ Direction = Literal["load", "store", "transfer"]
 _MEASURED = ("sm_90a", None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MapTrap:
     """A reason why every `direction` ("transfer": both) through a map traps: the field, a sentence, the CUDA error, what to do, the source.
 
