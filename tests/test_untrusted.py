@@ -256,7 +256,7 @@ def test_memory_is_given_back_with_its_arrays(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (kernel(parameters=".param .align 8 .b8 x[1099511627776]"), "B of parameters; a kernel takes 32764 B at most"),
+        (kernel(parameters=".param .align 8 .b8 x[1099511627776]"), "the parameters of k take 1099511627776 bytes; 4352 are possible"),
         (kernel("mov.u32 %r1, s;", top=".shared .b8 s[1099511627776];"), "more than the 232448 B a CTA has"),
         (kernel("mov.u64 %d1, g0; mov.u64 %d1, g1;", top=".global .b8 g0[17179869184], g1[17179869184];"), "needs 32.0 GiB of memory"),
     ],
