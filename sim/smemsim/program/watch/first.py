@@ -167,13 +167,13 @@ class _Tensor:
         """As `TensorShadow.stored`, where nobody has touched the cells."""
         watch = self.watch
         count, rest = divmod(len(boxes), watch.count)
-        own, tensor = boxes[:count], watch.first.tensor
-        warps = x.stride // WARP
+        own, warps = boxes[:count], x.stride // WARP
         all_ = [(warp + n * warps, cta + n, *box) for n in range(watch.count) for warp, cta, *box in own]
-        if watch.of_all is not None or rest or [*map(tuple, boxes)] != all_ or tensor.are_touched(own, lanes):
-            watch.spread().tensor.stored(x, i, boxes, lanes, are_alike=are_alike)
+        is_alike = watch.of_all is None and not rest and [*map(tuple, boxes)] == all_
+        if is_alike and not watch.first.tensor.are_touched(own, lanes):
+            watch.first.tensor.stored(watch.view, i, own, lanes, are_alike=are_alike)
         else:
-            tensor.stored(watch.view, i, own, lanes, are_alike=are_alike)
+            watch.spread().tensor.stored(x, i, boxes, lanes, are_alike=are_alike)
 
     def waited(self, x: Wave, what: str) -> None:
         """As `TensorShadow.waited`."""
@@ -207,8 +207,7 @@ class WatchOfFirst:
         self.has_declared = history is not None and x.launch.memory.has_declared
         # Of each warp of the first CTA what the phase has brought that it waited for last, to each CTA.
         self.brought: dict[int, list[Any]] = {}
-        self._threads, self._warps = (np.arange(self.count)[:, None] * of for of in (x.stride, x.stride // WARP))
-        self._places = np.arange(self.count)[:, None] * x.pitch
+        self._threads, self._places = (np.arange(self.count)[:, None] * of for of in (x.stride, x.pitch))
         self._alike: tuple[Any, bool] = (None, False)  # a selection, and whether it has the same threads of each CTA
         self._pairs: tuple[Any, int] = (None, 0)  # what was looked at last
         self._known: dict[tuple[int, ...], int] = {}  # of issuing threads, how many are of the first CTA
