@@ -116,6 +116,33 @@ def test_a_cta_that_leaves_the_others_at_an_mbarrier_is_followed_by_itself(frees
     assert all(f"of CTA {who}" in f.message for f in done.findings)
 
 
+def handed(odd: int, waits: str) -> str:
+    """In each CTA warp 1 hands four bytes a lane to warp 0, which `waits` for them; in CTA `odd` nobody wants them, and warp 1 invalidates the mbarrier."""
+    return f""".version 8.8
+    .target sm_90a
+    .address_size 64
+    .shared .align 16 .b8 sm[128]; .shared .align 8 .b64 bar[1];
+    .visible .entry k() {{
+      .reg .pred %p<6>; .reg .b32 %r<5>;
+      mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r1, 0; setp.lt.u32 %p2, %r1, 32; setp.lt.u32 %p3, %r1, 64; setp.eq.u32 %p4, %r2, {odd};
+      shl.b32 %r3, %r1, 2; and.b32 %r3, %r3, 127; mov.u32 %r4, sm; add.u32 %r3, %r3, %r4;
+      @%p1 mbarrier.init.shared::cta.b64 [bar], 32; bar.sync 0;
+      wgmma.fence.sync.aligned; @!%p3 ret;
+      @%p2 bra R;
+      st.shared.u32 [%r3], %r1; bar.warp.sync -1; mbarrier.arrive.shared::cta.b64 _, [bar]; bar.warp.sync -1;
+      setp.eq.and.u32 %p5, %r1, 32, %p4; @%p5 mbarrier.inval.shared::cta.b64 [bar]; ret;
+      R: @%p4 ret;
+      W: {waits}
+      ld.shared.u32 %r1, [%r3]; ret; }}"""
+
+
+@pytest.mark.parametrize("odd", [0, ODD])
+@pytest.mark.parametrize(("waits", "codes"), [("mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;", []), ("", ["X008"])])
+def test_an_mbarrier_that_one_cta_has_invalidated_is_one_for_the_others(waits: str, codes: list[str], odd: int):
+    done = Gpu("sm_90a").launch(handed(odd, waits), "k", grid=CTAS, block=128, progress=False)
+    assert [f.code for f in done.findings] == codes
+
+
 @pytest.mark.parametrize(("between", "codes"), [("bar.sync 0;", []), ("", ["X008"])])
 def test_what_warps_do_that_come_later_to_a_barrier_of_all_is_in_front_of_it(between: str, codes: list[str]):
     # Whoever branches to LATE comes to the barrier when the others wait there already.

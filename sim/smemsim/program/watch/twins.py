@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 class Twins:
     """CTAs of `warps` warps each, of which the first one stood for all. `room` is for how many operations of all there is room, `made` has of each mbarrier of the first
-    CTA those of all, and `used` are those of its own that nobody has invalidated; row n of `numbers` has the numbers of CTA n's operations, in the order of those of the first one."""
+    CTA those of all, and `used` are those of its own of which not all have been invalidated; row n of `numbers` has the numbers of CTA n's operations, in the order of those of the first one."""
 
     def __init__(self, ctas: Sequence[Cta], warps: int, room: int, made: dict[Any, tuple[Any, ...]], used: Set[Any]) -> None:
         self.ctas, self.count, self.warps, self.room, self.made, self.used = ctas, len(ctas), warps, room, made, used
