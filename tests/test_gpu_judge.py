@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gpu_faults import FAULTS, RING, launched
+from gpu_faults import CLUSTER, FAULTS, RING, Fault, launched
 from smemsim import Gpu, InputError, Run, TensorMap, check
 from smemsim.judge import operand_reads
 from smemsim.spec.findings import CODES, CONSEQUENCES, UPSTREAM
@@ -517,3 +517,12 @@ def test_findings_about_other_bytes_are_no_consequences():
 def test_every_code_has_a_place_among_causes():
     assert set(UPSTREAM) == set(CODES)
     assert set(CODES) > CONSEQUENCES
+
+
+def test_infinities_in_a_product_that_is_stored_are_numbers_as_others():
+    def infinite(name: str, array: np.ndarray) -> np.ndarray:
+        array.reshape(-1)[::97], array.reshape(-1)[5::97] = 0x7F80, 0xFF80  # bf16
+        return array
+
+    done, _ = launched(CLUSTER, Fault("", CLUSTER, "", "", arrays=infinite))
+    assert done.findings == []

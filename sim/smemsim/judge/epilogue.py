@@ -155,7 +155,8 @@ def _tile(chain: list[Product], launch: Launch, matrices: _Matrices) -> _Tile | 
             if left is None or right is None:
                 return None
             extent = _row_count(a), _row_count(b)
-            sums += _part(left, a, event.m, event.k) @ _part(right, b, event.n, event.k).T
+            with np.errstate(invalid="ignore"):  # infinities and NaNs
+                sums += _part(left, a, event.m, event.k) @ _part(right, b, event.n, event.k).T
     return _Tile(sums, *place, extent)
 
 

@@ -234,7 +234,11 @@ class WatchOfFirst:
             room, wanted = of_all.operations.room, 2 * self.count * len(self.first.operations.operations)
             while room < wanted:
                 room *= 2
-            used = {of_first for of_first, of_all_ctas in self.made.items() if any(mbarriers(own.cta).get(own.offset) is own for own in of_all_ctas)}
+            used = {
+                of_first
+                for of_first, of_all_ctas in self.made.items()
+                if any(mbarriers(own.cta).get(own.offset) is own for own in of_all_ctas)
+            }
             self.twins = Twins(x.ctas, x.stride // WARP, room, self.made, used)
             of_all.spread(self.first, self.twins, self.brought)
             self.of_all = x.watch = of_all
