@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gpu_faults import KERNELS
-from smemsim import Gpu, TensorMap
+from ptx_kernels import kernel, wait
+from smemsim import Gpu, InstrDescriptor, SmemDescriptor, TensorMap
 from smemsim.evidence import load_launch_file
 
 FILE = load_launch_file(KERNELS / "triton_matmul_512")
@@ -242,4 +243,39 @@ def test_lanes_that_wait_for_copies_of_their_own_know_of_those_alone(reads: str,
     out, tiles = gpu.array(np.zeros(32, np.uint32)), gpu.array(np.ones((CTAS, 32), np.uint32))
     box = TensorMap.tiled(data_type="u32", global_address=tiles.address, global_dim=(32, CTAS), global_strides=(128,), box_dim=(32, 1))
     done = gpu.launch(ptx, "k", grid=CTAS, block=32, args=[out, box], progress=False)
+    assert [f.code for f in done.findings] == codes
+
+
+def scaled_twice(d: int, scales: int) -> str:
+    """Two block-scaled products that begin sums: at columns 0 and `d`, by factors at columns 128 and `scales`. Threads have put these there."""
+    i = InstrDescriptor(kind="mxf8f6f4", m=128, n=8, a_type="e4m3", b_type="e4m3", d_type="f32", scale_type="ue8m0")
+    word = SmemDescriptor(arch="sm_100a", start_address=0, leading_byte_offset=128, stride_byte_offset=256).encode()
+
+    def factors(column: int) -> str:
+        return f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r18+{column}], {{%r6, %r6, %r7, %r7, %r6, %r6, %r7, %r7}};"
+
+    def multiply(n: int, column: int, of: int) -> str:
+        return f"""add.u32 %r10, %r8, {column}; add.u32 %r15, %r8, {of}; add.u32 %r16, %r8, {of + 4};
+        @%p2 tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X [%r10], %rd4, %rd5, %r14, [%r15], [%r16], %p4;
+        @%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4]; {wait("%r4", n, f"WAIT{n}")}"""
+
+    meet = "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;"
+    return kernel(f"""
+    mov.u32 %r1, %tid.x; mov.u32 %r2, smem; shr.u32 %r3, %r1, 5; setp.ne.u32 %p1, %r3, 0; setp.eq.u32 %p2, %r1, 0; setp.ne.b32 %p4, 0, 0;
+    add.u32 %r4, %r2, 8192; @!%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r4+8], 256; @%p2 mbarrier.init.shared::cta.b64 [%r4], 1;
+    shl.b32 %r5, %r1, 2; mov.b32 %r6, 0x7f7f7f7f; mov.b32 %r7, 0x80808080;
+    FILL: add.u32 %r9, %r2, %r5; st.shared.b32 [%r9], 0x38383838; add.u32 %r5, %r5, 512; setp.lt.u32 %p3, %r5, 8192; @%p3 bra FILL;
+    fence.proxy.async.shared::cta; fence.mbarrier_init.release.cluster; {meet}
+    ld.shared.b32 %r8, [%r4+8]; shr.u32 %r9, %r2, 4; cvt.u64.u32 %rd3, %r9; shl.b32 %r18, %r3, 21; add.u32 %r18, %r18, %r8;
+    {factors(128)} {factors(192)} tcgen05.wait::st.sync.aligned; {meet}
+    or.b64 %rd4, %rd3, {word}; add.s64 %rd5, %rd4, 256; mov.u32 %r14, {i.word};
+    {multiply(0, 0, 128)} {multiply(1, d, scales)} tcgen05.fence::after_thread_sync;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r19}}, [%r18+{d}]; tcgen05.wait::ld.sync.aligned; {meet}
+    @!%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, 256;
+    """, shared=8208, arch="sm_100a")  # fmt: skip
+
+
+@pytest.mark.parametrize(("d", "scales", "codes"), [(0, 192, ["X017"]), (0, 128, ["X017"]), (64, 128, []), (128, 192, [])])
+def test_a_product_that_is_lost_is_one_where_factors_are_read_and_factors_that_are_read_are_not(d: int, scales: int, codes: list[str]):
+    done = Gpu("sm_100a").launch(scaled_twice(d, scales), "k", grid=CTAS, block=128, progress=False)
     assert [f.code for f in done.findings] == codes

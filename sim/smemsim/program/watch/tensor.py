@@ -184,13 +184,15 @@ class TensorShadow:
         )
         if self.early or self.marks is not None:
             return False
-        for at in (*of_reads, *of_writes):
-            self._touched(at[0])
-            is_read = any(at is other for other in of_reads)
-            if not self._is_of_piped(op, at) or ((self.who[at] == NOBODY).any() if is_read else not of_reads and _is_lost(self.unread[at])):
-                return False
+        for member in members:
+            self._touched(member.index)
+        if not all(self._is_of_piped(op, at) for at in (*of_reads, *of_writes)) or any((self.who[at] == NOBODY).any() for at in of_reads):
+            return False
+        read = {(n, first, end) for n, _, first, end in reads}
+        if any((n, first, end) not in read and _is_lost(self.unread[at]) for (n, _, first, end), at in zip(writes, of_writes, strict=True)):
+            return False
         for at in of_reads:
-            self.read_by[at] = op.number
+            self.read_by[at], self.unread[at] = op.number, 0
         for at in of_writes:
             self.unread[at], self.who[at], self.line[at] = PRODUCT, OPERATIONS + op.number, op.instruction.line
         return True
