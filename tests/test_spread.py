@@ -1,9 +1,12 @@
 """A grid on several processes: bytes, findings and their order are those of one process, whatever CTAs do to each other, and whatever becomes of the processes."""
 
+import _thread
+import errno
 import os
 import signal
 import struct
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from smemsim import Gpu
 from smemsim.program import execute, spread
 from smemsim.virtual import Policy, VirtualDevice
 
+fcntl, resource = (pytest.importorskip(name) for name in ("fcntl", "resource"))
 forks = pytest.importorskip("smemsim.forks", reason="copies of a process are made on Linux alone")
 pytestmark = pytest.mark.skipif(not spread.can_be_copied(), reason="copies of a process are made on Linux alone")
 
@@ -171,6 +175,81 @@ def test_where_no_process_can_begin_one_does_all(added, monkeypatch):
     assert not added
 
 
+def test_without_descriptors_for_what_they_share_one_process_does_all(added, monkeypatch):
+    def no_more(*given):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", no_more)
+    same(run(DOUBLE), run(DOUBLE, workers=2))
+    assert not added
+
+
+def test_descriptors_may_be_many(added, monkeypatch):
+    pipe, limits = os.pipe2, resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def high(flags):
+        reads, writes = pipe(flags)
+        moved = fcntl.fcntl(reads, fcntl.F_DUPFD_CLOEXEC, 1100)
+        os.close(reads)
+        return moved, writes
+
+    if limits[1] != resource.RLIM_INFINITY and limits[1] < 1200:
+        pytest.skip("this system allows fewer")
+    monkeypatch.setattr(os, "pipe2", high)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(1200, limits[0]), limits[1]))
+    try:
+        same(run(DOUBLE), run(DOUBLE, workers=2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert added
+
+
+def test_an_interrupt_between_two_copies_leaves_none(added, monkeypatch):
+    fork, begun = os.fork, []
+
+    def second_fails():
+        begun.append(0)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return fork()
+
+    monkeypatch.setattr(os, "fork", second_fails)
+    before = children()
+    done, _ = run(DOUBLE, workers=3)
+    assert done.interrupted
+    assert len(begun) == 2
+    assert children() == before
+
+
+def test_a_copy_calls_no_handler_of_the_program(added, monkeypatch):
+    """Its own end, and signals to all processes of a terminal, are none of its business."""
+    reads, writes = os.pipe()
+    fork = os.fork
+
+    def forked():
+        if not (child := fork()):
+            for number in (signal.SIGINT, signal.SIGUSR1):
+                os.kill(os.getpid(), number)  # before it has begun
+        return child
+
+    def handler(number, frame):
+        os.write(writes, b"!")
+
+    monkeypatch.setattr(os, "fork", forked)
+    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGUSR1)}
+    try:
+        same(run(DOUBLE), run(DOUBLE, workers=2))
+        os.set_blocking(reads, False)
+        with pytest.raises(BlockingIOError):
+            os.read(reads, 1)
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+    finally:
+        for number, was in old.items():
+            signal.signal(number, was)
+        os.close(reads)
+        os.close(writes)
+
+
 def test_an_interrupted_launch_leaves_no_process(added, monkeypatch):
     took = []
 
@@ -218,6 +297,19 @@ def test_beside_other_threads_a_process_is_copied_only_where_that_is_asked_for(a
         other.join()
 
 
+def test_beside_threads_that_python_does_not_list_a_process_is_not_copied(added, monkeypatch):
+    for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("NOTED", 0.0)):
+        monkeypatch.setattr(spread, name, value)
+    over, begun = threading.Event(), threading.Event()
+    _thread.start_new_thread(lambda: (begun.set(), over.wait()), ())
+    begun.wait()
+    try:
+        run(DOUBLE, workers=None)
+        assert not added
+    finally:
+        over.set()
+
+
 def test_beside_a_bar_on_the_terminal_a_process_is_copied(added, monkeypatch):
     for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("NOTED", 0.0)):
         monkeypatch.setattr(spread, name, value)
@@ -239,3 +331,35 @@ def test_memory_of_a_device_is_that_of_a_copy_alone(added):
         left.append([device.view(array, 4 * CTAS * BLOCK).tobytes() for array in (a, b)])
     assert left[0] == left[1]
     assert added
+
+
+def on_device(body, workers, **policy):
+    """The bytes of two arrays of a device behind a launch, of which the first one is as it was allocated, and what was found."""
+    device, told = VirtualDevice("sm_90a", policy=Policy.of(workers=workers, **policy)), []
+    device.ended = told.append
+    function = device.load(kernel(2, body, variables=VARIABLES)).function("k")
+    a, b = (device.allocate(4 * CTAS * BLOCK) for _ in range(2))
+    device.view(b, 4 * CTAS * BLOCK)[:] = 1
+    device.launch(function, (CTAS, 1, 1), (BLOCK, 1, 1), [struct.pack("<Q", array) for array in (a, b)])
+    run = told[0].run
+    return device.view(b, 4 * CTAS * BLOCK).tobytes(), [f["code"] for f in run["findings"]], run["evidence"]
+
+
+def test_what_the_first_process_stores_meanwhile_counts_as_no_copy_s(added, monkeypatch):
+    """Nobody notes who writes: what is left is compared with what was there before."""
+    begin = spread.Shard.begin
+    monkeypatch.setattr(spread.Shard, "begin", lambda shard: (begin(shard), time.sleep(0.02))[0])
+    body = f"{OWN} mov.u32 %r5, 0; AGAIN: add.u32 %r5, %r5, 1; st.global.u32 [%d3], %r5; setp.lt.u32 %p1, %r5, 400; @%p1 bra AGAIN;"
+    assert on_device(body, 1, sanitize=False) == on_device(body, 2, sanitize=False)
+    assert added
+
+
+@pytest.mark.parametrize("writer", [5, 47])
+def test_garbage_beside_what_others_write_is_found_as_in_one_process(writer, added):
+    """Of 32 bytes of which some are written none counts as unwritten from then on, whoever is first."""
+    body = (
+        f"{OWN} setp.eq.u32 %p1, %r2, {writer}; setp.eq.and.u32 %p1, %r1, 0, %p1; @%p1 st.global.u32 [%d20+1024], %r1; setp.eq.u32 %p2, %r2, 46; "
+        "mov.u32 %r4, 0; @%p2 ld.global.u32 %r4, [%d20+1028]; setp.gt.u32 %p3, %r4, 5; @%p3 st.global.u32 [%d3], 1;"
+    )
+    one, other = on_device(body, 1), on_device(body, 2)
+    assert one == other

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import gc
 import mmap
 import os
 import select
@@ -28,7 +29,7 @@ __all__ = ["CONNECTION", "PROGRESS", "Forks", "Piece", "are_safe", "shared_range
 CONNECTION, PROGRESS = "smemsim connection", "smemsim progress"  # names of threads of ours: `virtual.server`, `judge.progress`
 MOST_PIECES = 4096
 PATIENCE, TIMES = 2.0, 10.0  # how long a copy is waited for: seconds, and times as long as its part takes here
-LOOK = 0.1  # seconds after which it is looked whether there is still time
+LOOK = 100  # milliseconds after which it is looked whether there is still time
 RESULT, STOP = 1, 2  # states of a part: it is there; it has to be done by the first process
 # The board: what the first process takes next, where what copies have taken from the end begins, how many parts that is.
 NEXT, BACK, PIECES, IS_OVER, HEAD = range(5)
@@ -52,7 +53,10 @@ def are_safe(*, asked: bool) -> bool:
     """May this process be copied? One in which other threads run Python only where somebody has `asked` for it: they may hold a lock that nobody will give back."""
     if any(name in sys.modules for name in _NOT_COPIED):
         return False
-    return asked or all(thread is threading.current_thread() or _only_shows(thread) for thread in threading.enumerate())
+    threads = threading.enumerate()
+    harmless = {threading.get_ident(), *(thread.ident for thread in threads if _only_shows(thread))}
+    running = {*sys._current_frames(), *(thread.ident for thread in threads)}  # those that other languages have started too
+    return asked or running <= harmless
 
 
 def _only_shows(thread: threading.Thread) -> bool:
@@ -70,23 +74,24 @@ def shared_ranges(places: Sequence[tuple[int, int]]) -> list[tuple[int, int, int
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
             mappings = [line.split(maxsplit=5) for line in lines if line.split(maxsplit=2)[1][3] == "s"]
+        descriptors = os.listdir("/proc/self/fd")
     except OSError:
         return None
     for span, _, offset, device, inode, *_ in mappings:
         begin, end = (int(number, 16) for number in span.split("-"))
         if not any(first < end and begin < last for first, last in places):
             continue
-        descriptor = _descriptor(device, int(inode))
+        descriptor = _descriptor(descriptors, device, int(inode))
         if descriptor is None:
             return None
         found.append((begin, end - begin, descriptor, int(offset, 16)))
     return found
 
 
-def _descriptor(device: str, inode: int) -> int | None:
-    """A descriptor of this process for a file."""
+def _descriptor(descriptors: Sequence[str], device: str, inode: int) -> int | None:
+    """Which of the descriptors of this process is for a file?"""
     major, minor = (int(number, 16) for number in device.split(":"))
-    for name in os.listdir("/proc/self/fd"):
+    for name in descriptors:
         with contextlib.suppress(OSError):
             status = os.fstat(int(name))
             if (status.st_ino, os.major(status.st_dev), os.minor(status.st_dev)) == (inode, major, minor):
@@ -130,6 +135,9 @@ class Forks:
                 self._fork(number, work, begin, parent)
         except OSError:  # no more processes, descriptors, or memory: those that there are do
             pass
+        except BaseException:
+            self.close()
+            raise
 
     def _fork(self, number: int, work: Work, begin: Callable[[], None], parent: int) -> None:
         file = os.memfd_create("smemsim results", os.MFD_CLOEXEC)
@@ -138,6 +146,7 @@ class Forks:
         self._pipes.append(reads)
         taken = self._take(number)  # so that it need not be quick to get some
         child = -1
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # no copy calls a handler of the program's
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of threads: see `are_safe`
@@ -145,6 +154,7 @@ class Forks:
             if not child:
                 try:
                     _begin_copy(parent)
+                    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
                     begin()
                     self._work(number, taken, work, file, writes)
                 finally:
@@ -154,6 +164,7 @@ class Forks:
             os.close(writes)
             if child < 0 and taken is not None:
                 taken[STATE] = STOP
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -233,17 +244,22 @@ class Forks:
         """What a copy has brought, once it has; None where this is to be done here, or the time `is_over`."""
         row = self._pieces[piece.number]
         pipe, patience = self._pipes[row[WHO]], time.monotonic() + PATIENCE + TIMES * self.seconds * piece.units
+        ready = select.poll()  # `select.select` knows no descriptors from 1024 on
+        ready.register(pipe, select.POLLIN)
         while not row[STATE]:
             if is_over() or time.monotonic() > patience:
                 return None
-            if select.select([pipe], [], [], LOOK)[0] and not os.read(pipe, 1) and not row[STATE]:
+            if ready.poll(LOOK) and not os.read(pipe, 1) and not row[STATE]:
                 return None
         if row[STATE] != RESULT:
             return None
         begin, end = int(row[BEGIN]), int(row[END])
         first = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
         flags, access = mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE  # so that what is read there may be changed here
-        held = mmap.mmap(self._files[row[WHO]], end - first, flags, access, offset=first)
+        try:
+            held = mmap.mmap(self._files[row[WHO]], end - first, flags, access, offset=first)
+        except OSError:  # no memory for it
+            return None
         return memoryview(held)[begin - first :]
 
     def close(self) -> None:
@@ -264,17 +280,18 @@ def _begin_copy(parent: int) -> None:
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+    gc.freeze()  # what is garbage here is so in the first process too, which ends what lies behind it: files, connections
     with contextlib.suppress(ValueError, OSError):
         signal.set_wakeup_fd(-1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # one that is closed, or no file
             os.dup2(nowhere, stream.fileno())
+    for number in signal.valid_signals():  # whatever has a handler: the program's, or one that shows where a fault was
+        with contextlib.suppress(OSError, ValueError):  # SIGKILL, SIGSTOP
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM, signal.SIGPROF):
-        signal.signal(number, signal.SIG_DFL)
-    if "faulthandler" in sys.modules:
-        sys.modules["faulthandler"].disable()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
         score.write("1000")  # where memory is short, the copy goes, and this process does its work
 

@@ -145,6 +145,7 @@ class Garbage(Blank):
         self.shift = begin + shift
         self._parts = [_words_of(address + offset, size) for offset, size in _ends(len(data))]
         self.is_gone = False
+        self.has_parts = False  # has somebody looked at garbage beside which others have written?
         self._late: np.ndarray | None = None  # words that have been written, whatever lies there
 
     def words(self, at: np.ndarray, size: int) -> np.ndarray:
@@ -157,7 +158,9 @@ class Garbage(Blank):
             together = self.unit // WORD
             sector = (n[found] + self.first) // together * together - self.first
             around = np.clip(sector[:, None] + np.arange(together), 0, len(self.memory) - 1)
-            found[found] = self._are_garbage(around).all(axis=1)
+            are_whole = self._are_garbage(around).all(axis=1)
+            self.has_parts |= not are_whole.all()
+            found[found] = are_whole
         return found
 
     def fill(self, at: np.ndarray, size: int) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from smemsim.budget import ask
 from smemsim.budget import left as left_of_budget
 from smemsim.finding import Finding
+from smemsim.machine.blank import Garbage
 from smemsim.machine.region import GlobalMemory
 from smemsim.processors import can_be_copied, can_have_children, idle, processors, room
 from smemsim.program.events import Event
@@ -136,7 +137,10 @@ class Shard:
         if not (self.watch and launch.options.watch_global):
             written = may_be_written(launch)
             regions = [r for r in launch.memory.filled() if written is None or id(r.words) in written]
-            self.before = {region.begin: region.words.copy() for region in regions}
+            for region in regions:
+                self.before[region.begin] = words = region.words.copy()
+                # A page of a mapped file is this process's own once it is written: until then stores of the first process are seen, and would count as ours.
+                region.words[:] = words
 
     def run(self, clusters: Sequence[int]) -> Result:
         """Execute some clusters."""
@@ -144,6 +148,9 @@ class Shard:
         launch.findings, launch.judge = dict(self.findings), self.judge and self.judge.fresh()
         launch.output, launch.asserted, launch.events, launch.output_size = [], [], [], 0
         launch.evidence, launch.elsewhere, launch.mapped, launch.conditions = set(), set(), {}, {}
+        littered = [region.blank for region in launch.memory.table()[2] if isinstance(region.blank, Garbage)]
+        for blank in littered:
+            blank.has_parts = False
         since = None if launch.history is None else begin(launch.history)
         finished = execute(launch, clusters, watch=self.watch)
         history, record, changed = launch.history, None, []
@@ -157,8 +164,10 @@ class Shard:
                 part.write(words)
                 changed.append(part)
         found = tuple(f for key, f in launch.findings.items() if self.findings.get(key) is not f)
+        # Where nobody has written, it counts who has written beside it by then.
+        depends_on_order = any(blank.has_parts for blank in littered) or (bool(littered) and any(f.code == "R507" for f in found))
         return Result(
-            finished, len(clusters) * launch.cluster_size, record, tuple(changed), found, tuple(launch.output),
+            finished and not depends_on_order, len(clusters) * launch.cluster_size, record, tuple(changed), found, tuple(launch.output),
             frozenset(launch.evidence), frozenset(launch.elsewhere), launch.mapped, tuple(launch.events), launch.judge and launch.judge.finish(),
             tuple(launch.asserted), tuple(launch.conditions.items()),
         )  # fmt: skip
@@ -386,11 +395,15 @@ def _copies(
         to_own(shared)
         begin()
 
-    copies = Forks(units, count, work, least=int(PART / max(seconds, SOON)), seconds=seconds, begin=begins)
+    try:
+        copies = Forks(units, count, work, least=int(PART / max(seconds, SOON)), seconds=seconds, begin=begins)
+    except OSError:  # no memory, or no descriptor, for what they share
+        copies = None
     try:
         yield copies
     finally:
-        copies.close()
+        if copies is not None:
+            copies.close()
 
 
 def shared_out(
