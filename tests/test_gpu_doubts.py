@@ -576,3 +576,36 @@ def test_a_load_that_never_came_is_no_smaller_for_several_ctas_than_for_one(ctas
     gpu = Gpu("sm_90a")
     found = gpu.launch(ptx_kernel(1, body), grid=ctas, block=1, args=[gpu.array(np.zeros(4, np.uint32))], progress=False)
     assert {f.code for f in found.findings} - {"X008"} == {code, "X006"}
+
+
+# ---- atomic operations on what nobody has written
+
+
+@pytest.mark.parametrize(
+    ("body", "is_doubtful"),
+    [
+        ("@%p9 atom.shared.exch.b32 %r2, [sm], 0;", False),  # what lies there already
+        ("@%p9 atom.shared.exch.b32 %r2, [sm], 7;", False),
+        ("@%p9 atom.shared.exch.b64 %d2, [sm], 0;", False),
+        ("@%p9 st.shared.u32 [sm], %r50; @%p9 atom.shared.exch.b32 %r2, [sm], 0;", False),
+        ("@%p9 atom.shared.exch.b32 %r2, [sm+4], 0;", True),  # another word
+        ("@%p9 atom.shared.and.b32 %r2, [sm], 0;", True),
+        ("@%p9 atom.shared.cas.b32 %r2, [sm], 0, 0;", True),
+        ("@%p9 atom.shared.exch.b32 %r2, [sm], 0; @%p9 st.shared.u32 [sm], %r50;", True),
+    ],
+)
+def test_an_exchange_writes_whatever_has_been_there(body, is_doubtful):
+    messages = found(f"{body} bar.sync 0; ld.shared.u32 %r3, [sm]; st.global.u32 [%d20], %r3;", np.zeros(1, np.uint32))
+    assert list(messages) == ["R507"] * is_doubtful
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "is_doubtful"), [(0, 0xFFFFFFFF, False), (0, 0, False), (8, 0xFFFFFFFF, True)]
+)  # 0xff: what `empty` has
+def test_an_exchange_writes_to_global_memory_whatever_has_been_there(at, value, is_doubtful):
+    gpu = Gpu("sm_90a")
+    unwritten, out = gpu.empty(4, np.uint32), gpu.array(np.zeros(1, np.uint32))
+    text = ptx_kernel(
+        2, f"@%p9 atom.global.exch.b32 %r2, [%d20+{at}], {value}; bar.sync 0; ld.global.u32 %r3, [%d20]; st.global.u32 [%d21], %r3;"
+    )
+    assert codes(gpu.launch(text, "k", block=32, args=[unwritten, out], progress=False)) == ["R507"] * is_doubtful

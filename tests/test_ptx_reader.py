@@ -414,14 +414,14 @@ def test_addresses_in_contents_keep_their_place():
 
 def test_parameters_have_sizes_and_alignments():
     text = """.visible .entry k(.param .align 64 .b8 map[128], .param .u64 .ptr .global .align 16 q, .param .u32 n, .param .b64 a[3])
-    .maxntid 128, 1, 1 .minnctapersm 2 .pragma "x;y"; .maxnreg 0x40 { ret; }
+    .maxntid WARP_SZ, 4, 1 .minnctapersm 2 .pragma "x;y"; .maxnreg 0x40 { ret; }
     .func (.reg .f32 r, .param .align 16 .b8 s[32]) f(.reg .pred c) { ret; }
     .extern .func g .noreturn;"""
     functions = read_module(HEAD + text).functions
     assert [(p.name, p.size, p.align, p.slot) for p in functions["k"].parameters] == [
         ("map", 128, 64, None), ("q", 8, 8, None), ("n", 4, 4, None), ("a", 24, 8, None),
     ]  # fmt: skip
-    assert functions["k"].directives == {"maxntid": (128, 1, 1), "minnctapersm": (2,), "maxnreg": (64,)}
+    assert functions["k"].directives == {"maxntid": (32, 4, 1), "minnctapersm": (2,), "maxnreg": (64,)}
     assert [(p.name, p.size, p.slot) for p in functions["f"].results + functions["f"].parameters] == [
         ("r", 4, 0),
         ("s", 32, None),

@@ -1006,7 +1006,7 @@ class _ModuleReader:
                 tokens.fail(f"{tokens.found()} is unknown before a function's body{suggestion(word.lstrip('.'), PERFORMANCE)}")
             tokens.take()
             values: list[int] = []
-            while tokens.peek()[:1].isdigit():
+            while starts_number(tokens.peek()):
                 values.append(whole_number(tokens, word))
                 if not tokens.accept(","):
                     break

@@ -105,8 +105,11 @@ class GlobalShadow:
         array = self._read(i, piece.memory, size)
         if array is None:
             return
-        if array.blank is not None and i.op in ("ld", "cp"):
-            self._follows_blank(i, array, piece.at, size)
+        if array.blank is not None:
+            if i.op in ("ld", "cp"):
+                self._follows_blank(i, array, piece.at, size)
+            elif i.op in ATOMICS:  # that have left what happened to lie there
+                array.blank.fill(piece.at, size)
         if "nc" in i.modifiers:
             self._is_constant(i, array, piece.at)
         if found := self._reads(i, array, piece.at, size, stops=False):

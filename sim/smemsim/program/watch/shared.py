@@ -324,8 +324,10 @@ class SharedShadow:
             self._one_stays(i, flat, at, warps, values)
 
     def strong_write(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int, *, changed: bool, scope: int = GPU) -> None:
-        """Warps write words by operations that make no race among themselves within a scope; those that left all as it was (not `changed`) have only looked."""
+        """Warps write words by operations that make no race among themselves within a scope; those that left all as it was (not `changed`) have only looked.
+        Of a word that nobody had written they are the first writers in any case: atom.exch may leave there what happened to lie there."""
         self.epochs.forget()
+        changed = changed or bool(self.nobody_wrote(at).any())
         if size < WORD:
             self.parts.written_whole(at)
             self.who[at], self.line[at], self.strong[at] = ATOMIC, i.line, True

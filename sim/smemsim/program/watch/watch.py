@@ -257,12 +257,13 @@ class Watch:
         Atomics that left everything as it was (`changed` False) have only looked.
         """
         self._reach(x, i, flat)
-        if self.unwritten.shared is not None and i.op == "st":
+        is_whole = i.op == "st" or "exch" in i.modifiers  # what lay there before matters no more
+        if self.unwritten.shared is not None and is_whole:
             self.unwritten.shared.clear(flat, size)
         at, warps = self.shared.places(flat, size)
         if changed and self.freed.ticks:
             self.freed.look(i, at, warps)
-        blank = at[self.shared.nobody_wrote(at)] if i.op in ("atom", "red") and "exch" not in i.modifiers else at[:0]
+        blank = at[:0] if is_whole else at[self.shared.nobody_wrote(at)]
         self.shared.strong_write(i, at, warps, size, changed=changed, scope=scope)
         self.changed_nothing(x, i, blank)
 
