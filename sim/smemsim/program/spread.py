@@ -337,7 +337,7 @@ def execute_spread(
     """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on the `workers` processes or the Dask cluster of its options.
 
     Without either it is copies of this process, for processors that have nothing to do, where the first waves say that it saves time. CTAs that wait for each other, add to
-    the same words, take over each other's work, ask for %smid, allocate memory, or fill arrays that were declared uninitialised, run here. Raises InputError where workers
+    the same words, take over each other's work, ask for %smid, allocate memory, ask for the grid's workspace, or fill arrays that were declared uninitialised, run here. Raises InputError where workers
     of a Dask cluster are lost again and again.
     """
     workers, client = launch.options.workers, launch.options.client
@@ -358,7 +358,9 @@ def execute_spread(
 def _is_one(launch: Launch, *, looks: bool) -> bool:
     """Are there things that CTAs of one process alone can do?"""
     program, regions = launch.program, launch.memory.table()[2]
-    if launch.schedule is not None or depends(launch) or takes_over(launch) or program.names_multiprocessors or program.allocates:
+    if launch.schedule is not None or depends(launch) or takes_over(launch) or program.names_multiprocessors:
+        return True
+    if program.allocates or program.names_workspace:  # memory that is placed while the launch runs
         return True
     if releases_dependents(launch) or launch.options.after is not None:  # what runs beside the next launch, or the one before
         return True

@@ -236,7 +236,7 @@ class Program:
     @functools.cached_property
     def has_scratch(self) -> bool:
         """Does the program ask where the system's scratch memory for tiles of several warps lies (cooperative groups)?"""
-        return any(operand == Special("reserved_smem_offset_1") for i in self.inlined.body for operand in i.operands)
+        return self._names("reserved_smem_offset_1")
 
     @functools.cached_property
     def allocates(self) -> bool:
@@ -246,7 +246,17 @@ class Program:
     @functools.cached_property
     def names_multiprocessors(self) -> bool:
         """Does a CTA ask where it runs?"""
-        return any(operand == Special("smid") for i in self.inlined.body for operand in i.operands)
+        return self._names("smid")
+
+    @functools.cached_property
+    def names_workspace(self) -> bool:
+        """Does a CTA ask where the memory lies that the grid has for its barrier (`Launch.workspace`)?"""
+        return self._names("envreg1", "envreg2")
+
+    def _names(self, *registers: str) -> bool:
+        """Is one of some special registers an operand?"""
+        specials = {Special(name) for name in registers}
+        return any(isinstance(operand, Special) and operand in specials for i in self.inlined.body for operand in i.operands)
 
     @functools.cached_property
     def needs_others(self) -> bool:
