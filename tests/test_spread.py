@@ -188,6 +188,23 @@ def test_without_descriptors_for_what_they_share_one_process_does_all(added, mon
     assert not added
 
 
+def test_streams_may_be_closed(added, monkeypatch):
+    """Descriptors of what is opened then are those that streams had."""
+    monkeypatch.setattr("sys.stdout", os.fdopen(1, "w", closefd=False, encoding="ascii"))
+    one, kept = run(DOUBLE), [os.dup(number) for number in range(3)]
+    try:
+        for number in range(3):
+            os.close(number)
+        other = run(DOUBLE, workers=2)
+    finally:
+        for number, was in enumerate(kept):
+            os.dup2(was, number)
+            os.close(was)
+    same(one, other)
+    assert all(added)
+    assert added
+
+
 def test_descriptors_may_be_many(added, monkeypatch):
     pipe, limits = os.pipe2, resource.getrlimit(resource.RLIMIT_NOFILE)
 

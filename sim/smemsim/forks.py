@@ -128,7 +128,7 @@ class Forks:
         board = np.frombuffer(self._shared, np.int64)
         self._head, self._pieces = board[:HEAD], board[HEAD:].reshape(-1, WIDTH)
         self._head[BACK] = units
-        self._lock = os.memfd_create("smemsim work", os.MFD_CLOEXEC)
+        self._lock = _apart(os.memfd_create("smemsim work", os.MFD_CLOEXEC))
         parent = os.getpid()
         try:
             for number in range(count):
@@ -140,9 +140,9 @@ class Forks:
             raise
 
     def _fork(self, number: int, work: Work, begin: Callable[[], None], parent: int) -> None:
-        file = os.memfd_create("smemsim results", os.MFD_CLOEXEC)
+        file = _apart(os.memfd_create("smemsim results", os.MFD_CLOEXEC))
         self._files.append(file)
-        reads, writes = os.pipe2(os.O_CLOEXEC)
+        reads, writes = map(_apart, os.pipe2(os.O_CLOEXEC))
         self._pipes.append(reads)
         taken = self._take(number)  # so that it need not be quick to get some
         child = -1
@@ -273,6 +273,15 @@ class Forks:
         for descriptor in (*self._pipes, *self._files, self._lock):
             os.close(descriptor)
         self._children, self._pipes, self._files = [], [], []
+
+
+def _apart(descriptor: int) -> int:
+    """The same, and none of the first three, which a program whose streams are closed may take for theirs."""
+    if descriptor > 2:
+        return descriptor
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(descriptor)
+    return moved
 
 
 def _begin_copy(parent: int) -> None:
