@@ -448,10 +448,7 @@ class WatchOfFirst:
 
     def reads_what_changes(self, address: int) -> bool:
         """As `Watch.reads_what_changes`."""
-        if self.history is None:
-            return False
-        region = self.x.launch.memory.holding(address, address + 1)
-        return region is not None and not self.history.is_unwritten(region.words)
+        return self.history is not None and self.history.changes(address)
 
     @_or_of_all
     def names(self, x: Wave, block: Block) -> Any:

@@ -335,11 +335,6 @@ class GlobalShadow:
 
     # ---- asynchronous operations
 
-    def changes(self, address: int) -> bool:
-        """Does the launch, or one that may still run, write to the array in which an address lies?"""
-        region = self.x.launch.memory.holding(address, address + 1)
-        return region is not None and not self.history.is_unwritten(region.words)
-
     def op_reads(self, op: Operation, addresses: np.ndarray, size: int) -> None:
         """An asynchronous operation reads `size` bytes at each of these addresses, through the asynchronous proxy."""
         for array, at in self._places(addresses, size, is_read=True):

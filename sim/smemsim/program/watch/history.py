@@ -266,6 +266,11 @@ class History:
 
     # ---- arrays that nobody writes to: nothing can race there, and reads need no record
 
+    def changes(self, address: int) -> bool:
+        """Does the launch, or one that may still run, write to the array in which an address lies?"""
+        region = self.launch.memory.holding(address, address + 1)
+        return region is not None and not self.is_unwritten(region.words)
+
     def is_unwritten(self, memory: np.ndarray) -> bool:
         """Does no instruction of the program have an address in an array with these words, to write there?"""
         known = self._unwritten.get(id(memory))

@@ -417,7 +417,7 @@ class Watch:
 
     def reads_what_changes(self, address: int) -> bool:
         """Is there anything to be told of an operation that reads the array in which a global address lies?"""
-        return self.globals is not None and self.globals.changes(address)
+        return self.globals is not None and self.globals.history.changes(address)
 
     def op_reads_global(self, op: Operation, addresses: np.ndarray, size: int) -> None:
         """An operation reads `size` bytes of global memory at each of these addresses, through the asynchronous proxy."""
