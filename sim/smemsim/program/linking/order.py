@@ -21,7 +21,7 @@ from smemsim.ptx.module import Instruction, Label
 __all__ = ["in_order"]
 
 
-LEAVE = ("bra", "brx", "exit", "ret", "trap")
+_LEAVE = ("bra", "brx", "exit", "ret", "trap")
 
 
 def in_order(inlined: Inlined) -> None:
@@ -36,7 +36,7 @@ def in_order(inlined: Inlined) -> None:
 
 def _goes_on(i: Instruction) -> bool:
     """Do some threads go on behind it?"""
-    return i.op not in LEAVE or i.guard is not None
+    return i.op not in _LEAVE or i.guard is not None
 
 
 def _target(inlined: Inlined, i: Instruction) -> int | None:

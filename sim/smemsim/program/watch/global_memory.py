@@ -67,9 +67,8 @@ class GlobalShadow:
         self.first = first
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
-        self._fences: list[
-            tuple[Operation, np.ndarray]
-        ] = []  # proxy fences that are for global memory in particular: what their warp had seen
+        # Proxy fences that are for global memory in particular, and what their warp had seen.
+        self._fences: list[tuple[Operation, np.ndarray]] = []
         self._has_narrow = any(is_for_shared(i) for i in x.launch.program.inlined.body)  # then `order.fenced` says nothing of global memory
         self._nothing = np.zeros_like(order.fenced) if self._has_narrow else order.fenced[:0]
         self._updates, self._accumulations = updates(x.launch.program), accumulations(x.launch.program)
