@@ -661,3 +661,19 @@ def test_a_warp_does_one_store_behind_the_other(between, monkeypatch):
     found = [_in(mode, monkeypatch, text, "k", [np.zeros(48, np.uint32)], grid=1, block=32)[0] for mode in ("closures", "compiled")]
     np.testing.assert_array_equal(*found)
     assert (found[0][:32] == 77).all()
+
+
+ENDLESS = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .pred %p1; .reg .b32 %r1;
+mov.u32 %r1, %ctaid.x;
+AGAIN: setp.eq.u32 %p1, %r1, 0;
+@%p1 bra AGAIN;
+ret; }
+"""
+
+
+def test_of_an_endless_loop_those_are_told_that_are_in_it(monkeypatch):
+    assert _told(monkeypatch, ENDLESS, np.zeros(1, np.uint32), grid=(4,), block=(32,), limit=3000) == ["X006"]

@@ -43,6 +43,7 @@ ACCESS, WATCHED = 12, 48  # what a load or store costs, counted in instructions 
 COMPILING = 750_000  # what compiling an instruction costs, counted so
 LOADING = 75_000  # the same where the object is on disk
 MOST_TRIPS = 1 << 12  # of a loop in one call
+CALLS = 1 << 11  # of a loop before the limit of a launch: it is looked in between whether it is endless, and others come by
 PATIENCE = 16  # times that a segment may go to its closures for nothing, until it stays there
 NOWHERE = np.zeros(8, np.uint64)  # what lanes access that do not run
 _NOWHERE = Piece("global", NOWHERE, np.zeros(0, np.int64))
@@ -521,14 +522,15 @@ class Loop:
         self.function: Any = None
 
     def __call__(self, x: Wave) -> None:
-        """Run until all threads have left, or for MOST_TRIPS; the keys say where threads are."""
+        """Run until all threads have left, or for some trips; the keys say where threads are."""
         if self.function is None:
             (self.function,) = objects.functions(self.code.text, ("run", _LOOP))
         frame = Frame.of(x, self, self.code)
         first, last, mask = _range(x)
         if mask is None:
             mask = np.ones(x.total, np.uint8)
-        trips = self.function(frame.pointers[0], mask.ctypes.data, first, last, MOST_TRIPS)
+        most = max(1, min(MOST_TRIPS, x.launch.limit // CALLS))
+        trips = self.function(frame.pointers[0], mask.ctypes.data, first, last, most)
         at, threads = self.block.index, x.threads
         if mask.any():
             x.key[threads] = np.where(mask[threads], at, at + 1)
