@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 import struct
+import sys
 import threading
 import time
 
@@ -286,7 +287,14 @@ def test_an_interrupted_launch_leaves_no_process(added, monkeypatch):
     assert children() == before
 
 
-def test_a_launch_goes_to_idle_processors_by_itself_where_that_saves_time(added, monkeypatch):
+@pytest.fixture
+def alone(monkeypatch):
+    """Threads of those who run the tests are not looked at: pytest-xdist has some."""
+    theirs, frames = sys._current_frames().keys() - {threading.get_ident()}, sys._current_frames
+    monkeypatch.setattr(sys, "_current_frames", lambda: {thread: frame for thread, frame in frames().items() if thread not in theirs})
+
+
+def test_a_launch_goes_to_idle_processors_by_itself_where_that_saves_time(added, alone, monkeypatch):
     for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("NOTED", 0.0)):
         monkeypatch.setattr(spread, name, value)
     one = run(DOUBLE)
@@ -301,7 +309,7 @@ def test_a_launch_goes_to_idle_processors_by_itself_where_that_saves_time(added,
     assert not added
 
 
-def test_beside_other_threads_a_process_is_copied_only_where_that_is_asked_for(added, monkeypatch):
+def test_beside_other_threads_a_process_is_copied_only_where_that_is_asked_for(added, alone, monkeypatch):
     for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("NOTED", 0.0)):
         monkeypatch.setattr(spread, name, value)
     over = threading.Event()
@@ -318,7 +326,7 @@ def test_beside_other_threads_a_process_is_copied_only_where_that_is_asked_for(a
         other.join()
 
 
-def test_beside_threads_that_python_does_not_list_a_process_is_not_copied(added, monkeypatch):
+def test_beside_threads_that_python_does_not_list_a_process_is_not_copied(added, alone, monkeypatch):
     for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("NOTED", 0.0)):
         monkeypatch.setattr(spread, name, value)
     over, begun = threading.Event(), threading.Event()
@@ -331,7 +339,7 @@ def test_beside_threads_that_python_does_not_list_a_process_is_not_copied(added,
         over.set()
 
 
-def test_beside_a_bar_on_the_terminal_a_process_is_copied(added, monkeypatch):
+def test_beside_a_bar_on_the_terminal_a_process_is_copied(added, alone, monkeypatch):
     for name, value in (("processors", lambda: 2), ("idle", lambda: 1), ("START", 0.0), ("NOTED", 0.0)):
         monkeypatch.setattr(spread, name, value)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)

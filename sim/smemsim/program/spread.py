@@ -15,7 +15,7 @@ import io
 import pickle
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -348,7 +348,7 @@ def execute_spread(
     count = processors() if workers is None else workers
     if client is None and (count == 1 or not can_have_children()):
         return execute(launch, clusters, watch=watch, done=done)
-    queue = _Shared(launch, [given[n : n + together] for n in range(0, len(given), together)], count, watch=watch, done=done)
+    queue = _Shared(launch, _Waves(given, together), count, watch=watch, done=done)
     try:
         return execute(launch, queue, watch=watch, done=done)
     finally:
@@ -435,14 +435,36 @@ def shared_out(
             yield from map(do, rest[piece.first : piece.first + piece.units]) if raw is None else pickle.loads(raw)
 
 
+class _Waves(Sequence[Sequence[int]]):
+    """Clusters, so many together. A wave is cut off when somebody asks for it: a grid may have 2^47 of them."""
+
+    def __init__(self, clusters: Sequence[int], together: int) -> None:
+        self.clusters, self.together = clusters, together
+
+    def __len__(self) -> int:
+        return -(-len(self.clusters) // self.together)
+
+    @overload
+    def __getitem__(self, at: int) -> Sequence[int]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> _Waves: ...
+
+    def __getitem__(self, at: int | slice) -> Sequence[int] | _Waves:
+        waves = range(len(self))[at]
+        if isinstance(waves, int):
+            return self.clusters[waves * self.together : (waves + 1) * self.together]
+        return _Waves(self.clusters[waves.start * self.together : waves.stop * self.together], self.together)
+
+
 class _Shared(Queue):
     """The clusters of a launch, of which other processes execute a part: here run those that are left, and those of which others bring nothing that fits."""
 
-    def __init__(self, launch: Launch, units: Sequence[Sequence[int]], count: int, *, watch: bool, done: Done) -> None:
+    def __init__(self, launch: Launch, units: _Waves, count: int, *, watch: bool, done: Done) -> None:
         super().__init__((), 0)
         self.launch, self.units, self.count, self.watch, self.done = launch, units, count, watch, done
         self.merge = Merge(launch)
-        self._left = sum(map(len, units))
+        self._left = len(units.clusters)
         self._next: list[int] = []
         self._again = 0.0  # when it is looked again whether copies save time
         self._own = self._all_here()
