@@ -442,7 +442,7 @@ class _Waves(Sequence[Sequence[int]]):
         self.clusters, self.together = clusters, together
 
     def __len__(self) -> int:
-        return -(-len(self.clusters) // self.together)
+        return (len(self.clusters) + self.together - 1) // self.together
 
     @overload
     def __getitem__(self, at: int) -> Sequence[int]: ...
