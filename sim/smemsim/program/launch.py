@@ -276,11 +276,6 @@ def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
         raise InputError(
             f"{kernel.local_bytes} bytes of local variables: a thread has {LAUNCH_LIMITS.local_bytes} at most ({LAUNCH_LIMITS.source})"
         )
-    if sum(kernel.parameter_sizes or ()) > LAUNCH_LIMITS.parameter_bytes:
-        raise InputError(
-            f"{kernel.name} has {sum(kernel.parameter_sizes or ())} B of parameters; a kernel takes {LAUNCH_LIMITS.parameter_bytes} B at most "
-            f"({LAUNCH_LIMITS.source})"
-        )
     machine = architecture(arch)
     room = machine.shared_end - machine.shared_begin
     if kernel.static_shared_bytes + config.shared_bytes > room:

@@ -22,20 +22,19 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class LaunchLimits:
-    """The largest grid, block and cluster, how much local memory a thread may have, and how large a kernel's parameters may be."""
+    """The largest grid, block and cluster, and how much local memory a thread may have."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     threads: int
     cluster: int
     local_bytes: int
-    parameter_bytes: int  # of a kernel, from PTX ISA 8.1 on
     source: str
 
 
 LAUNCH_LIMITS = LaunchLimits(
     grid=(2**31 - 1, 65535, 65535), block=(1024, 1024, 64), threads=1024, cluster=16, local_bytes=512 << 10,
-    parameter_bytes=32764, source="CUDA programming guide, technical specifications per compute capability; parameters: PTX ISA 9.1 §5.1.6.1",
+    source="CUDA programming guide, technical specifications per compute capability",
 )  # fmt: skip
 
 
