@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpu_faults import BLACKWELL, FAULTS, PAIR, RING, Fault, launched, sub
-from smemsim.judge.operand_reads import unread
+from smemsim.judge.operands.tiles import unread
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f.kernel}: {f.name}")

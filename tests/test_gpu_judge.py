@@ -9,7 +9,7 @@ import pytest
 
 from gpu_faults import CLUSTER, FAULTS, RING, Fault, launched
 from smemsim import Gpu, InputError, Run, TensorMap, check
-from smemsim.judge import operand_reads
+from smemsim.judge.operands import recorded
 from smemsim.spec.findings import CODES, CONSEQUENCES, UPSTREAM
 
 ROWS, BOX = 64, 64  # of a tile with the 128B swizzle: 64 elements of 16 bits
@@ -353,14 +353,14 @@ def test_the_last_line_says_what_was_not_judged():
     ("name", "most", "told"), [("MOST", 2, "of a CTA after its first 2 (16)"), ("MOST_PIECES", 1, "first 1 different ones (4)")]
 )
 def test_limits_are_told_where_they_are_met(monkeypatch, name: str, most: int, told: str):
-    monkeypatch.setattr(operand_reads, name, most)
+    monkeypatch.setattr(recorded, name, most)
     found = one_wrong(8, 7)
     assert told in str(found.judged)
     assert found.judged.instructions < found.judged.of == 32
 
 
 def test_an_instruction_that_is_not_judged_for_two_reasons_counts_once(monkeypatch):
-    monkeypatch.setattr(operand_reads, "MOST_PIECES", 0)
+    monkeypatch.setattr(recorded, "MOST_PIECES", 0)
     judged = overwritten().judged
     assert (judged.instructions, sum(judged.missed.values()), len(judged.missed)) == (0, judged.of, 2), judged
 

@@ -17,7 +17,9 @@ from smemsim.errors import SmemsimError
 from smemsim.finding import Finding, at_instruction
 from smemsim.judge.explained import COORDINATES, PATTERN, listed, operand_matrix, rounding_of, turned_loads, writers_of
 from smemsim.judge.numbers import Rounding
-from smemsim.judge.operand_reads import READ_AS, OperandRead, Product, Reads
+from smemsim.judge.operands.read import OperandRead, Product
+from smemsim.judge.operands.recorded import Reads
+from smemsim.judge.operands.types import READ_AS
 from smemsim.judge.result import Arrays, Tile, chunked, repeats, slid, swizzled
 from smemsim.program.events import Store
 from smemsim.program.launch import Launch

@@ -11,7 +11,8 @@ import numpy as np
 from smemsim.arithmetic.values import to_float64
 from smemsim.errors import SmemsimError
 from smemsim.judge.numbers import EXACT, Rounding, Tolerance
-from smemsim.judge.operand_reads import PATTERN, own_ranks
+from smemsim.judge.operands.ranks import own_ranks
+from smemsim.judge.operands.read import PATTERN
 from smemsim.judge.result import LEAST, Arrays, Code, Explanation, Tile, explain_arrays, explain_sums, is_product
 from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Load, Mma, Store
@@ -21,7 +22,8 @@ from smemsim.spec.mma_arithmetic import ROUNDING
 from smemsim.spec.tensor_map import SWIZZLES
 
 if TYPE_CHECKING:
-    from smemsim.judge.operand_reads import OperandRead, Reads
+    from smemsim.judge.operands.read import OperandRead
+    from smemsim.judge.operands.recorded import Reads
     from smemsim.program.launch import Launch
 
 __all__ = [

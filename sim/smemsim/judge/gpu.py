@@ -23,7 +23,7 @@ from smemsim.arguments import shown, whole
 from smemsim.budget import ask
 from smemsim.errors import InputError, Unmodelled
 from smemsim.files import source_folders
-from smemsim.judge.operand_reads import Reads
+from smemsim.judge.operands.recorded import Reads
 from smemsim.judge.progress import Progress
 from smemsim.judge.run import Run
 from smemsim.machine.region import Region

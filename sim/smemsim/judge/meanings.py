@@ -13,7 +13,8 @@ from types import MappingProxyType
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding
 from smemsim.judge.check import check
-from smemsim.judge.operand_reads import Issued, Mode, OperandRead, Product, Reads
+from smemsim.judge.operands.read import Issued, Mode, OperandRead, Product
+from smemsim.judge.operands.recorded import Reads
 from smemsim.judge.report import Report
 from smemsim.judge.scenario import AnyOperand, Buffer, MapArguments, Meant, MmaStep, Operand, ScenarioTables, Step, Tensor, TmaLoad
 from smemsim.program.events import Load, Mma

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smemsim.finding import Finding, at_instruction
-from smemsim.judge.operand_reads import OperandRead, Reads
+from smemsim.judge.operands.read import OperandRead
+from smemsim.judge.operands.recorded import Reads
 from smemsim.program.events import Mma
 from smemsim.spec.findings import Severity
 

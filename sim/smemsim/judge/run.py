@@ -18,7 +18,12 @@ from smemsim.judge.explained import Executed, Wrong, explained, rounding_of
 from smemsim.judge.fills import exchanged_boxes
 from smemsim.judge.meanings import Written, judged, scenario_of
 from smemsim.judge.numbers import Rounding, Tolerance
-from smemsim.judge.operand_reads import Issued, Product, Reads, mismatches, of_maps, own_ranks, swapped, turned, unreached, unread
+from smemsim.judge.operands.maps import of_maps
+from smemsim.judge.operands.ranks import own_ranks
+from smemsim.judge.operands.read import Issued, Product
+from smemsim.judge.operands.recorded import Reads
+from smemsim.judge.operands.steps import mismatches, swapped, unreached
+from smemsim.judge.operands.tiles import turned, unread
 from smemsim.judge.outputs import Output
 from smemsim.judge.pairs import halves
 from smemsim.judge.report import Report, cause_of, fitting, target_of
