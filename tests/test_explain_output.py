@@ -15,7 +15,9 @@ import smemsim
 from smemsim import InputError
 from smemsim.cli import main
 from smemsim.evidence import read_launch_file
-from smemsim.judge.result import Arrays, Code, Tile, explain_arrays, explain_sums
+from smemsim.judge.result.arrays import Arrays, Tile
+from smemsim.judge.result.explain import explain_arrays
+from smemsim.judge.result.sums import Code, explain_sums
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"

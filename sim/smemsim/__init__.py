@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from smemsim.finding import Finding as RunFinding
     from smemsim.judge.build import Scenario
     from smemsim.judge.check import check
-    from smemsim.judge.difference import Diagnosis, explain_difference
+    from smemsim.judge.difference.diagnose import Diagnosis, explain_difference
     from smemsim.judge.find import Answer, FoundDescriptor, find_descriptors
     from smemsim.judge.gpu import Gpu
     from smemsim.judge.product import ProductExplanation, explain_product
@@ -101,8 +101,8 @@ _HOMES = {
     "LboMode": "words.smem",
     "SmemDescriptor": "words.smem",
     "TensorMap": "words.tensor_map",
-    "Diagnosis": "judge.difference",
-    "explain_difference": "judge.difference",
+    "Diagnosis": "judge.difference.diagnose",
+    "explain_difference": "judge.difference.diagnose",
     "HardwareTrap": "errors",
     "InputError": "errors",
     "InternalError": "errors",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from smemsim.judge.difference import Diagnosis
+from smemsim.judge.difference.diagnose import Diagnosis
 from smemsim.spec.evidence import Rule
 
 __all__ = ["Case", "Outcome", "agree", "differ", "grid_map"]

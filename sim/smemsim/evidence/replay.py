@@ -13,7 +13,7 @@ from smemsim.errors import HardwareTrap, InputError, SmemsimError, TraceError, U
 from smemsim.evidence.format import Suite, find_suites, load_suite
 from smemsim.evidence.kinds import KINDS
 from smemsim.evidence.outcome import Case, Outcome
-from smemsim.judge.difference import Diagnosis
+from smemsim.judge.difference.diagnose import Diagnosis
 
 __all__ = ["Difference", "SuiteReport", "replay", "replay_suite"]
 

@@ -20,7 +20,9 @@ from smemsim.judge.numbers import Rounding
 from smemsim.judge.operands.read import OperandRead, Product
 from smemsim.judge.operands.recorded import Reads
 from smemsim.judge.operands.types import READ_AS
-from smemsim.judge.result import Arrays, Tile, chunked, repeats, slid, swizzled
+from smemsim.judge.result.arrays import Arrays, Tile
+from smemsim.judge.result.places import repeats
+from smemsim.judge.result.tiles import chunked, slid, swizzled
 from smemsim.program.events import Store
 from smemsim.program.launch import Launch
 from smemsim.spec.formats import FORMATS

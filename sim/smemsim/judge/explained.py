@@ -13,7 +13,9 @@ from smemsim.errors import SmemsimError
 from smemsim.judge.numbers import EXACT, Rounding, Tolerance
 from smemsim.judge.operands.ranks import own_ranks
 from smemsim.judge.operands.read import PATTERN
-from smemsim.judge.result import LEAST, Arrays, Code, Explanation, Tile, explain_arrays, explain_sums, is_product
+from smemsim.judge.result.arrays import LEAST, Arrays, Explanation, Tile
+from smemsim.judge.result.explain import explain_arrays
+from smemsim.judge.result.sums import Code, explain_sums, is_product
 from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Load, Mma, Store
 from smemsim.ptx.module import Instruction, Label, Operand, Register, Vector

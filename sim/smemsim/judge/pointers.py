@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smemsim.arithmetic.values import from_float64
-from smemsim.judge.difference import Compared
+from smemsim.judge.difference.compared import Compared
 from smemsim.judge.numbers import numbers_told
 
 __all__ = ["pointer_faults", "sums"]

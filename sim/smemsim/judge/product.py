@@ -17,7 +17,9 @@ from smemsim.arguments import choice, shown, whole
 from smemsim.arithmetic.multiply import row_of
 from smemsim.arithmetic.values import from_float64, raw_bits, to_float64
 from smemsim.errors import InputError, Unmodelled
-from smemsim.judge.difference import Compared, LooksLike, Product, Side, Tests, diagnose
+from smemsim.judge.difference.compared import Compared
+from smemsim.judge.difference.diagnose import LooksLike, Tests, diagnose
+from smemsim.judge.difference.sides import Product, Side
 from smemsim.judge.find import FoundDescriptor, Shape, inverted, read_addresses, solutions
 from smemsim.judge.numbers import PERIODS, numbers_told
 from smemsim.judge.pointers import pointer_faults, sums

@@ -14,7 +14,8 @@ from smemsim.errors import HardwareTrap, InputError, SmemsimError, Unmodelled
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import Comparer
 from smemsim.evidence.outcome import Case, Outcome, agree, differ, grid_map
-from smemsim.judge.difference import Diagnosis, Product, Side, diagnose
+from smemsim.judge.difference.diagnose import Diagnosis, diagnose
+from smemsim.judge.difference.sides import Product, Side
 from smemsim.machine.memory import GlobalMemory, SharedMemory
 from smemsim.machine.tcgen05 import Tcgen05Mma, check_instruction, stored_k
 from smemsim.machine.tmem.address import TmemAddress

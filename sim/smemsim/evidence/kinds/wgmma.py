@@ -14,7 +14,8 @@ from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import UNTOUCHED, Comparer, trapped
 from smemsim.evidence.kinds.tensor_map import MAP_COLUMNS, recorded_map
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
-from smemsim.judge.difference import Diagnosis, Product, Side, diagnose, explain_difference
+from smemsim.judge.difference.diagnose import Diagnosis, diagnose, explain_difference
+from smemsim.judge.difference.sides import Product, Side
 from smemsim.layout.fragments import d_column, d_element, d_row, d_thread, sparse_k
 from smemsim.machine.memory import GlobalMemory, Operand, SharedMemory
 from smemsim.machine.product import MmaResult
