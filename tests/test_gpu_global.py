@@ -855,3 +855,19 @@ def test_lanes_that_count_alike_may_be_meant_as_one(key, severities):
 def test_a_warp_of_several_rows_has_lanes_of_one_column(block, codes):
     body = "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; ld.global.u32 %r9, [%d2]; mov.u32 %r3, %tid.y; add.u32 %r9, %r9, %r3; st.global.u32 [%d2], %r9;"
     assert set(found(body, np.zeros(64, np.uint32), block=block)) == codes
+
+
+@pytest.mark.parametrize(
+    ("offset", "codes"),
+    [
+        ("shl.b32 %r4, %r1, 2;", set()),
+        ("shl.b32 %r4, %r1, 32;", {"X008"}),  # nothing is left
+        ("mad.lo.u32 %r4, %r1, 12, 8;", set()),
+        ("cvt.u16.u32 %h1, %r1; mul.lo.u16 %h1, %h1, 4; cvt.u32.u16 %r4, %h1;", set()),
+        ("cvt.u16.u32 %h1, %r1; mul.lo.u16 %h1, %h1, 4096; cvt.u32.u16 %r4, %h1;", {"X008"}),  # lane 16 is lane 0
+        ("sub.u32 %r4, %r1, 16; cvt.sat.u32.s32 %r4, %r4; mul.lo.u32 %r4, %r4, 4;", {"X008"}),
+    ],
+)
+def test_lanes_are_apart_as_far_as_their_type_holds_it(offset, codes):
+    body = "cvt.u64.u32 %d1, %r4; add.u64 %d2, %d20, %d1; ld.global.u32 %r9, [%d2]; add.u32 %r9, %r9, 1; st.global.u32 [%d2], %r9;"
+    assert set(found(offset + body, np.zeros(1 << 14, np.uint32))) == codes

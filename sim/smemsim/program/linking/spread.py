@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from smemsim.program.linking.flows import givers_of
 from smemsim.program.linking.fused import ARITHMETIC
 from smemsim.program.linking.program import Program
@@ -12,24 +14,27 @@ __all__ = ["is_spread"]
 
 
 _OF_GRID = frozenset(f"{name}.{axis}" for name in ("ctaid", "ntid", "nctaid") for axis in "xyz")  # the same in all threads of a CTA
-_ALIKE, _APART = "alike", "apart"
+_ALIKE, _MANY = -1, 1 << 32
+_LANES = 4  # the numbers of two of 32 lanes differ by 31 at most, which is 16, 1 << 4, or has fewer zeros behind its last bit
 
 
 def is_spread(program: Program, i: Instruction, *, in_rows: bool) -> bool:
     """Do the lanes of a warp execute a load or store at different places, whatever they hold? `in_rows`: a warp's threads differ in %tid.x alone."""
     address = i.operands[i.op == "ld"]
     base = address.base if isinstance(address, Address) else address
-    return _Lanes(program, in_rows=in_rows).of(base) == _APART
+    kind = _Lanes(program, in_rows=in_rows).of(base)
+    return kind is not None and kind != _ALIKE
 
 
 class _Lanes:
-    """Of every value whether the lanes of a warp have it alike, or each another one; None where it is neither, or nobody knows."""
+    """Of every value `_ALIKE` where the lanes of a warp have the same one, and where each has another one how many zeros the difference of two of them has behind its
+    last bit at most: so much is left of it in a type with more bits than that. None where it is neither, or nobody knows."""
 
     def __init__(self, program: Program, *, in_rows: bool) -> None:
         self.givers, self.in_rows = givers_of(program), in_rows
-        self.found: dict[int, str | None] = {}
+        self.found: dict[int, int | None] = {}
 
-    def of(self, operand: Operand) -> str | None:
+    def of(self, operand: Operand) -> int | None:
         if isinstance(operand, Special):
             return self._special(operand.name)
         if isinstance(operand, Register):
@@ -39,16 +44,16 @@ class _Lanes:
             return self.found[operand.slot]
         return _ALIKE if isinstance(operand, (Immediate, Symbol)) else None
 
-    def _special(self, name: str) -> str | None:
+    def _special(self, name: str) -> int | None:
         if name in _OF_GRID:
             return _ALIKE
         if name == "laneid":
-            return _APART
+            return _LANES
         if not self.in_rows:
             return None
-        return {"tid.x": _APART, "tid.y": _ALIKE, "tid.z": _ALIKE}.get(name)
+        return {"tid.x": _LANES, "tid.y": _ALIKE, "tid.z": _ALIKE}.get(name)
 
-    def _given(self, slot: int) -> str | None:
+    def _given(self, slot: int) -> int | None:
         givers = self.givers.get(slot, ())
         if len(givers) != 1 or givers[0].guard is not None:
             return None
@@ -64,20 +69,26 @@ class _Lanes:
         kinds = [self.of(operand) for operand in i.operands[1:]]
         if all(kind == _ALIKE for kind in kinds):
             return _ALIKE
-        return _APART if self._keeps_apart(i, kinds) else None
+        return self._apart(i, kinds)
 
     @staticmethod
-    def _keeps_apart(i: Instruction, kinds: list[str | None]) -> bool:
-        """Is what an instruction makes of different numbers different, one of its operands being apart and the others alike?"""
-        if kinds.count(_APART) != 1 or None in kinds:
-            return False
-        if i.op in ("add", "sub", "mov", "cvta"):
-            return True
-        if i.op == "cvt":
-            to, of = map(bits_of, i.modifiers[-2:])
-            return to >= of and not any(m.startswith("f") for m in i.modifiers[-2:])
-        if i.op not in ("mad", "mul", "shl") or "hi" in i.modifiers:
-            return False
-        factor = i.operands[2 if kinds[0] == _APART else 1]
-        is_sum = i.op == "mad" and kinds[2] == _APART
-        return is_sum or (i.op == "shl" and kinds[0] == _APART) or (isinstance(factor, Immediate) and factor.value not in (0, 0.0))
+    def _apart(i: Instruction, kinds: list[int | None]) -> int | None:
+        """What an instruction makes of numbers that are apart, where one of its operands is that and the others are alike."""
+        apart = [n for n, kind in enumerate(kinds) if kind is not None and kind != _ALIKE]
+        types = [m for m in i.modifiers if m[0] in "bsu" and m[1:].isdecimal()]
+        if len(apart) != 1 or None in kinds or not {"sat", "hi"}.isdisjoint(i.modifiers) or len(types) != 1 + (i.op == "cvt"):
+            return None
+        zeros = cast(int, kinds[apart[0]]) + _more_zeros(i, apart[0])
+        return zeros if zeros < min(map(bits_of, types)) * (2 if "wide" in i.modifiers else 1) else None
+
+
+def _more_zeros(i: Instruction, n: int) -> int:
+    """How many zeros an instruction puts behind the last bit of its operand `n`, one behind its result; very many where nobody knows."""
+    if i.op in ("add", "sub", "mov", "cvta", "cvt") or (i.op == "mad" and n == 2):
+        return 0
+    factor = i.operands[2 - n] if i.op in ("mul", "mad") else i.operands[2]
+    if not isinstance(factor, Immediate) or not isinstance(factor.value, int) or (i.op == "shl" and n != 0):
+        return _MANY
+    if i.op == "shl":
+        return factor.value & 0xFFFFFFFF
+    return (factor.value & -factor.value).bit_length() - 1 if i.op in ("mul", "mad") and factor.value else _MANY
