@@ -609,3 +609,28 @@ def test_an_exchange_writes_to_global_memory_whatever_has_been_there(at, value, 
         2, f"@%p9 atom.global.exch.b32 %r2, [%d20+{at}], {value}; bar.sync 0; ld.global.u32 %r3, [%d20]; st.global.u32 [%d21], %r3;"
     )
     assert codes(gpu.launch(text, "k", block=32, args=[unwritten, out], progress=False)) == ["R507"] * is_doubtful
+
+
+@pytest.mark.parametrize(
+    ("body", "is_doubtful"),
+    [
+        ("@%p9 atom.shared.exch.b32 %r2, [sm], 1;", True),
+        ("@%p9 atom.shared.exch.b64 %d2, [sm], 1; cvt.u32.u64 %r2, %d2;", True),
+        ("@%p9 st.shared.u32 [sm], 0; bar.sync 0; atom.shared.exch.b32 %r2, [sm], 1;", False),
+        ("@%p9 atom.shared.exch.b32 %r3, [sm], 0; bar.sync 0; atom.shared.exch.b32 %r2, [sm], 1;", False),  # the first one throws it away
+        ("atom.shared.exch.b32 %r3, [sm], 7; setp.gt.u32 %p1, %r1, 0; selp.b32 %r2, %r3, 0, %p1;", False),  # lane 0 got it alone
+        ("atom.shared.exch.b32 %r3, [sm], 7; setp.eq.u32 %p1, %r1, 0; selp.b32 %r2, %r3, 0, %p1;", True),
+        ("ld.shared.u32 %r3, [sm+8]; st.shared.u32 [sm], %r3; atom.shared.exch.b32 %r2, [sm], 7;", True),  # a copy of what nobody wrote
+    ],
+)
+def test_what_an_exchange_has_found_where_nobody_wrote_is_told_where_it_is_used(body, is_doubtful):
+    messages = found(f"{body} mul.wide.u32 %d4, %r1, 4; add.u64 %d4, %d20, %d4; st.global.u32 [%d4], %r2;", np.zeros(32, np.uint32))
+    assert "R507" in messages if is_doubtful else messages == {}
+
+
+@pytest.mark.parametrize(("use", "is_doubtful"), [("setp.eq.u32 %p1, %r2, 0; @%p1 st.global.u32 [%d21], 1;", True), ("", False)])
+def test_a_lock_in_global_memory_that_nobody_has_made_is_told(use, is_doubtful):
+    gpu = Gpu("sm_90a")
+    text = ptx_kernel(2, f"@%p9 atom.global.exch.b32 %r2, [%d20], 1; {use}")
+    lock, out = gpu.empty(4, np.uint32), gpu.array(np.zeros(1, np.uint32))
+    assert codes(gpu.launch(text, "k", block=1, args=[lock, out], progress=False)) == ["R507"] * is_doubtful

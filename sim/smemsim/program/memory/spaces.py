@@ -466,8 +466,12 @@ def note_write(
 
 
 def note_update(x: Wave, i: Instruction, piece: Piece, size: int) -> None:
-    """Threads are about to make something of what lies there, by an atomic operation; an exchange does not."""
-    if x.watch is not None and "exch" not in i.modifiers and piece.space == "global" and x.watch.globals is not None:
+    """Threads are about to make something of what lies there, by an atomic operation; an exchange takes it, and puts something else there."""
+    if x.watch is None:
+        return
+    if "exch" in i.modifiers:
+        for_part(x, piece, lambda: x.watch.takes(x, i, piece, size))
+    elif piece.space == "global" and x.watch.globals is not None:
         for_part(x, piece, lambda: x.watch.globals.updates(i, piece, size))
 
 

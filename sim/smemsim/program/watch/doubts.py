@@ -143,6 +143,8 @@ def is_followed(i: Instruction) -> bool:
     """Is what an instruction reads from memory followed to where it is used?"""
     if i.op == "cp":  # from shared memory to that of another CTA
         return i.modifiers[:2] == ("async", "bulk") and {"shared::cta", "shared::cluster"} <= set(i.modifiers)
+    if i.op == "atom":  # what others make of a value that nobody has written is none either
+        return "exch" in i.modifiers
     return i.op in ("ld", "ldmatrix", "wgmma", "red") or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "cp", "mma"))
 
 

@@ -264,6 +264,11 @@ class GlobalShadow:
         if array is not None:
             self._makes_of_blank(i, array, piece.at, size)
 
+    def finds(self, i: Instruction, piece: Piece, size: int) -> np.ndarray | None:
+        """The marks of what the running threads are about to find there: (n, words of each); None where none is in doubt."""
+        array = self._array(piece.memory, size)
+        return None if array is None or array.blank is None else self._marks(i, array, piece.at, size)
+
     def _makes_of_blank(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> None:
         if array.blank is not None and (there := array.blank.words(at, size).any(axis=1)).any():
             self._say_blank(i, array, int(at[np.argmax(there)]), None)

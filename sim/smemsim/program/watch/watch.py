@@ -67,7 +67,7 @@ from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block, Program
-    from smemsim.program.memory.spaces import Values
+    from smemsim.program.memory.spaces import Piece, Values
     from smemsim.program.wave import Cta, Wave
 
 __all__ = ["MATRIX", "Begin", "Watch", "has_excuses", "has_fenced_tensor"]
@@ -266,6 +266,27 @@ class Watch:
         blank = at[:0] if is_whole else at[self.shared.nobody_wrote(at)]
         self.shared.strong_write(i, at, warps, size, changed=changed, scope=scope)
         self.changed_nothing(x, i, blank)
+
+    def takes(self, x: Wave, i: Instruction, piece: Piece, size: int) -> None:
+        """The running threads are about to get what lies there, each that puts something else in its place: of those at one place the first one gets it."""
+        if piece.space == "global":
+            marks = None if self.globals is None else self.globals.finds(i, piece, size)
+        else:
+            marks = self._finds(x, i, piece.at, size) if piece.space == "shared" else None
+        if marks is not None:
+            is_first = np.zeros(len(marks), bool)
+            is_first[np.unique(piece.at, return_index=True)[1]] = True
+            self.unwritten.loads(x.threads[is_first], marks[is_first])
+
+    def _finds(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> np.ndarray | None:
+        """The marks of the words at places `flat` of `x.shared` (n, of each); None where none is in doubt."""
+        words = (flat // WORD)[:, None] + np.arange(size // WORD)
+        blank = words[self.shared.nobody_wrote(words)]
+        if blank.size:
+            self.early.note(i, blank, self._running(x))
+        elif self.unwritten.shared is None:
+            return None
+        return self.unwritten.of_words(i, words)
 
     def blank(self, flat: np.ndarray, size: int) -> np.ndarray:
         """The words at places `flat` of `x.shared` that nobody has written."""
