@@ -418,11 +418,20 @@ def test_clusters_see_each_other():
 
 OUT = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; st.global.u32 [%d1], %r1;"
 PART = "setp.lt.u32 %p2, %r1, 32;"
+LOOP = "mov.u32 %r2, 0; AGAIN: @%p1 bra ON; bar.sync 0; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 3; @%p2 bra AGAIN; ON:"
 SKIPS = {
     "branch around": ("@%p1 bra ON; bar.sync 0; ON: {OUT}", True),
     "a loop some leave": (
         "mov.u32 %r2, 0; AGAIN: @%p1 bra ON; bar.sync 0; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 3; @%p2 bra AGAIN; ON: {OUT}",
         True,
+    ),
+    "a loop some leave, and a store that not all come to": ("{LOOP} setp.eq.u32 %p3, %r1, 41; @%p3 bra OFF; {OUT} OFF:", True),
+    "a loop some leave, and an arrival": ("{LOOP} @!%p1 bra OFF; mbarrier.arrive.shared::cta.b64 %d5, [bar]; OFF:", True),
+    "a loop some leave and do no more": ("{LOOP} @%p1 bra OFF; {OUT} OFF:", False),
+    "a return in a loop": (
+        "mov.u32 %r2, 0; AGAIN: @%p1 bra OFF; bar.sync 0; {OUT} add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 3; sub.u32 %r3, 40, %r2; setp.ge.u32 %p1, %r1, %r3; "
+        "@%p2 bra AGAIN; OFF:",
+        False,
     ),
     "return": ("@%p1 ret; bar.sync 0; {OUT}", False),
     "return with a result": ("@%p1 bra OFF; bar.sync 0; {OUT} ret; OFF: {OUT}", False),
@@ -441,7 +450,12 @@ SKIPS = {
 def test_lanes_that_branch_around_a_barrier_of_their_warp_are_told_at_it(name):
     """Lanes that exit in front of an aligned barrier are not missed there; those that come by behind it are."""
     body, wrong = SKIPS[name]
-    told = found(f"setp.ge.u32 %p1, %r1, 40; {body.replace('{OUT}', OUT).replace('{PART}', PART)}", np.zeros(64, np.uint32), block=64)
+    made = "@%p9 mbarrier.init.shared::cta.b64 [bar], 64; bar.sync 0;"
+    told = found(
+        f"{made} setp.ge.u32 %p1, %r1, 40; {body.replace('{OUT}', OUT).replace('{PART}', PART).replace('{LOOP}', LOOP)}",
+        np.zeros(64, np.uint32),
+        block=64,
+    )
     assert set(told) == ({"X011"} if wrong else set())
     assert not wrong or "thread (40, 0, 0)" in told["X011"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from smemsim.distinct import distinct
+from smemsim.program.barriers.skipped import note_acts
 from smemsim.program.blocks import run_block
 from smemsim.program.hangs import refuse_host
 from smemsim.program.linking.flow import computes, following
@@ -144,6 +145,8 @@ class _Run:
         wave.at = at
         if wave.late is not None:
             wave.late.begins(wave, block)
+        if wave.has_parted:
+            note_acts(wave, at)
         run_block(wave, block)
         wave.steps += 1
         if wave.steps >= self.look:

@@ -248,6 +248,8 @@ class Wait:
 class Wave:
     """The state of the threads that run together. `sel` selects those that execute now: everything, or sorted thread numbers."""
 
+    has_parted = False  # have some lanes of a warp come to a barrier of the whole warp without others?
+
     def __init__(self, launch: Launch, clusters: Sequence[int]) -> None:
         self.launch, self.program = launch, launch.program
         self.stride = -(-launch.threads // WARP) * WARP

@@ -15,7 +15,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.errors import InputError
-from smemsim.program.barriers.skipped import check_skipped, have_parted, note_exits
+from smemsim.program.barriers.skipped import arrive, check_skipped, have_parted, note_exits
 from smemsim.program.registers import Read, Write
 from smemsim.program.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.program.scopes import CLUSTER, CTA
@@ -428,7 +428,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
 
     def run(x: Wave, following: int) -> None:
         if is_aligned:
-            check_skipped(x, i, x.at, x.threads)
+            arrive(x, i)
         ids = np.asarray(number(x))
         counts = None if count is None else np.asarray(count(x))
         x.goes(following)
@@ -608,9 +608,9 @@ def _are_left(x: Wave, barrier: NamedBarrier) -> None:
     waiting = np.flatnonzero(barrier.arrived & barrier.aligned)
     for line in distinct(barrier.line[waiting]).tolist():
         ends = ((n, i) for n, block in enumerate(x.program.blocks) for i in block.instructions[-1:])
-        at, i = next(((n, i) for n, i in ends if i.line == line and i.op in ("bar", "barrier")), (0, None))
-        if i is not None:
-            check_skipped(x, i, at, barrier.cta.first + waiting[barrier.line[waiting] == line])
+        there = [(n, i) for n, i in ends if i.line == line and i.op in ("bar", "barrier")]  # of a function each of its copies
+        if there:
+            check_skipped(x, there[0][1], [n for n, _ in there], barrier.cta.first + waiting[barrier.line[waiting] == line])
 
 
 def _exited_from_cta(x: Wave, threads: np.ndarray) -> None:

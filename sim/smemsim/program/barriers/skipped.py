@@ -20,11 +20,51 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
     from smemsim.program.wave import Wave
 
-__all__ = ["check_skipped", "have_parted", "note_exits"]
+__all__ = ["arrive", "check_skipped", "have_parted", "note_acts", "note_exits"]
 
 
 _EXITED_IN = "blocks in which threads have exited"
-_ACTS = {"atom", "cp", "ld", "red", "st"}
+_ACTED_IN = "blocks in which threads have last accessed memory, since others of their warps wait for them"
+_ACTS = {
+    "atom",
+    "cp",
+    "ld",
+    "ldmatrix",
+    "mbarrier",
+    "multimem",
+    "red",
+    "st",
+    "stmatrix",
+    "suld",
+    "sured",
+    "sust",
+    "tcgen05",
+    "tex",
+    "wgmma",
+}
+
+
+def note_acts(x: Wave, at: int) -> None:
+    """The running threads begin a block, where lanes of some warps wait, or have waited, at a barrier without others of theirs."""
+    acted, acting = x.state[_ACTED_IN]
+    if at in acting:
+        acted[x.threads] = at
+
+
+def arrive(x: Wave, i: Instruction) -> None:
+    """The running threads arrive at a barrier by an instruction of their whole warp: what lanes that are not there do from now on, they may do behind it."""
+    threads = x.threads
+    begins = threads[::WARP]
+    if len(threads) == x.total or (
+        len(threads) % WARP == 0 and not (begins % WARP).any() and (threads[WARP - 1 :: WARP] - begins == WARP - 1).all()
+    ):
+        return
+    check_skipped(x, i, [x.at], threads)
+    if _ACTED_IN not in x.state:
+        acting = {n for n in range(len(x.program.blocks)) if _acts(x.program, n)}
+        x.state[_ACTED_IN] = np.full(x.total, -1, np.int32), acting
+        x.has_parted = True
+    x.state[_ACTED_IN][0].reshape(-1, WARP)[distinct(threads // WARP)] = -1
 
 
 def note_exits(x: Wave, threads: np.ndarray, *, is_awaited: bool) -> None:
@@ -42,15 +82,20 @@ def have_parted(x: Wave) -> bool:
     return _EXITED_IN in x.state
 
 
-def check_skipped(x: Wave, i: Instruction, at: int, threads: np.ndarray) -> None:
-    """Threads have arrived at a barrier in block `at`, by an instruction of their whole warp: have others of their warps exited behind it?"""
+def check_skipped(x: Wave, i: Instruction, at: list[int], threads: np.ndarray) -> None:
+    """Threads have arrived at a barrier in one of some blocks, by an instruction of their whole warp: have others of their warps exited behind it?"""
     blocks = x.state.get(_EXITED_IN)
     if blocks is None:
         return
     warps = distinct(threads // WARP)
     others = np.setdiff1d((warps[:, None] * WARP + np.arange(WARP)).ravel(), threads)
     others = others[blocks[others] >= 0]
-    late = next((n for n in distinct(blocks[others]).tolist() if _acts(x.program, n) and n in behind(x.program, at)), None)
+    if _ACTED_IN in x.state:
+        acted, _ = x.state[_ACTED_IN]
+        blocks = np.where(acted >= 0, acted, blocks)
+    late = next(
+        (n for n in distinct(blocks[others]).tolist() if _acts(x.program, n) and all(n in behind(x.program, one) for one in at)), None
+    )
     if late is None:
         return
     thread = int(others[blocks[others] == late][0])
