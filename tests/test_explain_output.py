@@ -438,6 +438,18 @@ def test_a_store_that_begins_behind_its_tile_is_told_by_the_product():
     assert re.search(FAULTS["second box behind"][1], told.message)
 
 
+def test_a_product_that_begins_in_front_of_its_tensors_is_one():
+    """All loads 8 k earlier: what lies in front of the tensors is zero, and the product of the rest is what the store with the wrong swizzle has."""
+
+    def early(ptx):
+        load = r"(cp\.async\.bulk\.tensor\.2d\.shared\S+ \[%r\d+\], \[%rd\d+, \{)(%r\d+)"
+        return re.sub(load + r"(, %r\d+\}\], \[%r\d+\];)", r"{ .reg .b32 early; sub.s32 early, \2, 8; \1early\3 }", ptx)
+
+    run, *_ = launched("gemm_specialized", early, **FAULTS["no swizzle"][0])
+    assert [f.code for f in run.findings] == ["R501", "R508"]
+    assert "nobody multiplies k = 248 to 255" in run.findings[1].message
+
+
 @pytest.mark.parametrize("change", ["relu", "half", "bias"])
 def test_an_epilogue_that_changes_the_numbers_is_not_judged(change):
     """The same missing swizzle behind an epilogue whose numbers are no product: nothing is certain, nothing is said."""

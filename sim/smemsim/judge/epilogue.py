@@ -165,11 +165,11 @@ def _tile(chain: list[Product], launch: Launch, matrices: _Matrices) -> _Tile | 
 
 
 def _rows(launch: Launch, read: OperandRead, rows: int, dtype: str, matrices: _Matrices) -> np.ndarray | None:
-    """(some of the rows, K): those from where an operand begins."""
+    """(some of the rows, K): those from where an operand begins, as far as there are any."""
     row = read.at[0]
     key = read.base, dtype, read.row_stride, row, rows
     if key not in matrices:
-        matrices[key] = operand_matrix(launch.memory, read, dtype, rows_read=slice(row, row + rows))
+        matrices[key] = operand_matrix(launch.memory, read, dtype, rows_read=slice(max(row, 0), max(row + rows, 0)))
     return matrices[key]
 
 
@@ -181,11 +181,11 @@ def _row_count(read: OperandRead) -> int:
 
 def _part(matrix: np.ndarray, read: OperandRead, rows: int, k: int) -> np.ndarray:
     """(rows, k) of the rows from where an operand begins; what lies outside is 0."""
-    first = read.at[1]
-    part = matrix[:, first : first + k].astype(np.float64)
-    if part.shape == (rows, k):
-        return part
-    return np.pad(part, ((0, rows - part.shape[0]), (0, k - part.shape[1])))
+    above, before = (max(-at, 0) for at in read.at)
+    inside = matrix[: max(rows - above, 0), max(read.at[1], 0) : max(read.at[1] + k, 0)]
+    part = np.zeros((rows, k))
+    part[above : above + inside.shape[0], before : before + inside.shape[1]] = inside
+    return part
 
 
 # ---- boxes
