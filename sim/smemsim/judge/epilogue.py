@@ -86,9 +86,10 @@ def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:
     tiles = _tiles(reads, launch)
     stored = []
     for of_a_kind in stores.values():
-        boxes = _boxes(_some(of_a_kind), tiles, launch)
+        some = [e for e in _some(of_a_kind) if not _is_right(e, tiles, launch)]
+        boxes = _boxes(some, tiles, launch)
         told = next((f for box in boxes if (f := _swizzled(box, of_a_kind, launch) or _exchanged(box, launch))), None)
-        told = told or _slid(of_a_kind, tiles, launch)
+        told = told or _slid(some, of_a_kind, tiles, launch)
         stored += [told] if told is not None else []
     return stored
 
@@ -151,16 +152,15 @@ def _tile(chain: list[Product], launch: Launch, matrices: _Matrices) -> _Tile | 
         return None
     sums = np.zeros((first.m, first.n))
     extent = 0, 0
-    for p in chain:
-        for event, a, b in zip(p.events, p.a, p.b, strict=True):
+    with np.errstate(invalid="ignore"):  # infinities and NaNs
+        for event, a, b in (one for p in chain for one in zip(p.events, p.a, p.b, strict=True)):
             if a is None or b is None or min(a.share, b.share) < 1 or event.is_sparse or any(event.negate) or (a.at[0], b.at[0]) != place:
                 return None
             left, right = _rows(launch, a, event.m, event.a_type, matrices), _rows(launch, b, event.n, event.b_type, matrices)
             if left is None or right is None:
                 return None
             extent = _row_count(a), _row_count(b)
-            with np.errstate(invalid="ignore"):  # infinities and NaNs
-                sums += _part(left, a, event.m, event.k) @ _part(right, b, event.n, event.k).T
+            sums += _part(left, a, event.m, event.k) @ _part(right, b, event.n, event.k).T
     return _Tile(sums, *place, extent)
 
 
@@ -201,6 +201,22 @@ def _boxes(stores: list[Store], tiles: list[_Tile], launch: Launch) -> Iterator[
                 break
 
 
+def _is_right(event: Store, tiles: list[_Tile], launch: Launch) -> bool:
+    """Has a store left the numbers of a product where these belong?"""
+    (columns, rows), (x, y) = event.tensor_map.box_dim, event.coordinates
+    height = min(len(tiles[0].sums), rows) if tiles else rows
+    parts = [next((p for tile in tiles if (p := _at(tile, y + row, x, min(height, rows - row), columns)) is not None), None)
+             for row in range(0, rows, height)]  # fmt: skip
+    if any(part is None for part in parts):
+        return False
+    wanted = np.concatenate([part for part in parts if part is not None])
+    for dtype in STORED_AS.get(event.tensor_map.data_type.name, ()):
+        found = _stored(event, dtype, launch)
+        if found is not None and rounding_of(launch, dtype).near(found, wanted).all():
+            return True
+    return False
+
+
 def _box(event: Store, dtype: str, tiles: list[_Tile], launch: Launch) -> _Box | None:
     box = _stored(event, dtype, launch)
     if box is None or not tiles:
@@ -226,7 +242,7 @@ def _alike(found: np.ndarray, tiles: list[_Tile], near: Rounding) -> list[tuple[
         for m in range(0, len(tile.sums) - rows + 1, rows):
             for n in range(0, tile.sums.shape[1] - columns + 1, columns):
                 part = tile.sums[m : m + rows, n : n + columns]
-                if near.near(mine, np.sort(part, axis=1)).all():
+                if near.may_be_near(mine[0], np.sort(part[0]), part) and near.near(mine, np.sort(part, axis=1)).all():
                     alike.append((tile, m, n, part))
     return alike
 
@@ -265,9 +281,9 @@ def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> Finding | None:
     )
 
 
-def _slid(alike: list[Store], tiles: list[_Tile], launch: Launch) -> Finding | None:
-    """R508 for a box at its place in D, which has the rows of its product some rows further on."""
-    for event in _some(alike):
+def _slid(some: list[Store], alike: list[Store], tiles: list[_Tile], launch: Launch) -> Finding | None:
+    """R508 for one of some boxes, at its place in D, which has the rows of its product some rows further on."""
+    for event in some:
         tm = event.tensor_map
         (columns, rows), (x, y) = tm.box_dim, event.coordinates
         for dtype in STORED_AS.get(tm.data_type.name, ()):

@@ -32,6 +32,7 @@ __all__ = [
     "owners_of",
     "places_of",
     "tile_of",
+    "ways",
     "writers_of",
 ]
 
@@ -78,6 +79,13 @@ class Told:
     begin: tuple[int, int]
     share: float
     is_absolute: bool
+
+
+@remembered(1)
+def ways() -> dict[Any, Told]:
+    """What is known of operands that lie in one load of a matrix, in whichever launch: by what the load brings and how they lie in it. Of more dimensions that may rest
+    on the coordinates."""
+    return {}
 
 
 def places_of(shared: SharedMemory, what: SharedOperand) -> Places | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from smemsim.judge.operands.courses import Course, SharedCourse, Step
@@ -24,6 +24,7 @@ from smemsim.judge.operands.places import (
     owners_of,
     places_of,
     tile_of,
+    ways,
     writers_of,
 )
 from smemsim.judge.operands.read import PATTERN, Issued, Matrix, OperandRead, Piece, Product, Reach, is_outside
@@ -43,6 +44,7 @@ __all__ = ["MOST", "MOST_CACHED", "MOST_PIECES", "NEAR", "Reads"]
 MOST = 1 << 16  # matrix instructions of a CTA that are kept until its end
 MOST_PIECES = 256  # pieces that differ, of which each is judged
 MOST_CACHED = 1 << 14
+MOST_WAYS = 1 << 10  # that all launches share
 NEAR = 64  # events of a CTA
 
 
@@ -79,7 +81,7 @@ class Reads:
         self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
         self._places: dict[SharedOperand, Places | None] = {}
         self._matrices: dict[Any, Matrix | str] = {}
-        self._ways: dict[Any, Told] = {}  # by the load and how an operand lies in it
+        self._ways: dict[Any, Told] = {}  # by the load and how an operand lies in it; see `ways`
         self._done: set[tuple[Any, ...]] = set()  # what CTAs did whose pieces are kept
 
     # ---- pieces of other processes
@@ -408,8 +410,8 @@ class Reads:
         key = pattern, self._relative(loads)
         told = places.told.get(key)
         if told is None:
-            for cache in (places.told, self._matrices, self._ways):
-                if len(cache) > MOST_CACHED:
+            for cache, most in ((places.told, MOST_CACHED), (self._matrices, MOST_CACHED), (self._ways, MOST_CACHED), (ways(), MOST_WAYS)):
+                if len(cache) > most:
                     cache.clear()
             load = loads[0] if writer else None  # which has written all of the lines
             told = places.told[key] = self._looked_at(shared, places, course, (what.dtype, what.major), load)
@@ -427,14 +429,8 @@ class Reads:
             return self._looked_up(shared, places, course, form)
         begin = only.transfer.smem_address
         chunks = places.chunks + (shared.begin - begin)
-        key = only.map_key, only.event.mode, form, begin % PATTERN, chunks.shape, chunks.tobytes()
-        before = self._ways.get(key)
-        if before is not None:
-            return before
-        found = self._looked_up(shared, places, course, form)
-        if isinstance(found, Told):
-            self._ways[key] = found
-        return found
+        key = self.arch, only.map_key, only.event.mode, form, begin % PATTERN, chunks.shape, chunks.tobytes()
+        return self._told_alike(key, lambda: self._looked_up(shared, places, course, form))
 
     def _looked_up(self, shared: SharedMemory, places: Places, course: Course, form: tuple[str, str]) -> Told | str:
         """`tile_of` by the owners of its bytes."""
@@ -443,12 +439,17 @@ class Reads:
         load = course.loads.get(id(shared.writers[first - 1])) if first and (writer == first).all() else None
         if load is None:
             return tile_of(shared, (writer, place), course.loads, *form)
-        key = load.map_key, load.event.mode, form, place.shape, place.tobytes()
-        if key in self._ways:
-            return self._ways[key]
-        found = tile_of(shared, (writer, place), course.loads, *form)
+        key = self.arch, load.map_key, load.event.mode, form, place.shape, place.tobytes()
+        return self._told_alike(key, lambda: tile_of(shared, (writer, place), course.loads, *form))
+
+    def _told_alike(self, key: Any, look: Callable[[], Told | str]) -> Told | str:
+        """What is known of an operand that lies in a load as the key says."""
+        before = self._ways.get(key) or ways().get(key)
+        if before is not None:
+            return before
+        found = look()
         if isinstance(found, Told):  # a reason may lie in the load's coordinates
-            self._ways[key] = found
+            (ways() if found.is_absolute else self._ways)[key] = found
         return found
 
     def _read(self, word: int, major: str, loads: tuple[Issued, ...], told: Told) -> OperandRead:
