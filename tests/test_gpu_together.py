@@ -26,10 +26,15 @@ FAULTS = {
 def with_fault(code: str, ctas: str) -> str:
     """The kernel with a fault, of CTA `ODD` ("one") or of all."""
     behind, fault = FAULTS[code]
-    assert FILE.ptx.count(behind) == 1
-    ptx = FILE.ptx.replace(behind, f"{behind}\n\t{'@%odd ' if ctas == 'one' else ''}{fault}")
-    head = f"\t.reg .pred %odd;\n\t.reg .b32 %cta;\n\tmov.u32 %cta, %ctaid.x;\n\tsetp.eq.u32 %odd, %cta, {ODD};\n"
-    return ptx.replace("{\n", "{\n" + head, 1)
+    return changed(FILE.ptx, behind, f"{behind}\n\t@%odd {fault}", ctas)
+
+
+def changed(ptx: str, line: str, other: str, ctas: str) -> str:
+    """A kernel with another text in place of a line; in that, `%odd` says whether this is CTA `ODD` ("one"), or any."""
+    assert ptx.count(line) == 1
+    odd = ODD if ctas == "one" else "%cta"
+    head = f"\t.reg .pred %odd;\n\t.reg .b32 %cta;\n\tmov.u32 %cta, %ctaid.x;\n\tsetp.eq.u32 %odd, %cta, {odd};\n"
+    return ptx.replace(line, other).replace("{\n", "{\n" + head, 1)
 
 
 def launched(ptx: str):
@@ -50,6 +55,54 @@ def test_a_fault_of_one_cta_is_found_as_that_of_all(code: str):
         right = launched(FILE.ptx)[1]
         differs = (c != right).reshape(len(c) // TILE, TILE, -1, TILE).any(axis=(1, 3))
         assert differs.sum() == 1
+
+
+COPIES = load_launch_file(KERNELS / "triton_matmul_f16")  # its threads copy the operands (cp.async); of two CTAs
+# What CTA `ODD`, or each, leaves out, and what is found then: the copies have not come, no fence lies between them and the products, or these may still read.
+LEFT_OUT = {"X004": "cp.async.wait_group \t2;", "X003": "fence.proxy.async.shared::cta;", "X005": "wgmma.wait_group.sync.aligned 1;"}
+
+
+@pytest.mark.parametrize("code", LEFT_OUT)
+def test_what_one_cta_leaves_out_behind_its_copies_is_found_as_where_all_do(code: str):
+    found = []
+    for ctas in ("one", "all"):
+        gpu = Gpu("sm_90a")
+        args = COPIES.placed(gpu)[1]
+        findings = gpu.run(changed(COPIES.ptx, LEFT_OUT[code], f"@!%odd {LEFT_OUT[code]}", ctas), COPIES.config(args)).findings
+        found.append([(f.code, f.line) for f in findings])
+    assert code in dict(found[0])
+    assert found[0] == found[1]
+
+
+# How each warp writes one word, what it writes, and what is found where CTA `ODD`, or each, does so: of a warp's lanes one stays, of warps it is left to chance.
+ONE_WORD = {
+    "the same": ("st.shared.u32 [sm], 7;", []),
+    "a copy of the same": ("cp.async.ca.shared.global [sm], [%rd1], 4; cp.async.wait_all;", []),
+    "its own": ("st.shared.u32 [sm], %r3;", ["X008"]),
+    "a copy of its own": ("cp.async.ca.shared.global [sm], [%rd2], 4; cp.async.wait_all;", ["X008"]),
+    "each lane its own": ("st.shared.u32 [sm], %r4;", ["X008"]),
+}
+
+
+@pytest.mark.parametrize("who", ["one", "all"])
+@pytest.mark.parametrize(("writes", "codes"), ONE_WORD.values(), ids=ONE_WORD)
+def test_what_warps_of_one_cta_write_to_one_word_is_found_as_where_all_do(writes: str, codes: list[str], who: str):
+    ptx = f""".version 8.8
+    .target sm_90a
+    .address_size 64
+    .shared .align 16 .b8 sm[16];
+    .visible .entry k(.param .u64 from) {{
+      .reg .pred %p<3>; .reg .b32 %r<6>; .reg .b64 %rd<4>;
+      mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; shr.u32 %r3, %r1, 5; mov.u32 %r4, %r1;
+      setp.ne.u32 %p1, %r2, {ODD if who == "one" else "%r2"}; @%p1 mov.u32 %r3, 7; @%p1 mov.u32 %r4, 7;
+      ld.param.u64 %rd1, [from]; mul.wide.u32 %rd2, %r3, 4; add.u64 %rd2, %rd1, %rd2; mul.wide.u32 %rd3, %r3, 0; @%p1 add.u64 %rd2, %rd1, %rd3;
+      {writes}
+      bar.sync 0; ld.shared.u32 %r5, [sm]; setp.lt.u32 %p2, %r1, 64; @%p2 ret;
+      wgmma.fence.sync.aligned; ret; }}"""
+    gpu = Gpu("sm_90a")
+    done = gpu.launch(ptx, "k", grid=CTAS, block=64, args=[gpu.array(np.arange(8, dtype=np.uint32))], progress=False)
+    assert [f.code for f in done.findings] == codes
+    assert all(f"of CTA {ODD if who == 'one' else 0}" in f.message for f in done.findings)
 
 
 def refilled(meets: str) -> str:

@@ -405,6 +405,8 @@ class Reads:
             return "operands of 4 or 6 bits"
         if places is None:
             return "descriptors of which nobody knows what they read"
+        if not course.loads:
+            return NO_LOAD
         numbers, pattern = ([writer], b"") if writer else writers_of(shared, places)
         loads = [course.loads.get(id(shared.writers[n - 1])) if n else None for n in numbers]
         key = pattern, self._relative(loads)

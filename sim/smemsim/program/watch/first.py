@@ -30,7 +30,7 @@ from smemsim.ptx.module import Instruction
 if TYPE_CHECKING:
     from smemsim.machine.tmem.layout import AccumulatorLayout, Box
     from smemsim.program.linking.program import Block
-    from smemsim.program.memory.spaces import Values
+    from smemsim.program.memory.spaces import Piece, Values
     from smemsim.program.watch.lifetimes import Lifetimes
     from smemsim.program.watch.lost import LostUpdates
     from smemsim.program.watch.unreleased import UnreleasedStores
@@ -122,6 +122,35 @@ class _Lanes:
             watch.first.lanes.meet(own, times=times)
         else:
             watch.spread().lanes.meet(threads, times=times)
+
+
+class _Globals:
+    """Global memory, for those who tell what threads do there: where nobody writes they may read while the first CTA stands for all, and nothing is noted."""
+
+    def __init__(self, watch: WatchOfFirst, history: History) -> None:
+        self.watch, self.history = watch, history
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not here, the watch of all has."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._of_all, name)
+
+    @property
+    def _of_all(self) -> Any:
+        return self.watch.spread().globals
+
+    def read(self, i: Instruction, piece: Piece, size: int) -> None:
+        """As `GlobalShadow.read`."""
+        if not self._is_nothing(i, piece):
+            self._of_all.read(i, piece, size)
+
+    def passes_read(self, i: Instruction, piece: Piece, size: int) -> bool:
+        """As `GlobalShadow.passes_read`."""
+        return self._is_nothing(i, piece) or bool(self._of_all.passes_read(i, piece, size))
+
+    def _is_nothing(self, i: Instruction, piece: Piece) -> bool:
+        return self.history.before is None and (i.modifiers[0] == "const" or self.history.is_unwritten(piece.memory))
 
 
 class _Tensor:
@@ -270,6 +299,13 @@ class WatchOfFirst:
         return _Lanes(self) if self.of_all is None else self.of_all.lanes
 
     @property
+    def globals(self) -> Any:
+        """Who is told what threads do in global memory."""
+        if self.of_all is not None or self.history is None:
+            return None if self.of_all is None else self.of_all.globals
+        return _Globals(self, self.history)
+
+    @property
     def tensor(self) -> Any:
         """Who is told what is done in tensor memory."""
         return _Tensor(self) if self.of_all is None else self.of_all.tensor
@@ -371,7 +407,23 @@ class WatchOfFirst:
     @_or_of_all
     def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values | None = None) -> Any:
         """As `Watch.write`."""
-        return None if self.passes_write(x, i, flat, size) else OF_ALL
+        own = self._own_places(flat)
+        if own is None or size < WORD or self.first.follows_values():
+            return OF_ALL
+        shared = self.first.shared
+        is_one = not shared.share_words(own, size) or _all_stay(values)
+        return None if is_one and shared.is_written(i, own, size, None) else OF_ALL
+
+    @_or_of_all
+    def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values) -> Any:
+        """As `Watch.copy`."""
+        own = self._own_places(flat)
+        if own is None or (self.first.shared.share_words(own, size) and not _all_stay(values)):
+            return OF_ALL
+        if not self.first.passes_copy(self.view, i, own, size):
+            return OF_ALL
+        self.unwritten.copied(x.threads, flat)
+        return None
 
     @_or_of_all
     def follows_values(self) -> Any:
@@ -596,6 +648,11 @@ class WatchOfFirst:
         """As `Watch.let_go`."""
         (self.of_all or self.first).let_go()
         vars(self).clear()
+
+
+def _all_stay(values: Values | None) -> bool:
+    """Does each thread find what it has written, whoever else has written there?"""
+    return values is None or bool(values.stay.all())
 
 
 def _are_same(threads: np.ndarray, own: np.ndarray, begin: int) -> bool:

@@ -16,7 +16,7 @@ _LONG = 64  # words
 _LANES, _TIME = (1 << LANE_BITS) - 1, LANE_BITS + PART_BITS
 
 __all__ = [
-    "Known", "Tables", "is_shared_by_threads", "know_alike", "note_epoch", "operation_reads", "operation_writes", "operations_of", "operations_read", "operations_write",
+    "Known", "Tables", "copy", "is_shared_by_threads", "know_alike", "note_epoch", "operation_reads", "operation_writes", "operations_of", "operations_read", "operations_write",
     "read", "renumber", "write",
 ]  # fmt: skip
 
@@ -43,15 +43,17 @@ class Tables(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What warps know, as in `clocks.Order`, of which these are the tables; of operations whether they are of the generic proxy, their stream, and whether it is
-    noted that others than matrix instructions read what they write; and when the lanes of each warp last met."""
+    """What warps know, as in `clocks.Order`, of which these are the tables; of operations whether they are of the generic proxy, whether they are copies of threads
+    (cp.async), their stream, and whether it is noted that others than matrix instructions read what they write; and when the lanes of each warp last met."""
 
     clock: np.ndarray
     seen: np.ndarray
     fenced: np.ndarray
     done: np.ndarray
     read_done: np.ndarray
+    done_fenced: np.ndarray
     generic: np.ndarray
+    copies: np.ndarray
     stream: np.ndarray
     noted: np.ndarray
     now: np.ndarray
@@ -187,6 +189,48 @@ def _are_by(begin, count, who, by):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _is_fenced(number, first, warps, known):  # type: ignore[no-untyped-def]
+    """Does a proxy fence of one of the warps lie behind the end of a copy?"""
+    fenced = False
+    for warp in range(first, first + warps):
+        fenced |= known.done_fenced[warp, number]
+    return fenced and known.copies[number]
+
+
+@compiled
+def copy(flat, count, threads, numbers, line, tables, known):  # type: ignore[no-untyped-def]
+    """Threads copy `count` words each (cp.async) to the places `flat`, by the open operations of their warps. As `write`."""
+    who, seen, read_done = tables.who, known.seen, known.read_done
+    columns = seen.shape[1]
+    for n in range(len(flat)):
+        warp, first = threads[n] >> 5, flat[n] >> 2
+        own = numbers[warp] + _OPERATIONS
+        for word in range(first, first + count):
+            by = who[word]
+            if by >= _OPERATIONS:
+                if by != own and not known.done[warp, by - _OPERATIONS]:
+                    return 0
+            elif by >= 0 and by != warp and seen[warp, by - warp // columns * columns] < tables.when[word]:
+                return 0
+            if not _readers_are_done(word, warp, seen, tables.read_when, tables.read_line):
+                return 0
+            if not _operations_are_done(word, warp, read_done, tables.read_by):
+                return 0
+            if tables.has_strong and not _no_strong(word, warp, seen, tables):
+                return 0
+    for n in range(len(flat)):
+        own = numbers[threads[n] >> 5] + _OPERATIONS
+        for word in range(flat[n] >> 2, (flat[n] >> 2) + count):
+            who[word], tables.line[word], tables.strong[word] = own, line, False
+    for n in range(len(flat)):
+        own = numbers[threads[n] >> 5] + _OPERATIONS
+        for word in range(flat[n] >> 2, (flat[n] >> 2) + count):
+            if who[word] != own:
+                return 2
+    return 1
+
+
+@compiled
 def operation_reads(begins, count, first, warps, mine, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
     """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads `count` words from each of `begins` on. False where one is unwritten,
     not seen, or not fenced, and as in `read`; else it is noted in a row of `read_by`."""
@@ -203,7 +247,9 @@ def operation_reads(begins, count, first, warps, mine, own, row, is_generic, sto
                 number = by - _OPERATIONS
                 if by == before or number == own:
                     continue
-                if (stops_at_operations and not known.noted[number]) or (known.generic[number] and not is_generic):
+                if stops_at_operations and not known.noted[number]:
+                    return False
+                if known.generic[number] and not is_generic and not _is_fenced(number, first, warps, known):
                     return False
                 if stream <= 0 or known.stream[number] != stream:
                     for warp in range(first, first + warps):

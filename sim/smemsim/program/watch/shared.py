@@ -148,7 +148,9 @@ class SharedShadow:
             order.fenced,
             order.done,
             order.read_done,
+            order.done_fenced,
             operations.generic,
+            operations.copies,
             operations.stream,
             operations.noted,
             self.lanes.now,
@@ -283,10 +285,11 @@ class SharedShadow:
         """`is_written` where no word is written by several threads; False, and nothing is noted, where one is."""
         if self.parts.kept or size < WORD:
             return False
-        places = np.ascontiguousarray(flat, np.int64)
-        if loops.is_shared_by_threads(places, size // WORD, self.x.threads, self._marks):
-            return False
-        return self.is_written(i, places, size, None)
+        return not self.share_words(flat, size) and self.is_written(i, flat, size, None)
+
+    def share_words(self, flat: np.ndarray, size: int) -> bool:
+        """Do several of the running threads access one word?"""
+        return bool(loops.is_shared_by_threads(np.ascontiguousarray(flat, np.int64), size // WORD, self.x.threads, self._marks))
 
     @functools.cached_property
     def _marks(self) -> np.ndarray:
@@ -533,6 +536,18 @@ class SharedShadow:
         self._seen(i, at, warps, np.where(self.who[at] >= OPERATIONS, self.who[at], NOBODY), "overwritten")
         self.parts.written_whole(at)
         self.who[at], self.line[at] = ATOMIC, i.line
+
+    def is_copied(self, i: Instruction, flat: np.ndarray, size: int, numbers: np.ndarray, values: Values | None) -> bool:
+        """cp.async of the running threads, the open operations of whose warps have these numbers, writes `size` bytes at places `flat`. False, and nothing is noted,
+        where a closer look is needed (`copied`)."""
+        self.epochs.forget()
+        if self.parts.kept:
+            return False
+        done = loops.copy(np.ascontiguousarray(flat, np.int64), size // WORD, self.x.threads, numbers, i.line, self.tables, self._known)
+        if done == 2:
+            at, warps = self.places(flat, size)
+            self._one_stays(i, at, at, warps, values)
+        return bool(done)
 
     def copied(self, i: Instruction, at: np.ndarray, warps: np.ndarray, numbers: np.ndarray, values: Values) -> None:
         """cp.async of warps, whose open operations have these numbers, writes words."""

@@ -42,6 +42,7 @@ class CommitGroups:
 
     def spread(self, first: CommitGroups, twins: Twins) -> None:
         """The groups of the warps of all CTAs, from those of the first one's."""
+        self.copies.update(twins.by_warp(first.copies, twins.of))
         for (warp, kind), g in first._groups.items():
             for n in range(twins.count):
                 open_, *pending = ([twins.of(op, n) for op in some] for some in (g.open, *g.pending))

@@ -465,6 +465,24 @@ class Watch:
 
     def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values) -> None:
         """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
+        numbers = self._copies(x, i)
+        self._reach(x, i, flat)
+        if self.freed.ticks:
+            self.freed.look(i, *self.shared.places(flat, size))
+        if not self.shared.is_copied(i, flat, size, numbers, values):
+            self.shared.copied(i, *self.shared.places(flat, size), numbers, values)
+        if self.unwritten.shared is not None:
+            self.unwritten.shared.clear(flat, size)
+        self.unwritten.copied(x.threads, flat)
+
+    def passes_copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> bool:
+        """Is nothing suspicious about a copy, of which no two threads make different ones at one place, and all of it noted? Else `copy` has to be told."""
+        if self.follows_values():
+            return False
+        return self.shared.is_copied(i, flat, size, self._copies(x, i), None)
+
+    def _copies(self, x: Wave, i: Instruction) -> np.ndarray:
+        """The numbers of the operations, by their warps, that the running threads copy by."""
         copies = self.groups.copies
         for thread in x.threads[np.unique(x.threads >> 5, return_index=True)[1]].tolist():
             if thread // WARP not in copies:
@@ -473,13 +491,7 @@ class Watch:
                 copies[thread // WARP] = operation
         numbers = np.zeros(x.total // WARP, np.int32)
         numbers[list(copies)] = [operation.number for operation in copies.values()]
-        self._reach(x, i, flat)
-        if self.freed.ticks:
-            self.freed.look(i, *self.shared.places(flat, size))
-        self.shared.copied(i, *self.shared.places(flat, size), numbers, values)
-        if self.unwritten.shared is not None:
-            self.unwritten.shared.clear(flat, size)
-        self.unwritten.copied(x.threads, flat)
+        return numbers
 
     def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
         """tcgen05.alloc of the running warps writes words at `flat` of `x.shared`: seen behind a barrier, and no matter of proxies.
