@@ -468,7 +468,7 @@ def test_wgmma_gives_the_registers_of_the_machine(form: str, given_: dict, count
         launch, told = gpu.prepare(wgmma_kernel(text, spare), LaunchConfig(grid=2, block=128, args=args)), []
         launch.judge = SimpleNamespace(multiplied=lambda x, events: told.extend(events))  # noqa: B023
         execute(launch, watch=watched)
-        assert launch.events == told
+        assert list(launch.events) == told
         assert [(type(e), e.cta, e.n) for e in told] == [(Mma, 0, given["n"]), (Mma, 1, given["n"])]
         assert not launch.findings
         results.append(device.numpy())
@@ -482,6 +482,21 @@ def test_wgmma_gives_the_registers_of_the_machine(form: str, given_: dict, count
         for found in results:
             assert (wgmma_registers(result) == found[cta, :count].T).all()
             assert (found[cta, count:] == held[cta, count:]).all()
+
+
+def test_each_warpgroup_has_sums_of_its_own_beside_further_warps() -> None:
+    """CTAs of five warps, of which four multiply: what they leave is what CTAs of four warps leave."""
+    text = wgmma_kernel(f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(0, 4)}, %rd3, %rd4, %p1, 1, 1, 0, 0;", 4)
+    text = text.replace("%tid.x;", "%tid.x; setp.gt.u32 %p2, %r190, 127; @%p2 exit;", 1)
+    held = np.random.default_rng(0).normal(size=(3, 4, 128)).astype(np.float32)
+    left = []
+    for block in (128, 160):
+        device, sums = Device("sm_90a"), held.copy()
+        data, to = device.array(np.full(8192, 0x3F80, np.uint16)), device.array(sums)
+        assert not device.launch(text, grid=3, block=block, args=(data, to, WORD.encode(), WORD.encode() + 8)).findings
+        left.append(to.numpy())
+    np.testing.assert_allclose(left[0], held + 16, rtol=1e-5)
+    assert (left[0] == left[1]).all()
 
 
 PLAIN = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(0, 4)}, %rd3, %rd4, %p1, 1, 1, 0, 0;"

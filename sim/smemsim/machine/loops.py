@@ -10,13 +10,13 @@ from smemsim.layout.loops import swizzle
 from smemsim.layout.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
 
 __all__ = [
-    "are_owned",
-    "gather",
+    "gather_owned",
     "gather_rows",
     "load",
     "load_boxes",
     "load_lines",
     "load_words",
+    "one_of_each",
     "own_chunks",
     "own_places",
     "owners_of",
@@ -137,22 +137,31 @@ def touch_chunks(chunks, entry, lines, owner):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def are_owned(chunks, begins, lines, owner, found):  # type: ignore[no-untyped-def]
-    """Has each of these chunks, counted from a line's begin (in chunks) on, one entry? For each begin."""
+def gather_owned(chunks, first_chunks, lines, owner, memory, begins, places, out):  # type: ignore[no-untyped-def]
+    """Words of memory at places (flat), from each begin on, as `out` (begins, places); False as soon as one of the chunks, counted from the first one, has not one
+    entry."""
     for n in range(len(begins)):
-        found[n] = True
+        is_owned = True
         for i in range(len(chunks)):
-            chunk = begins[n] + chunks[i]
-            entry = owner[chunk]
-            found[n] &= lines[chunk >> 3] > 0 or 0 < entry < _SPLIT
+            chunk = first_chunks[n] + chunks[i]
+            if lines[chunk >> 3] == 0:
+                is_owned &= 0 < owner[chunk] < _SPLIT
+        if not is_owned:
+            return False
+        for i in range(len(places)):
+            out[n, i] = memory[begins[n] + places[i]]
+    return True
 
 
 @compiled
-def gather(memory, begins, index, out):  # type: ignore[no-untyped-def]
-    """Words of memory at places `index`, from each begin on; `index` flat, `out` (begins, places)."""
-    for n in range(len(begins)):
-        for i in range(len(index)):
-            out[n, i] = memory[begins[n] + index[i]]
+def one_of_each(values, out):  # type: ignore[no-untyped-def]
+    """The value that neighbours have, as many of them for each of `out`; False where they have not all the same."""
+    size, is_one = len(values) // len(out), True
+    for n in range(len(out)):
+        out[n] = values[n * size]
+        for i in range(n * size, n * size + size):
+            is_one &= values[i] == out[n]
+    return is_one
 
 
 @compiled

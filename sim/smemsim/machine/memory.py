@@ -39,13 +39,14 @@ from smemsim.words.operand_layout import window_reach
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["WORDS", "GlobalMemory", "Operand", "SharedMemory", "ThreadWrite", "element_bits", "offsets", "pattern", "places", "shifts"]
+__all__ = ["WORDS", "GlobalMemory", "Operand", "SharedMemory", "ThreadWrite", "Windows", "element_bits", "offsets", "pattern", "places", "shifts"]
 
 
 # ---- Where the elements of an operand lie in a shared window, and how its bytes become elements
 
 
 WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32}  # elements that are whole words of memory, by their bits
+UNITS = {bits // 8: np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)}  # by their bytes
 
 
 def places(
@@ -93,16 +94,17 @@ def pattern(
 @remembered(512)
 def wide_pattern(
     word: int, arch: str, dtype: str, major: str, rows: int, k: int, window: tuple[int, int], packing: str = "packed"
-) -> np.ndarray | None:
-    """The places of `pattern` in steps of 8 bytes, counted in such; None where elements that follow one another along K do not lie so in memory."""
-    each = 64 // max(8, element_format(dtype).bits)
-    index = pattern(word, arch, dtype, major, rows, k, window, packing)[0]
-    if k % each:
-        return None
-    first = index.reshape(rows, -1, each)[:, :, :1]
-    if (first % each).any() or (index.reshape(rows, -1, each) != first + np.arange(each)).any():
-        return None
-    return np.ascontiguousarray(first.reshape(-1) // each)
+) -> tuple[np.ndarray, int, np.ndarray]:
+    """`pattern`, its places flat: in steps of 8 bytes, counted in such, where elements that follow one another along K lie so in memory; the bytes of a step are
+    the second."""
+    bits = element_format(dtype).bits
+    index, chunks = pattern(word, arch, dtype, major, rows, k, window, packing)
+    each = 64 // max(8, bits)
+    if k % each == 0:
+        first = index.reshape(rows, -1, each)[:, :, :1]
+        if not ((first % each).any() or (index.reshape(rows, -1, each) != first + np.arange(each)).any()):
+            return np.ascontiguousarray(first.reshape(-1) // each), 8, chunks
+    return index.reshape(-1), max(8, bits) // 8, chunks
 
 
 def element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.ndarray:
@@ -443,26 +445,6 @@ class SharedMemory:
         operand = self.read_operand(word, dtype=dtype, major=major, rows=rows, k=k, packing=packing)
         return operand.bits, bool(operand.unwritten.any())
 
-    @staticmethod
-    def operands_bits(
-        memories: Sequence[SharedMemory], word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed"
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """`operand_bits` of several memories through one descriptor: raw bits (memories, rows, k), bool (memories,)."""
-        form: dict[str, Any] = {"dtype": dtype, "major": major, "rows": rows, "k": k, "packing": packing}
-        first, bits = memories[0], element_format(dtype).bits
-        if len(memories) > 1 and bits in WORDS and all(memory._is_beside(first) for memory in memories):
-            index, chunks = pattern(word, first.arch, dtype, major, rows, k, (first.begin, first.end), packing)
-            if Owners.each_owned([memory._owners for memory in memories], chunks).all():
-                out = np.empty((len(memories), rows, k), WORDS[bits])
-                wide = wide_pattern(word, first.arch, dtype, major, rows, k, (first.begin, first.end), packing)
-                size, places = (bits, index.reshape(-1)) if wide is None else (64, wide)
-                begins = np.array([8 * memory.at // size for memory in memories], np.int64)
-                unit = np.dtype(f"u{size // 8}")
-                loops.gather(first.room.view(unit), begins, places, out.view(unit).reshape(len(memories), -1))
-                return out, np.zeros(len(memories), bool)
-        found = [memory.operand_bits(word, **form) for memory in memories]
-        return np.stack([bits for bits, _ in found]), np.array([missing for _, missing in found])
-
     def _is_beside(self, other: SharedMemory) -> bool:
         """Do both lie in one room, with windows of one size?"""
         return self.room is other.room and self.end == other.end and self.arch == other.arch
@@ -476,6 +458,47 @@ class SharedMemory:
     def operand_chunks(self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed") -> np.ndarray:
         """The chunks of 16 bytes that an operand has bytes in, counted from the window's begin, ascending."""
         return pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end), packing)[1]
+
+
+class Windows:
+    """The shared memories of several CTAs, to be read through one descriptor: at once where they are windows of one size in one room.
+
+    >>> import numpy as np
+    >>> shared = SharedMemory("sm_90a", size=1024)
+    >>> shared.write(0x400, np.arange(128, dtype=np.uint16))
+    >>> bits, unwritten = Windows([shared, shared]).operands_bits(0x1000080040, dtype="bf16", major="K", rows=8, k=16)
+    >>> bits.shape, bits[1, 1, :3].tolist(), unwritten.tolist()
+    ((2, 8, 16), [8, 9, 10], [False, False])
+    """
+
+    def __init__(self, memories: Sequence[SharedMemory]) -> None:
+        first = self._first = memories[0]
+        self.memories = tuple(memories)
+        self._are_beside = len(memories) > 1 and all(memory._is_beside(first) for memory in memories)
+        self._begins = np.array([memory.at for memory in memories], np.int64)  # bytes
+        self._some: dict[tuple[int, ...], Windows] = {}
+        self._owners, self._chunks = Owners.begins_of([memory._owners for memory in memories])
+
+    def some(self, numbers: tuple[int, ...]) -> Windows:
+        """Some of them, by their place among all."""
+        found = self._some.get(numbers)
+        if found is None:
+            found = self._some[numbers] = Windows([self.memories[n] for n in numbers])
+        return found
+
+    def operands_bits(
+        self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed"
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`SharedMemory.operand_bits` of each: raw bits (memories, rows, k), bool (memories,)."""
+        first, bits = self._first, element_format(dtype).bits
+        if self._are_beside and bits in WORDS:
+            places, size, chunks = wide_pattern(word, first.arch, dtype, major, rows, k, (first.begin, first.end), packing)
+            out, unit = np.empty((len(self.memories), rows, k), WORDS[bits]), UNITS[size]
+            flat = out.view(unit).reshape(len(out), -1)
+            if self._owners.gather(chunks, self._chunks, first.room.view(unit), self._begins // size, places, flat):
+                return out, np.zeros(len(out), bool)
+        found = [memory.operand_bits(word, dtype=dtype, major=major, rows=rows, k=k, packing=packing) for memory in self.memories]
+        return np.stack([bits for bits, _ in found]), np.array([missing for _, missing in found])
 
 
 def _check_world(memory: Any) -> None:

@@ -215,11 +215,15 @@ class Owners:
         return parts[0]._all.of_lines(begins[:, None] + lines)
 
     @staticmethod
-    def each_owned(parts: Sequence[Owners], chunks: np.ndarray) -> np.ndarray:
-        """`owned` of the same chunks of several parts of the same, a bool for each."""
-        of, found = parts[0]._all, np.empty(len(parts), bool)
-        begins = np.array([part._at // CHUNK for part in parts], np.int64)
-        loops.are_owned(chunks, begins, of._lines, of._chunks, found)
+    def begins_of(parts: Sequence[Owners]) -> tuple[Owners, np.ndarray]:
+        """Of parts of the same this, and with which of its chunks each begins."""
+        return parts[0]._all, np.array([part._at // CHUNK for part in parts], np.int64)
+
+    def gather(
+        self, chunks: np.ndarray, first_chunks: np.ndarray, memory: np.ndarray, begins: np.ndarray, places: np.ndarray, out: np.ndarray
+    ) -> bool:
+        """`out` (parts, places): words of memory at places from each of `begins` on, if of each part, by its first chunk, these chunks are `owned`; else False."""
+        found: bool = loops.gather_owned(chunks, first_chunks, self._lines, self._chunks, memory, begins, places, out)
         return found
 
     def of(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

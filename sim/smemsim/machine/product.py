@@ -16,7 +16,7 @@ from smemsim.arithmetic.multiply import Factors, Options, certain
 from smemsim.arithmetic.values import element_value
 from smemsim.distinct import distinct
 from smemsim.errors import InputError
-from smemsim.machine.memory import Operand, SharedMemory
+from smemsim.machine.memory import Operand, SharedMemory, Windows
 from smemsim.machine.tma import Transfer
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES, Grade
@@ -176,9 +176,9 @@ class SharedOperand:
         """Raw bits (rows, k), and whether there are some among them that nobody wrote. HardwareTrap when the operand leaves the window."""
         return shared.operand_bits(self.number, **self._form)
 
-    def bits_of(self, memories: Sequence[SharedMemory]) -> tuple[np.ndarray, np.ndarray]:
+    def bits_of(self, memories: Windows) -> tuple[np.ndarray, np.ndarray]:
         """`bits` of each of several memories: (memories, rows, k) and (memories,)."""
-        return SharedMemory.operands_bits(memories, self.number, **self._form)
+        return memories.operands_bits(self.number, **self._form)
 
     def read(self, shared: SharedMemory) -> Operand:
         """Raw bits with the address and the writer of each element; InputError for a word that is none."""

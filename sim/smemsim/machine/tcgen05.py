@@ -20,7 +20,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Finding
 from smemsim.layout.fragments import sparse_k
 from smemsim.layout.tcgen05 import is_lane_disabled, is_zero_column
-from smemsim.machine.memory import WORDS, SharedMemory
+from smemsim.machine.memory import WORDS, SharedMemory, Windows
 from smemsim.machine.product import MmaOperand, MmaResult, SharedOperand, used_writers, weaker
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.layout import (
@@ -499,7 +499,7 @@ def _operands(issues: Sequence[Issue], found: dict[tuple[int, str], tuple[np.nda
     """Raw bits (instructions, rows, stored K) of an operand in shared memory, and of which instructions nobody wrote some of them."""
     first, memories = issues[0].mma, [memory for issue in issues for memory in issue.shared]
     if all(issue.mma is first for issue in issues):
-        bits, missing = first.shared_operands["BA".index(side)].bits_of(memories)
+        bits, missing = first.shared_operands["BA".index(side)].bits_of(Windows(memories))
         return bits.reshape(len(issues), -1, bits.shape[2]), np.asarray(missing.reshape(len(issues), -1).any(axis=1))
     read = [_bits_among(found, issues, n, side, issue.mma.shared_operands["BA".index(side)]) for n, issue in enumerate(issues)]
     return np.stack([bits for bits, _ in read]), np.array([missing for _, missing in read])
@@ -548,7 +548,7 @@ def _bits_among(
     if (number, side) not in found:
         same = [n for n, issue in enumerate(issues) if issue.mma is mma and len(issue.shared) == 1]
         if len(same) > 1:
-            bits, missing = operand.bits_of([issues[n].shared[0] for n in same])
+            bits, missing = operand.bits_of(Windows([issues[n].shared[0] for n in same]))
             found.update(((n, side), (bits[k], bool(missing[k]))) for k, n in enumerate(same))
         else:
             found[number, side] = _bits(side, operand, issues[number].shared)

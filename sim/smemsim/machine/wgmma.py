@@ -17,7 +17,7 @@ from smemsim.arguments import choice, flag, in_steps, shown, whole
 from smemsim.arithmetic.multiply import Options, Sums, add_tiles, is_added_in_place, multiply_tiles, row_of
 from smemsim.errors import InputError
 from smemsim.layout import fragments
-from smemsim.machine.memory import WORDS, SharedMemory
+from smemsim.machine.memory import WORDS, SharedMemory, Windows
 from smemsim.machine.product import MmaOperand, MmaResult, SharedOperand, halves, weaker
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade
@@ -25,7 +25,7 @@ from smemsim.spec.formats import element_format
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WGMMA_THREADS, WGMMA_TYPES, WgmmaTypes
 from smemsim.words.smem import SmemDescriptor
 
-__all__ = ["Operands", "Wgmma", "a_places", "d_places", "to_matrix", "to_registers", "types_of", "wgmma", "wgmma_registers"]
+__all__ = ["Operands", "Reads", "Wgmma", "a_places", "d_places", "to_matrix", "to_registers", "types_of", "wgmma", "wgmma_registers"]
 
 
 REGISTER_BITS = 32
@@ -56,7 +56,7 @@ class Wgmma:
     >>> shared = SharedMemory("sm_90a", size=8192)
     >>> shared.write(0x400, np.full(64 * 16, 0x3F80, np.uint16))
     >>> word = 0x1000080040  # no swizzle, LBO 128 B, SBO 256 B
-    >>> operands = i.read([shared] * 2, [word] * 2, [word] * 2)
+    >>> operands = i.read(i.reads(Windows([shared] * 2), [word] * 2, [word] * 2))
     >>> d = i.execute(operands, np.zeros((2, 64, 8), np.uint32))
     >>> d.shape, float(d.view(np.float32)[1, 63, 7]), operands.unwritten.tolist()
     ((2, 64, 8), 16.0, [False, False])
@@ -148,21 +148,23 @@ class Wgmma:
         """B behind a descriptor."""
         return SharedOperand(word, self.b_type, self.b_major, self.n, self.k)
 
-    def read(
-        self, shared: Sequence[SharedMemory], a: Sequence[int] | np.ndarray, b: Sequence[int], metadata: np.ndarray | None = None
-    ) -> Operands:
-        """The operands of several warpgroups, each with a window and descriptors of its own; HardwareTrap when one leaves its window.
+    def reads(self, windows: Windows, a: Sequence[int] | None, b: Sequence[int]) -> Reads:
+        """What several warpgroups read, each with a window and descriptors of its own; without `a` that is in registers."""
+        return Reads(None if a is None else _Side.of(self.a, windows, a), _Side.of(self.b, windows, b))
 
-        `a` may be registers, uint32 (4, groups, 128); `metadata` of a sparse instruction is uint32 (groups, 128).
+    def read(self, reads: Reads, registers: np.ndarray | None = None, metadata: np.ndarray | None = None) -> Operands:
+        """The operands of several warpgroups; HardwareTrap when one leaves its window.
+
+        `registers` are those of A where it lies there, uint32 (4, groups, 128); `metadata` of a sparse instruction is uint32 (groups, 128).
         """
-        of_b, which_b, unwritten = _behind(self.b, shared, b)
-        if isinstance(a, np.ndarray):
-            of_a = from_registers(a, self.a_type, self.stored_k)
+        of_b, unwritten = reads.b.read()
+        if reads.a is None:
+            of_a = from_registers(np.asarray(registers), self.a_type, self.stored_k)
             which_a = np.arange(len(of_a))
         else:
-            of_a, which_a, missing = _behind(self.a, shared, a)
-            unwritten |= missing
-        return Operands(of_a, of_b, which_a, which_b, unwritten, self.places_of(metadata))
+            of_a, missing = reads.a.read()
+            which_a, unwritten = reads.a.which, unwritten | missing
+        return Operands(of_a, of_b, which_a, reads.b.which, unwritten, self.places_of(metadata))
 
     def places_of(self, metadata: np.ndarray | None) -> tuple[Sparse, ...]:
         """What the metadata of each warpgroup, uint32 (groups, 128), says of A; nothing without."""
@@ -217,14 +219,32 @@ class Operands:
     places: tuple[Sparse, ...] = ()
 
 
-def _behind(
-    operand: Callable[[int], SharedOperand], shared: Sequence[SharedMemory], words: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(raw bits of the operands behind descriptors, each once, which of them each warpgroup has, and whether it has elements that nobody wrote)."""
-    firsts, which = _each_once(tuple(words), tuple(map(id, shared)))
-    found = [operand(word).bits_of([shared[n] for n in numbers]) for word, numbers in firsts]
-    bits, missing = (parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in zip(*found, strict=True))
-    return bits, which, missing[which]
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Side:
+    """An operand of several warpgroups, each once: what is read of which windows, and which of all these each warpgroup has."""
+
+    parts: tuple[tuple[SharedOperand, Windows], ...]
+    which: np.ndarray
+
+    @classmethod
+    def of(cls, operand: Callable[[int], SharedOperand], windows: Windows, words: Sequence[int]) -> _Side:
+        """That behind a descriptor of each warpgroup, in its window."""
+        firsts, which = _each_once(tuple(words), tuple(map(id, windows.memories)))
+        return cls(tuple((operand(word), windows.some(numbers)) for word, numbers in firsts), which)
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        """(raw bits, each once; whether those of each warpgroup have elements that nobody wrote)."""
+        found = [operand.bits_of(windows) for operand, windows in self.parts]
+        bits, missing = found[0] if len(found) == 1 else (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return bits, missing[self.which]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reads:
+    """What the wgmma of several warpgroups read in shared memory: A, unless it is in registers, and B."""
+
+    a: _Side | None
+    b: _Side
 
 
 @functools.lru_cache(maxsize=1024)

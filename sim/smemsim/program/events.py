@@ -7,7 +7,8 @@ thread's within the CTA (of a matrix instruction the first of its warp or warpgr
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias, overload
 
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.cluster import Delivery
@@ -16,7 +17,7 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["Bulk", "Copy", "Event", "Load", "Mma", "Store"]
+__all__ = ["Bulk", "Copy", "Event", "Events", "Load", "Mma", "Store"]
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -115,3 +116,55 @@ class Copy(_Issued):
 
 
 Event: TypeAlias = Load | Store | Bulk | Mma | Copy
+
+
+class Events(Sequence[Event]):
+    """The events of a launch, in order. Those of matrix instructions may be made when something first asks for them."""
+
+    def __init__(self) -> None:
+        self._parts: list[list[Event] | Callable[[], Sequence[Mma]]] = []
+        self._count = 0
+
+    def append(self, event: Event) -> None:
+        """One more."""
+        self.__iadd__((event,))
+
+    def __iadd__(self, events: Iterable[Event]) -> Events:
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, list):
+            last = []
+            self._parts.append(last)
+        before = len(last)
+        last += events
+        self._count += len(last) - before
+        return self
+
+    def products(self, count: int, make: Callable[[], Sequence[Mma]]) -> None:
+        """So many matrix instructions more, which `make` makes."""
+        self._parts.append(make)
+        self._count += count
+
+    def transfers(self) -> Iterator[Load | Store | Bulk | Copy]:
+        """All but the matrix instructions."""
+        return (event for part in self._parts if isinstance(part, list) for event in part if not isinstance(event, Mma))
+
+    def _all(self) -> list[Event]:
+        if len(self._parts) != 1 or not isinstance(self._parts[0], list):
+            self._parts = [[event for part in self._parts for event in (part if isinstance(part, list) else part())]]
+        (every,) = self._parts
+        return every if isinstance(every, list) else []
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Event: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Event]: ...
+
+    def __getitem__(self, at: int | slice) -> Event | list[Event]:
+        return self._all()[at]
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._all())

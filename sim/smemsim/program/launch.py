@@ -18,7 +18,7 @@ from smemsim.arguments import flag, shown, suggestion, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Finding, Touched, at_instruction
 from smemsim.machine.region import GlobalMemory
-from smemsim.program.events import Event, Load, Mma
+from smemsim.program.events import Event, Events, Load, Mma
 from smemsim.program.linking.program import Program
 from smemsim.program.registers import Wave
 from smemsim.program.registry import ON_EXIT
@@ -371,7 +371,7 @@ class Launch:
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # what waves that begin later use again: see `Wave.alike`
     queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
     findings: dict[tuple[str | int, ...], Finding] = dataclasses.field(default_factory=dict)
-    events: list[Event] = dataclasses.field(default_factory=list)
+    events: Events = dataclasses.field(default_factory=Events)
     output: list[str] = dataclasses.field(default_factory=list)
     output_size: int = 0  # characters
     asserted: list[str] = dataclasses.field(

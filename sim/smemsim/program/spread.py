@@ -25,7 +25,7 @@ from smemsim.finding import Finding
 from smemsim.machine.blank import Garbage
 from smemsim.machine.region import GlobalMemory
 from smemsim.processors import can_be_copied, can_have_children, idle, processors, room
-from smemsim.program.events import Event
+from smemsim.program.events import Event, Events
 from smemsim.program.execute import WAVE_BYTES, at_once, depends, execute, resident, takes_over
 from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, Queue, RunOptions
 from smemsim.program.linking.program import linked, module_of
@@ -146,7 +146,7 @@ class Shard:
         """Execute some clusters."""
         launch = self.launch
         launch.findings, launch.judge = dict(self.findings), self.judge and self.judge.fresh()
-        launch.output, launch.asserted, launch.events, launch.output_size = [], [], [], 0
+        launch.output, launch.asserted, launch.events, launch.output_size = [], [], Events(), 0
         launch.evidence, launch.elsewhere, launch.mapped, launch.conditions = set(), set(), {}, {}
         littered = [region.blank for region in launch.memory.table()[2] if isinstance(region.blank, Garbage)]
         for blank in littered:

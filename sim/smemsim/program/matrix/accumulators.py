@@ -23,7 +23,7 @@ from smemsim.spec.wgmma import WGMMA_M
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["Accumulators", "accumulators", "bits_of_slots"]
+__all__ = ["Accumulators", "accumulators", "bits_of_slots", "count_of", "number_of"]
 
 
 def _is_sum(left: np.ndarray, now: np.ndarray) -> bool:
@@ -35,6 +35,16 @@ def _is_sum(left: np.ndarray, now: np.ndarray) -> bool:
 def bits_of_slots(slots: Collection[int]) -> int:
     """A bit set of registers, as `Block.slots` is one."""
     return sum(1 << slot for slot in set(slots))
+
+
+def count_of(x: Wave) -> int:
+    """How many whole warpgroups a wave has."""
+    return len(x.ctas) * (x.stride // WARPGROUP)
+
+
+def number_of(x: Wave, cta: np.ndarray, tid: np.ndarray) -> np.ndarray:
+    """The numbers of warpgroups among those of the wave, by the index of their CTA and their first thread in it: a CTA may have warps behind its last one."""
+    return cta * (x.stride // WARPGROUP) + tid // WARPGROUP
 
 
 def accumulators(x: Wave) -> Accumulators:
@@ -64,6 +74,8 @@ class Accumulators:
     def __init__(self, x: Wave) -> None:
         self.x = x
         self.kept: dict[tuple[int, ...], _Matrix] = {}
+        cta, group = np.divmod(np.arange(count_of(x)), max(1, x.stride // WARPGROUP))
+        self._firsts = cta * x.stride + group * WARPGROUP  # the first thread of each warpgroup
         self._left: dict[tuple[frozenset[int], int], np.ndarray | None] = {}  # by registers and warpgroup; None: is under way
 
     def left(self, slots: frozenset[int], groups: Sequence[int], values: np.ndarray | None) -> None:
@@ -86,11 +98,11 @@ class Accumulators:
         of = self.kept.get(slots)
         if of is None:
             places = self.x.alike(("D", slots), lambda: self._places(slots, n))
-            count = self.x.total // WARPGROUP
+            count = len(self._firsts)
             of = self.kept[slots] = _Matrix(bits, places, np.empty((count, WGMMA_M, n), np.uint32), np.zeros(count, bool))
         if not of.is_here[groups].all():
             new = groups[adds & ~of.is_here[groups]]
-            words = self.x.register_words[WARPGROUP * new[:, None, None] + of.places]
+            words = self.x.register_words[self._firsts[new][:, None, None] + of.places]
             of.has_sum[new] = [
                 bool(of.has_sum[group]) and _is_sum(of.values[group], own) for group, own in zip(new.tolist(), words, strict=True)
             ]
@@ -106,7 +118,7 @@ class Accumulators:
         for of in self.kept.values():
             if of.slots & slots and of.is_here.any():
                 groups = np.flatnonzero(of.is_here)
-                self.x.register_words[WARPGROUP * groups[:, None, None] + of.places] = of.values[groups]
+                self.x.register_words[self._firsts[groups][:, None, None] + of.places] = of.values[groups]
                 of.is_here[:] = False
         left = 0
         for of in self.kept.values():

@@ -11,19 +11,21 @@ import numpy as np
 
 from smemsim.arithmetic.multiply import Sums
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
-from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_registers, types_of
+from smemsim.machine import loops
+from smemsim.machine.memory import Windows
+from smemsim.machine.wgmma import Reads, Wgmma, a_places, d_places, to_matrix, to_registers, types_of
 from smemsim.program.asynchronous import judge_products, stops
 from smemsim.program.events import Mma
 from smemsim.program.late import lands
 from smemsim.program.linking.unfenced import unfenced
-from smemsim.program.matrix.accumulators import accumulators, bits_of_slots
+from smemsim.program.matrix.accumulators import accumulators, bits_of_slots, count_of, number_of
 from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registers import bits_of
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.runs import WORD, Runs, read_runs
 from smemsim.program.watch.doubts import Product
-from smemsim.program.wave import WARPGROUP
+from smemsim.program.wave import ALL, WARPGROUP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector, slots_in
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
@@ -68,8 +70,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
     Modifiers(i, "fence", "sync", "aligned").end()
 
     def run(x: Wave) -> None:
-        for thread in x.threads[::WARPGROUP].tolist():
-            x.ctas[int(x.cta_of[thread])].state["wgmma.fence", thread] = True
+        _fenced(x)[_warpgroups(x).numbers] = True
 
     return Gate(lambda x: _together(i, x), run)
 
@@ -113,6 +114,56 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     return Gate(lambda x: _together(i, x), mma.run, keeps=bits_of_slots(mma.d_slots))
 
 
+@dataclasses.dataclass(eq=False)
+class Warpgroups:
+    """The warpgroups that execute: of each its first thread in the wave and in its CTA, its CTA, its number among those of the wave, where its D lies among
+    accumulators of all, and its window."""
+
+    key: bytes
+    firsts: list[int]
+    tids: list[int]
+    ctas: list[Cta]
+    numbers: np.ndarray
+    where: np.ndarray
+    windows: Windows
+
+
+def _warpgroups(x: Wave) -> Warpgroups:
+    """Those that are here, kept: nearly always they are all of the wave."""
+    kept: dict[bytes, Warpgroups] = x.state.setdefault("warpgroups", {})
+    firsts = x.threads[::WARPGROUP]
+    key = b"" if x.sel is ALL else firsts.tobytes()
+    found = kept.get(key)
+    if found is None:
+        if len(kept) >= MOST_SELECTIONS:
+            kept.clear()
+        cta, tids = x.cta_of[firsts], x.tid[firsts]
+        numbers = number_of(x, cta, tids)
+        where = np.zeros((len(firsts), 3), np.int64)
+        where[:, 0] = numbers
+        ctas = [x.ctas[n] for n in cta.tolist()]
+        windows = Windows([cta.shared for cta in ctas])
+        found = kept[key] = Warpgroups(key, firsts.tolist(), tids.tolist(), ctas, numbers, where, windows)
+    return found
+
+
+def _fenced(x: Wave) -> np.ndarray:
+    """Which warpgroups have executed a wgmma.fence, by their numbers."""
+    found = x.state.get("wgmma.fence")
+    if found is None:
+        found = x.state["wgmma.fence"] = np.zeros(count_of(x), bool)
+    return np.asarray(found)
+
+
+@dataclasses.dataclass(eq=False)
+class _Words:
+    """The descriptors of the warpgroups of an instruction, and what is read through them; without A's it is in registers."""
+
+    a: list[int] | None
+    b: list[int]
+    reads: Reads
+
+
 class _Mma:
     """One wgmma.mma_async of a program: the registers and immediates that it names."""
 
@@ -152,107 +203,125 @@ class _Mma:
 
     def run(self, x: Wave) -> None:
         """Multiply, for every warpgroup that is here."""
-        threads, of = x.threads, self.of
-        firsts = threads[::WARPGROUP].tolist()
-        ctas = [x.ctas[int(x.cta_of[first])] for first in firsts]
+        here, of = _warpgroups(x), self.of
         b = self._uniform(x, self.read_b, "B's descriptor")
-        scale = [bool(value) for value in self._uniform(x, self.scale_d, "scale-d")]
-        a: Any = self._registers(x, self.read_a) if self.in_registers else self._uniform(x, self.read_a[0], "A's descriptor")
+        scale = self._uniform(x, self.scale_d, "scale-d")
+        a = None if self.in_registers else self._uniform(x, self.read_a[0], "A's descriptor")
+        registers = self._registers(x, self.read_a) if self.in_registers else None
         metadata = None if self.metadata is None else np.broadcast_to(self.metadata(x), x.n).reshape(-1, WARPGROUP)
-        groups = [first // WARPGROUP for first in firsts]
-        values, goes_on = self._held(x, groups, scale)
-        events = self._events(x, ctas, firsts, a, b, scale, goes_on)
-        judge_products(x, events)  # before they are executed: one may be what ends the kernel
+        words = self._words(x, here, a, b)
+        values, goes_on = self._held(x, here, scale)
+        self._check_fences(x, here)
+        adds = scale.tolist(), goes_on
+        judged = None if x.launch.judge is None else self._events(here, words, *adds)
+        if judged is not None:
+            judge_products(x, judged)  # before they are executed: one may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
-            operands = of.read([cta.shared for cta in ctas], a, b, metadata)
-        if operands.unwritten.any():
-            events = [
-                self._seen(x, event, is_unwritten=missing) for event, missing in zip(events, operands.unwritten.tolist(), strict=True)
-            ]
-        x.launch.events += events
+            operands = of.read(words.reads, registers, metadata)
+        self._record(x, here, words, adds, judged, operands.unwritten)
         if x.watch is not None:
-            self._tell(x, ctas, firsts, a, b, scale)
+            self._tell(x, here, words, adds[0])
         if x.late is None:
-            self._add(x, operands, groups, scale, values)
+            self._add(x, operands, here, scale, values)
             return
-        accumulators(x).left(self.sums, groups, None)
+        accumulators(x).left(self.sums, here.numbers.tolist(), None)
 
         def act() -> None:
-            regs: Any = self._registers(x, self.read_a) if self.in_registers else a
-            late = of.read([cta.shared for cta in ctas], regs, b, metadata)
-            self._write(x, groups, self._product(late, self._registers(x, self.read_d), scale))
+            late = of.read(words.reads, self._registers(x, self.read_a) if self.in_registers else None, metadata)
+            self._write(x, here, self._product(late, self._registers(x, self.read_d), scale))
 
         lands(x, act, stream="wgmma", kind="wgmma", threads=x.threads.copy())
 
-    def _held(self, x: Wave, groups: list[int], scale: list[bool]) -> tuple[np.ndarray | None, list[bool]]:
+    def _words(self, x: Wave, here: Warpgroups, a: np.ndarray | None, b: np.ndarray) -> _Words:
+        """What these descriptors of warpgroups mean, kept: a loop comes back to them."""
+        kept: dict[Any, _Words] = x.state.setdefault(self, {})
+        key = here.key, b.tobytes(), b"" if a is None else a.tobytes()
+        found = kept.get(key)
+        if found is None:
+            if len(kept) >= MOST_WORDS:
+                kept.clear()
+            of_a, of_b = None if a is None else a.tolist(), b.tolist()
+            found = kept[key] = _Words(of_a, of_b, self.of.reads(here.windows, of_a, of_b))
+        return found
+
+    def _held(self, x: Wave, here: Warpgroups, scale: np.ndarray) -> tuple[np.ndarray | None, list[bool]]:
         """Where the values of D are kept, if they are, and whether each warpgroup goes on with a sum."""
         held = accumulators(x)
         if x.late is None and self.d_slots and self.of.adds_in_place:
-            return held.of(self.d_slots, self.of.n, np.array(groups, np.int64), np.array(scale))
-        return None, held.goes_on(self.sums, groups, self._registers(x, self.read_d))
+            return held.of(self.d_slots, self.of.n, here.numbers, scale)
+        return None, held.goes_on(self.sums, here.numbers.tolist(), self._registers(x, self.read_d))
 
-    def _add(self, x: Wave, operands: Any, groups: list[int], scale: list[bool], values: np.ndarray | None) -> None:
+    def _add(self, x: Wave, operands: Any, here: Warpgroups, scale: np.ndarray, values: np.ndarray | None) -> None:
         """Add up what was multiplied, in the registers of D or where their values are kept."""
         if values is not None:
-            where = np.zeros((len(groups), 3), np.int64)
-            where[:, 0] = groups
-            self.of.add(operands, Sums(values, where, np.array(scale)))
+            self.of.add(operands, Sums(values, here.where, scale))
         else:
-            self._write(x, groups, self._product(operands, self._registers(x, self.read_d), scale))
+            self._write(x, here, self._product(operands, self._registers(x, self.read_d), scale))
 
-    def _product(self, operands: Any, held: np.ndarray, scale: list[bool]) -> np.ndarray:
+    def _product(self, operands: Any, held: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """The registers of D, from the operands and what was in them."""
         c = to_matrix(held, self.of.n, self.of.d_type)
-        if not all(scale):
-            c[~np.asarray(scale)] = 0
+        if not scale.all():
+            c[~scale] = 0
         return to_registers(self.of.execute(operands, c), self.of.d_type)
 
-    def _write(self, x: Wave, groups: list[int], out: np.ndarray) -> None:
+    def _write(self, x: Wave, here: Warpgroups, out: np.ndarray) -> None:
         for n, write in enumerate(self.write_d):
             write(x, out[n].reshape(-1))
-        accumulators(x).left(self.sums, groups, out)
+        accumulators(x).left(self.sums, here.numbers.tolist(), out)
 
     def _registers(self, x: Wave, reads: list[Read]) -> np.ndarray:
         """Registers (registers, warpgroups, 128)."""
         return np.stack([np.broadcast_to(read(x), x.n) for read in reads]).reshape(len(reads), -1, WARPGROUP)
 
-    def _seen(self, x: Wave, event: Mma, *, is_unwritten: bool) -> Mma:
-        """The event of an instruction, of which it is known now whether it reads what nobody has written; R507 where the watch does not say so."""
-        if is_unwritten and x.watch is None:
+    def _record(
+        self, x: Wave, here: Warpgroups, words: _Words, goes_on: tuple[list[bool], list[bool]], judged: list[Mma] | None, unwritten: np.ndarray
+    ) -> None:
+        """Note the instruction of each warpgroup, of which it is known now whether it reads what nobody has written; R507 where the watch does not say so."""
+        if unwritten.any() and x.watch is None:
             x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
-        return dataclasses.replace(event, unwritten=True) if is_unwritten else event
+        if judged is None and not unwritten.any():
+            x.launch.events.products(len(unwritten), lambda: self._events(here, words, *goes_on))
+            return
+        events = self._events(here, words, *goes_on) if judged is None else judged
+        x.launch.events += [
+            dataclasses.replace(event, unwritten=True) if missing else event for event, missing in zip(events, unwritten.tolist(), strict=True)
+        ]
 
-    def _events(
-        self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int], scale: list[bool], goes_on: list[bool]
-    ) -> list[Mma]:
-        """What is recorded of the instruction of each warpgroup; X014 where it is one's first and no fence came before it."""
-        fenced = [("wgmma.fence", first) in cta.state for cta, first in zip(ctas, firsts, strict=True)]
-        if not all(fenced):
+    def _check_fences(self, x: Wave, here: Warpgroups) -> None:
+        """X014 where a warpgroup has executed no fence, or where one writes a register behind it."""
+        fenced = _fenced(x)[here.numbers]
+        if not fenced.all():
             message = "no wgmma.fence was executed before the first wgmma.mma_async: it may read registers before what was written to them is there"
             x.launch.find("X014", self.i, message, "wgmma.fence.sync.aligned before the first wgmma.mma_async")
-        if any(fenced) and (by := unfenced(x.program).get(id(self.i))) is not None:
+        if fenced.any() and (by := unfenced(x.program).get(id(self.i))) is not None:
             told = f"{self.i.name} reads a register that {by.name} of line {by.line} writes behind the last wgmma.fence; {UNFENCED.does} ({UNFENCED.told[0]})"
             repair = f"wgmma.fence.sync.aligned between line {by.line} and the first wgmma.mma_async behind it"
             x.launch.find("X014", self.i, told, repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE)
-        words_of_a = [None] * len(firsts) if self.in_registers else a
+
+    def _events(self, here: Warpgroups, words: _Words, scale: list[bool], goes_on: list[bool]) -> list[Mma]:
+        """What is recorded of the instruction of each warpgroup."""
         i, shape, forms, negate, is_sparse, d = self.i, self.shape, self.forms, self.of.negate, self.of.is_sparse, self.first_slot
-        each = zip(ctas, x.tid[firsts].tolist(), words_of_a, b, scale, goes_on, strict=True)
+        each = zip(here.ctas, here.tids, words.a or [None] * len(here.ctas), words.b, scale, goes_on, strict=True)
         return [
             Mma(cta.number, tid, i, *shape, word_a, word_b, *forms, adds, negate, is_sparse, d=d, is_new=not sums)
             for cta, tid, word_a, word_b, adds, sums in each
         ]
 
-    def _uniform(self, x: Wave, read: Any, what: str) -> list[int]:
+    def _uniform(self, x: Wave, read: Read, what: str) -> np.ndarray:
         """The value that all threads of a warpgroup have of an operand, for each warpgroup."""
-        values = np.broadcast_to(np.asarray(read(x)), x.n).reshape(-1, WARPGROUP)
-        if (values != values[:, :1]).any():
+        values = np.asarray(read(x))
+        found = np.empty(x.n // WARPGROUP, values.dtype)
+        if not values.ndim:
+            found[:] = values
+        elif not loops.one_of_each(values, found):
             raise Unmodelled(f"{self.i.name}: {what} is not the same in all threads of the warpgroup, as PTX ISA 9.1 §9.7.15.5.2 wants it")
-        return values[:, 0].tolist()  # type: ignore[no-any-return]
+        return found
 
-    def _tell(self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int], scale: list[bool]) -> None:
+    def _tell(self, x: Wave, here: Warpgroups, of: _Words, scale: list[bool]) -> None:
         """Tell the watch what was read."""
-        watch = x.watch
-        words = list(zip(b, strict=True)) if self.in_registers else list(zip(b, a, strict=True))
+        watch, ctas, firsts = x.watch, here.ctas, here.firsts
+        words: list[tuple[int, ...]] = list(zip(of.b, strict=True)) if of.a is None else list(zip(of.b, of.a, strict=True))
         operations, behind = (
             watch.begin_together(self.i, firsts, "wgmma", words, scale),
             {own: self._operands(own) for own in dict.fromkeys(words)},
@@ -293,6 +362,7 @@ class _Mma:
 
 
 MOST_WORDS = 1024  # descriptors of an instruction that are remembered
+MOST_SELECTIONS = 64  # of warpgroups that execute together
 
 
 class _Product(Product):
