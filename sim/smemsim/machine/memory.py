@@ -25,7 +25,6 @@ from smemsim.arguments import whole
 from smemsim.arithmetic.reduce import tensor_reduction
 from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
-from smemsim.machine import loops
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.machine.owners import Owners, ThreadWrite
 from smemsim.machine.region import GlobalMemory, Region
@@ -39,7 +38,19 @@ from smemsim.words.operand_layout import window_reach
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["WORDS", "GlobalMemory", "Operand", "SharedMemory", "ThreadWrite", "Windows", "element_bits", "offsets", "pattern", "places", "shifts"]
+__all__ = [
+    "WORDS",
+    "GlobalMemory",
+    "Operand",
+    "SharedMemory",
+    "ThreadWrite",
+    "Windows",
+    "element_bits",
+    "offsets",
+    "pattern",
+    "places",
+    "shifts",
+]
 
 
 # ---- Where the elements of an operand lie in a shared window, and how its bytes become elements

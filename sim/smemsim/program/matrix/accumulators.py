@@ -44,7 +44,8 @@ def count_of(x: Wave) -> int:
 
 def number_of(x: Wave, cta: np.ndarray, tid: np.ndarray) -> np.ndarray:
     """The numbers of warpgroups among those of the wave, by the index of their CTA and their first thread in it: a CTA may have warps behind its last one."""
-    return cta * (x.stride // WARPGROUP) + tid // WARPGROUP
+    numbers: np.ndarray = cta * (x.stride // WARPGROUP) + tid // WARPGROUP
+    return numbers
 
 
 def accumulators(x: Wave) -> Accumulators:

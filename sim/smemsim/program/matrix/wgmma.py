@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,12 +117,12 @@ def build_mma(i: Instruction, c: Linker) -> Step:
 
 @dataclasses.dataclass(eq=False)
 class Warpgroups:
-    """The warpgroups that execute: of each its first thread in the wave and in its CTA, its CTA, its number among those of the wave, where its D lies among
-    accumulators of all, and its window."""
+    """The warpgroups that execute: of each its first thread in the wave, its CTA, its number among those of the wave, where its D lies among accumulators of all,
+    and its window."""
 
     key: bytes
     firsts: list[int]
-    tids: list[int]
+    issuers: list[tuple[int, int]]  # the CTA's number in the grid, the first thread's in the CTA
     ctas: list[Cta]
     numbers: np.ndarray
     where: np.ndarray
@@ -143,7 +144,8 @@ def _warpgroups(x: Wave) -> Warpgroups:
         where[:, 0] = numbers
         ctas = [x.ctas[n] for n in cta.tolist()]
         windows = Windows([cta.shared for cta in ctas])
-        found = kept[key] = Warpgroups(key, firsts.tolist(), tids.tolist(), ctas, numbers, where, windows)
+        issuers = list(zip([cta.number for cta in ctas], tids.tolist(), strict=True))
+        found = kept[key] = Warpgroups(key, firsts.tolist(), issuers, ctas, numbers, where, windows)
     return found
 
 
@@ -212,15 +214,16 @@ class _Mma:
         words = self._words(x, here, a, b)
         values, goes_on = self._held(x, here, scale)
         self._check_fences(x, here)
-        adds = scale.tolist(), goes_on
-        judged = None if x.launch.judge is None else self._events(here, words, *adds)
+        adds = scale.tolist()
+        make = functools.partial(self._events, here.issuers, words.a, words.b, adds, goes_on)  # keeps no CTA
+        judged = None if x.launch.judge is None else make()
         if judged is not None:
             judge_products(x, judged)  # before they are executed: one may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read(words.reads, registers, metadata)
-        self._record(x, here, words, adds, judged, operands.unwritten)
+        self._record(x, make, judged, operands.unwritten)
         if x.watch is not None:
-            self._tell(x, here, words, adds[0])
+            self._tell(x, here, words, adds)
         if x.late is None:
             self._add(x, operands, here, scale, values)
             return
@@ -274,18 +277,19 @@ class _Mma:
         """Registers (registers, warpgroups, 128)."""
         return np.stack([np.broadcast_to(read(x), x.n) for read in reads]).reshape(len(reads), -1, WARPGROUP)
 
-    def _record(
-        self, x: Wave, here: Warpgroups, words: _Words, goes_on: tuple[list[bool], list[bool]], judged: list[Mma] | None, unwritten: np.ndarray
-    ) -> None:
+    def _record(self, x: Wave, make: Callable[[], list[Mma]], judged: list[Mma] | None, unwritten: np.ndarray) -> None:
         """Note the instruction of each warpgroup, of which it is known now whether it reads what nobody has written; R507 where the watch does not say so."""
-        if unwritten.any() and x.watch is None:
-            x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
-        if judged is None and not unwritten.any():
-            x.launch.events.products(len(unwritten), lambda: self._events(here, words, *goes_on))
+        if not unwritten.any():
+            if judged is None:
+                x.launch.events.products(len(unwritten), make)
+            else:
+                x.launch.events += judged
             return
-        events = self._events(here, words, *goes_on) if judged is None else judged
+        if x.watch is None:
+            x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
         x.launch.events += [
-            dataclasses.replace(event, unwritten=True) if missing else event for event, missing in zip(events, unwritten.tolist(), strict=True)
+            dataclasses.replace(event, unwritten=True) if missing else event
+            for event, missing in zip(judged or make(), unwritten.tolist(), strict=True)
         ]
 
     def _check_fences(self, x: Wave, here: Warpgroups) -> None:
@@ -299,13 +303,16 @@ class _Mma:
             repair = f"wgmma.fence.sync.aligned between line {by.line} and the first wgmma.mma_async behind it"
             x.launch.find("X014", self.i, told, repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE)
 
-    def _events(self, here: Warpgroups, words: _Words, scale: list[bool], goes_on: list[bool]) -> list[Mma]:
+    def _events(
+        self, issuers: list[tuple[int, int]], a: list[int] | None, b: list[int], scale: list[bool], goes_on: list[bool]
+    ) -> list[Mma]:
         """What is recorded of the instruction of each warpgroup."""
         i, shape, forms, negate, is_sparse, d = self.i, self.shape, self.forms, self.of.negate, self.of.is_sparse, self.first_slot
-        each = zip(here.ctas, here.tids, words.a or [None] * len(here.ctas), words.b, scale, goes_on, strict=True)
+        words_of_a: Sequence[int | None] = [None] * len(b) if a is None else a
+        each = zip(issuers, words_of_a, b, scale, goes_on, strict=True)
         return [
-            Mma(cta.number, tid, i, *shape, word_a, word_b, *forms, adds, negate, is_sparse, d=d, is_new=not sums)
-            for cta, tid, word_a, word_b, adds, sums in each
+            Mma(cta, tid, i, *shape, word_a, word_b, *forms, adds, negate, is_sparse, d=d, is_new=not sums)
+            for (cta, tid), word_a, word_b, adds, sums in each
         ]
 
     def _uniform(self, x: Wave, read: Read, what: str) -> np.ndarray:
