@@ -460,6 +460,37 @@ def test_stores_to_global_memory(change, code, threads, monkeypatch):
     assert set(found) == (set() if code is None else {code})
 
 
+FILLING = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 given) {
+.reg .pred %p; .reg .pred %q; .reg .b32 %r<9>; .reg .b64 %d<4>; .reg .b16 %h;
+ld.param.u64 %d0, [out]; ld.param.u64 %d2, [given]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 64, %r0; setp.lt.u32 %p, %r2, 232; setp.ne.u32 %q, %r0, 9;
+mov.u32 %r4, 0; mul.wide.u32 %d3, %r0, 8; add.u64 %d2, %d2, %d3; // where
+@%p ld.global.u32 %r4, [%d2]; @%q ld.global.u32 %r5, [%d2+4]; @%q ld.global.u16 %h, [%d2+2]; cvt.u32.u16 %r6, %h; add.u32 %r5, %r5, %r6; mul.wide.u32 %d1, %r2, 16; add.u64 %d1, %d0, %d1;
+@%p st.global.u32 [%d1], %r2; @%p st.global.u32 [%d1+4], %r4; @%q st.global.u32 [%d1+8], %r5; st.global.u32 [%d1+12], %r1; // all
+ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        pytest.param(("", ""), None, id="right"),
+        pytest.param(("[%d1+12]", "[%d1+20]"), "X008", id="the last one in the next thread's place"),
+        pytest.param(("%r1, 64, %r0", "%r1, 48, %r0"), "X008", id="CTAs that overlap"),
+        pytest.param(("// all", "xor.b32 %r3, %r2, 33; mul.wide.u32 %d3, %r3, 16; add.u64 %d3, %d0, %d3; st.global.u32 [%d3+4], %r1;"), "X008", id="another warp behind"),
+        pytest.param(("%r0, 8; add", "%r0, 3072; add"), "X001", id="loads outside"),
+    ],
+)  # fmt: skip
+def test_stores_that_fill_lines_together(change, code, monkeypatch):
+    """Threads load by guards of their own, and fill neighbouring places by several stores: the same bytes, findings and sentences."""
+    for sanitize in (True, False) if code != "X008" else (True,):
+        given = np.arange(256, dtype=np.uint32)
+        found = _told(monkeypatch, FILLING.replace(*change), np.zeros(1280, np.uint32), given, grid=4, block=64, sanitize=sanitize)
+        assert set(found) == (set() if code is None else {code})
+
+
 IN_PLACE = """.version 8.7
 .target sm_90a
 .address_size 64

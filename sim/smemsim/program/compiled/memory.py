@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,20 +23,28 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
 
 __all__ = [
+    "ALL_LANES",
     "BUFFER",
     "GENERAL",
     "HEAD",
     "NEIGHBOURS",
     "ONE_PLACE",
     "ROW",
+    "V64",
     "Access",
+    "Moving",
     "access_of",
     "emit_access",
     "emit_address",
     "emit_parameter",
     "emit_variable",
     "in_rows",
+    "move",
+    "note_running",
     "parameter_of",
+    "shape_of",
+    "stored",
+    "table_of",
     "variable_of",
 ]
 
@@ -242,7 +250,7 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
         wide = at if at.type == "i64" else v.cast(at, "i64", "zext")
         if access.offset:
             wide = v.binary("add", wide, v.number("i64", access.offset))
-    begin, limit, host = (_broadcast(v, name) for name in _table(access))
+    begin, limit, host = (_broadcast(v, name) for name in table_of(access))
     offset = v.binary("sub", wide, begin)
     bad = v.compare("icmp uge", offset, limit)
     if size > 1:
@@ -253,16 +261,16 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
         bad = v.binary("and", bad, active)
         place = v.select(active, place, _broadcast(v, "%nowhere"))
         if access.instruction.guard is not None and not access.is_load:
-            _note_running(v, access.number, active)
+            note_running(v, access.number, active)
     bits = v.line(f"bitcast <{LANES} x i1> {bad.name} to i{LANES}")
     _note_bad(v, access, v.line(f"icmp ne i{LANES} {bits}, 0"))
-    _note_places(v, access, place, _shape(v, place, size)[1])
+    _note_places(v, access, place, shape_of(v, place, size)[1])
 
 
 def _emit_from_base(v: Vectors, access: Access, slot: int) -> None:
     """The same, where all lanes run: what is the same for all accesses with the register in their address is looked at once, so that few scalars are left."""
     base = _base(v, slot, access.size)
-    begin, limit, host = _table(access)
+    begin, limit, host = table_of(access)
     row = access.row
     first = v.line(f"add i64 {base.least}, {row.begin}") if row.begin else base.least
     span = v.line(f"add i64 {base.span}, {row.reach}") if row.reach else base.span
@@ -294,8 +302,8 @@ def _base(v: Vectors, slot: int, size: int) -> _Base:
     if known is not None:
         return known
     n, wide = len(v.bases), at if at.type == "i64" else v.cast(at, "i64", "zext")
-    first = v.line(f"extractelement {_V64} {wide.name}, i64 0")
-    step, shape = _shape(v, at, size)
+    first = v.line(f"extractelement {V64} {wide.name}, i64 0")
+    step, shape = shape_of(v, at, size)
     span = v.line(f"mul i64 {step}, {LANES - 1}")
     v.lines += [f"  %simple{n} = icmp ne i8 {shape}, {GENERAL}", f"  br i1 %simple{n}, label %near{n}, label %far{n}", f"far{n}:"]
     every = [_reduced(v, name, wide) for name in ("umin", "umax", "or")]
@@ -313,14 +321,14 @@ def _base(v: Vectors, slot: int, size: int) -> _Base:
 
 
 def _reduced(v: Vectors, name: str, wide: Value) -> str:
-    v.declared.add(f"declare i64 @llvm.vector.reduce.{name}.v{LANES}i64({_V64})")
-    return v.line(f"call i64 @llvm.vector.reduce.{name}.v{LANES}i64({_V64} {wide.name})")
+    v.declared.add(f"declare i64 @llvm.vector.reduce.{name}.v{LANES}i64({V64})")
+    return v.line(f"call i64 @llvm.vector.reduce.{name}.v{LANES}i64({V64} {wide.name})")
 
 
-_V64 = f"<{LANES} x i64>"
+V64 = f"<{LANES} x i64>"
 
 
-def _table(access: Access) -> tuple[str, str, str]:
+def table_of(access: Access) -> tuple[str, str, str]:
     """The row of the access's memory: begin, how many bytes from there it may begin, and where that lies in the host's memory. For shared memory a row for
     each CTA."""
     if access.space == "global":
@@ -339,7 +347,7 @@ def _note_bad(v: Vectors, access: Access, is_bad: str) -> None:
     v.lines.append(f"  %bad{n + 1} = or i64 %bad{n}, {bit}")
 
 
-def _note_running(v: Vectors, n: int, active: Value) -> None:
+def note_running(v: Vectors, n: int, active: Value) -> None:
     """That a thread does it, in the row of the table `memory`."""
     bits = v.line(f"bitcast <{LANES} x i1> {active.name} to i{LANES}")
     before = v.line(f"load i64, ptr %any{n}, align 8")
@@ -348,7 +356,7 @@ def _note_running(v: Vectors, n: int, active: Value) -> None:
     v.lines.append(f"  store i64 {after}, ptr %any{n}, align 8")
 
 
-def _shape(v: Vectors, at: Value, size: int) -> tuple[str, str]:
+def shape_of(v: Vectors, at: Value, size: int) -> tuple[str, str]:
     """How far the second lane is from the first one, and what the lanes are in one number."""
     kind = at.type
     first = v.emit(kind, f"shufflevector {vector(kind)} {at.name}, {vector(kind)} poison, <{LANES} x i32> zeroinitializer")
@@ -369,7 +377,7 @@ def _note_places(v: Vectors, access: Access, place: Value, shape: str) -> None:
     v.lines += [
         f"  %p{n} = getelementptr i64, ptr %places, i64 %row{row}",
         f"  %pt{n} = getelementptr i64, ptr %p{n}, i64 %t",
-        f"  store {_V64} {place.name}, ptr %pt{n}, align 8",
+        f"  store {V64} {place.name}, ptr %pt{n}, align 8",
         f"  %sp{n} = getelementptr i8, ptr %shapes, i64 %srow{row}",
         f"  %spt{n} = getelementptr i8, ptr %sp{n}, i64 %group",
         f"  store i8 {shape}, ptr %spt{n}, align 1",
@@ -379,9 +387,26 @@ def _note_places(v: Vectors, access: Access, place: Value, shape: str) -> None:
 # ---- moving the bytes
 
 
+@dataclasses.dataclass(frozen=True)
+class Moving:
+    """Where a group accesses memory, in the text. Block `head` ends with a switch by `shape`; where that is something simple, `first` points at the first lane's
+    bytes, else it goes to block `otherwise`. `vector` adds the text from there to block `generalN` (N is the access's number), with all lanes' places in
+    one vector; `lanes` points at the same in memory, those of lanes that do nothing nowhere, and `mask` says who does something. Blocks `off` go behind it all.
+    """
+
+    head: str
+    shape: str
+    first: str
+    otherwise: str
+    lanes: str
+    vector: Callable[[], str]
+    mask: str
+    off: tuple[str, ...] = ()
+
+
 def emit_access(v: Vectors, access: Access, guard: Value | None) -> None:
-    """The second function's text for an access."""
-    n, row = access.number, access.row.number
+    """The second function's text for an access, whose places are in the tables."""
+    n, row, whole = access.number, access.row.number, stored(v, access)
     v.lines += [
         f"  br label %access{n}",
         f"access{n}:",
@@ -393,7 +418,21 @@ def emit_access(v: Vectors, access: Access, guard: Value | None) -> None:
         f"  %begin{n} = load ptr, ptr %qt{n}, align 8",
         f"  %first{n} = getelementptr i8, ptr %begin{n}, i64 {access.apart}",
     ]
-    (_load if access.is_load else _store)(v, access, guard)
+
+    def places() -> str:
+        v.lines.append(f"general{n}:")
+        begins = v.line(f"load <{LANES} x ptr>, ptr %qt{n}, align 8")
+        return v.line(f"getelementptr i8, <{LANES} x ptr> {begins}, i64 {access.apart}") if access.apart else begins
+
+    move(v, access, Moving(f"access{n}", f"%kind{n}", f"%first{n}", f"general{n}", f"%qt{n}", places, ALL_LANES), guard, whole)
+
+
+def move(v: Vectors, access: Access, at: Moving, guard: Value | None, whole: Value | None) -> None:
+    """The text that moves an access's bytes: from memory where the guard holds, or those of `stored` to it."""
+    if whole is None:
+        _load(v, access, at, guard)
+    else:
+        _store(v, access, at, whole)
 
 
 # Where a group's places are anything, single elements go by gathers and scatters (scalar code where the processor has none), all else lane by lane over a buffer:
@@ -401,89 +440,86 @@ def emit_access(v: Vectors, access: Access, guard: Value | None) -> None:
 
 
 BUFFER = "  %buffer = alloca [256 x i8], align 64"  # in the entry of `run`: the bytes of a group, lane after lane
+ALL_LANES = f"<{LANES} x i1> <{', '.join(['i1 1'] * LANES)}>"
 _GATHERED = {"i32", "i64", "float", "double"}
 _SINGLE = {"i8", "i16", "i32", "float"}  # of which loads of several elements and shuffles are quicker than a gather
 
 
-def _pointer_vector(v: Vectors, access: Access) -> str:
-    begins = v.line(f"load <{LANES} x ptr>, ptr %qt{access.number}, align 8")
-    return v.line(f"getelementptr i8, <{LANES} x ptr> {begins}, i64 {access.apart}") if access.apart else begins
-
-
-def _lane_by_lane(v: Vectors, access: Access, part: str, *, is_load: bool) -> None:
-    """The text of a loop that moves what lanes have at their pointers into the buffer, or from there."""
+def _lane_by_lane(v: Vectors, access: Access, at: Moving, part: str) -> None:
+    """The text of a loop that moves what lanes have at their places into the buffer, or from there."""
     n = access.number
-    source, target = (f"%lp{n}", f"%lb{n}") if is_load else (f"%lb{n}", f"%lp{n}")
+    source, target = (f"%lp{n}", f"%lb{n}") if access.is_load else (f"%lb{n}", f"%lp{n}")
     v.lines += [
         f"  br label %lane{n}", f"lane{n}:", f"  %lk{n} = phi i64 [ 0, %general{n} ], [ %kn{n}, %lane{n} ]",
-        f"  %la{n} = getelementptr i64, ptr %qt{n}, i64 %lk{n}", f"  %lq{n} = load ptr, ptr %la{n}, align 8",
+        f"  %la{n} = getelementptr i64, ptr {at.lanes}, i64 %lk{n}", f"  %lq{n} = load ptr, ptr %la{n}, align 8",
         f"  %lp{n} = getelementptr i8, ptr %lq{n}, i64 {access.apart}",
         f"  %lb{n} = getelementptr {part}, ptr %buffer, i64 %lk{n}", f"  %lv{n} = load {part}, ptr {source}, align 1",
         f"  store {part} %lv{n}, ptr {target}, align 1", f"  %kn{n} = add i64 %lk{n}, 1", f"  %km{n} = icmp ult i64 %kn{n}, {LANES}",
     ]  # fmt: skip
 
 
-def _load(v: Vectors, access: Access, guard: Value | None) -> None:
+def _load(v: Vectors, access: Access, at: Moving, guard: Value | None) -> None:
     n, count, kind = access.number, access.count, llvm_type(access.kind)
     strided = {f"every{times}.": (number, times) for number, times in STRIDED.items()} if count == 1 and kind in _SINGLE else {}
     cases = "".join(f" i8 {number}, label %{label}{n}" for label, (number, _) in strided.items())
-    v.lines.append(f"  switch i8 %kind{n}, label %general{n} [ i8 {ONE_PLACE}, label %one{n} i8 {NEIGHBOURS}, label %next{n}{cases} ]")
+    v.lines.append(
+        f"  switch i8 {at.shape}, label %{at.otherwise} [ i8 {ONE_PLACE}, label %one{n} i8 {NEIGHBOURS}, label %next{n}{cases} ]"
+    )
     v.lines.append(f"one{n}:")
-    arms = [("one", _load_one(v, n, kind, count))]
+    arms = [(f"one{n}", _load_one(v, at.first, kind, count))]
     for label, (_, times) in strided.items():
         v.lines += [f"  br label %after{n}", f"{label}{n}:"]
-        arms.append((label, [_load_strided(v, f"%first{n}", kind, times)]))
-    v.lines += [f"  br label %after{n}", f"general{n}:"]
+        arms.append((f"{label}{n}", [_load_strided(v, at.first, kind, times)]))
+    v.lines.append(f"  br label %after{n}")
     whole = f"<{LANES * count} x {kind}>"
+    pointers = at.vector()
     if count == 1:
-        pointers = _pointer_vector(v, access)
-        arms.append(("general", [_gathered(v, kind, pointers) if kind in _GATHERED else _gathered_part(v, kind, pointers)]))
+        arms.append(
+            (f"general{n}", [_gathered(v, kind, pointers, at.mask) if kind in _GATHERED else _gathered_part(v, kind, pointers, at.mask)])
+        )
         v.lines += [f"  br label %after{n}", f"next{n}:"]
-        arms.append(("next", [v.emit(kind, f"load {whole}, ptr %first{n}, align 1")]))
+        arms.append((f"next{n}", [v.emit(kind, f"load {whole}, ptr {at.first}, align 1")]))
     else:
-        _lane_by_lane(v, access, f"<{count} x {kind}>", is_load=True)
+        _lane_by_lane(v, access, at, f"<{count} x {kind}>")
         v.lines += [f"  br i1 %km{n}, label %lane{n}, label %next{n}", f"next{n}:"]
-        v.lines.append(f"  %from{n} = phi ptr [ %first{n}, %access{n} ], [ %buffer, %lane{n} ]")
+        v.lines.append(f"  %from{n} = phi ptr [ {at.first}, %{at.head} ], [ %buffer, %lane{n} ]")
         found = v.line(f"load {whole}, ptr %from{n}, align 1")
-        arms.append(("next", _parts(v, found, kind, count)))
+        arms.append((f"next{n}", _parts(v, found, kind, count)))
     v.lines += [f"  br label %after{n}", f"after{n}:"]
-    merged = []
+    merged, nothing = [], "".join(f", [ zeroinitializer, %{label} ]" for label in at.off)
     for k in range(count):
-        incoming = ", ".join(f"[ {values[k].name}, %{label}{n} ]" for label, values in arms)
-        merged.append(v.emit(kind, f"phi <{LANES} x {kind}> {incoming}"))
+        incoming = ", ".join(f"[ {values[k].name}, %{label} ]" for label, values in arms)
+        merged.append(v.emit(kind, f"phi <{LANES} x {kind}> {incoming}{nothing}"))
     for item, value in zip(access.data, merged, strict=True):
         v.write(item, access.kind, value, guard)
 
 
-def _gathered(v: Vectors, kind: str, pointers: str) -> Value:
+def _gathered(v: Vectors, kind: str, pointers: str, mask: str) -> Value:
     whole, name = f"<{LANES} x {kind}>", f"@llvm.masked.gather.{_mangled(kind)}.v{LANES}p0"
     v.declared.add(f"declare {whole} {name}(<{LANES} x ptr>, i32, <{LANES} x i1>, {whole})")
-    return v.emit(kind, f"call {whole} {name}(<{LANES} x ptr> {pointers}, i32 1, {_ALL}, {whole} poison)")
+    return v.emit(kind, f"call {whole} {name}(<{LANES} x ptr> {pointers}, i32 1, {mask}, {whole} zeroinitializer)")
 
 
-def _gathered_part(v: Vectors, kind: str, pointers: str) -> Value:
+def _gathered_part(v: Vectors, kind: str, pointers: str, mask: str) -> Value:
     """Elements of less than a word: no page ends within an aligned word, so that it may be read where one of its elements may."""
-    at = v.emit("i64", f"ptrtoint <{LANES} x ptr> {pointers} to {_V64}")
-    begins = v.line(f"inttoptr {_V64} {v.binary('and', at, v.number('i64', -4)).name} to <{LANES} x ptr>")
+    at = v.emit("i64", f"ptrtoint <{LANES} x ptr> {pointers} to {V64}")
+    begins = v.line(f"inttoptr {V64} {v.binary('and', at, v.number('i64', -4)).name} to <{LANES} x ptr>")
     bits = v.cast(v.binary("shl", v.binary("and", at, v.number("i64", 3)), v.number("i64", 3)), "i32", "trunc")
-    return v.cast(v.binary("lshr", _gathered(v, "i32", begins), bits), kind, "trunc")
+    return v.cast(v.binary("lshr", _gathered(v, "i32", begins, mask), bits), kind, "trunc")
 
 
 def _mangled(kind: str) -> str:
     return f"v{LANES}" + {"float": "f32", "double": "f64"}.get(kind, kind)
 
 
-_ALL = f"<{LANES} x i1> <{', '.join(['i1 1'] * LANES)}>"
-
-
-def _load_one(v: Vectors, n: int, kind: str, count: int) -> list[Value]:
+def _load_one(v: Vectors, first: str, kind: str, count: int) -> list[Value]:
     values = []
     for k in range(count):
         at, scalar = v.fresh(), v.fresh()
-        v.lines += [f"  {at} = getelementptr {kind}, ptr %first{n}, i64 {k}", f"  {scalar} = load {kind}, ptr {at}, align 1"]
-        first = v.emit(kind, f"insertelement <{LANES} x {kind}> poison, {kind} {scalar}, i32 0")
+        v.lines += [f"  {at} = getelementptr {kind}, ptr {first}, i64 {k}", f"  {scalar} = load {kind}, ptr {at}, align 1"]
+        one = v.emit(kind, f"insertelement <{LANES} x {kind}> poison, {kind} {scalar}, i32 0")
         values.append(
-            v.emit(kind, f"shufflevector <{LANES} x {kind}> {first.name}, <{LANES} x {kind}> poison, <{LANES} x i32> zeroinitializer")
+            v.emit(kind, f"shufflevector <{LANES} x {kind}> {one.name}, <{LANES} x {kind}> poison, <{LANES} x i32> zeroinitializer")
         )
     return values
 
@@ -519,23 +555,27 @@ def _parts(v: Vectors, whole: str, kind: str, count: int) -> list[Value]:
     return values
 
 
-def _store(v: Vectors, access: Access, guard: Value | None) -> None:
-    n, count, kind = access.number, access.count, llvm_type(access.kind)
+def stored(v: Vectors, access: Access) -> Value | None:
+    """What a store stores: the elements of lane 0, then those of lane 1, and so on. None of a load."""
+    if access.is_load:
+        return None
     values = [v.read(item, access.kind) for item in access.data]
-    whole = values[0] if count == 1 else _interleaved(v, values, kind, count)
+    return values[0] if access.count == 1 else _interleaved(v, values, llvm_type(access.kind), access.count)
+
+
+def _store(v: Vectors, access: Access, at: Moving, whole: Value) -> None:
+    n, count, kind = access.number, access.count, llvm_type(access.kind)
     all_of = f"<{LANES * count} x {kind}>"
-    v.lines.append(f"  switch i8 %kind{n}, label %general{n} [ i8 {NEIGHBOURS}, label %next{n} ]")
-    v.lines += [f"next{n}:", f"  store {all_of} {whole.name}, ptr %first{n}, align 1", f"  br label %after{n}", f"general{n}:"]
+    v.lines.append(f"  switch i8 {at.shape}, label %{at.otherwise} [ i8 {NEIGHBOURS}, label %next{n} ]")
+    v.lines += [f"next{n}:", f"  store {all_of} {whole.name}, ptr {at.first}, align 1", f"  br label %after{n}"]
+    pointers = at.vector()
     if count == 1 and kind in _GATHERED:
         name = f"@llvm.masked.scatter.{_mangled(kind)}.v{LANES}p0"
         v.declared.add(f"declare void {name}({all_of}, <{LANES} x ptr>, i32, <{LANES} x i1>)")
-        v.lines += [
-            f"  call void {name}({all_of} {whole.name}, <{LANES} x ptr> {_pointer_vector(v, access)}, i32 1, {_ALL})",
-            f"  br label %after{n}",
-        ]
+        v.lines += [f"  call void {name}({all_of} {whole.name}, <{LANES} x ptr> {pointers}, i32 1, {at.mask})", f"  br label %after{n}"]
     else:
         v.lines.append(f"  store {all_of} {whole.name}, ptr %buffer, align 1")
-        _lane_by_lane(v, access, kind if count == 1 else f"<{count} x {kind}>", is_load=False)
+        _lane_by_lane(v, access, at, kind if count == 1 else f"<{count} x {kind}>")
         v.lines.append(f"  br i1 %km{n}, label %lane{n}, label %after{n}")
     v.lines.append(f"after{n}:")
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from smemsim.errors import SmemsimError
 from smemsim.program.compiled.constants import in_numbers
+from smemsim.program.compiled.direct import ROOM, emit_direct
 from smemsim.program.compiled.forms import form_of
 from smemsim.program.compiled.joins import NO_JOINS, Joins
 from smemsim.program.compiled.memory import (
@@ -38,7 +39,7 @@ from smemsim.ptx.module import Instruction, Label, Register
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Block, Program
 
-__all__ = ["LEAST", "MOST", "Code", "Run", "code_of", "code_of_loop", "gives_text", "is_access", "loop_of", "pieces"]
+__all__ = ["LEAST", "MOST", "Code", "Run", "code_of", "code_of_loop", "direct_code_of", "gives_text", "is_access", "loop_of", "pieces"]
 
 
 LEAST = 3  # instructions that are worth a call, where none of them is a load or a store
@@ -91,6 +92,20 @@ class Code:
     def stores(self) -> tuple[Access, ...]:
         """The stores."""
         return tuple(access for access in self.accesses if not access.is_load)
+
+    @functools.cached_property
+    def filling(self) -> dict[int, tuple[Access, ...]]:
+        """Stores to global memory that follow each other by one register, each behind the bytes of the one before: by the number of the first one."""
+        found: list[list[Access]] = []
+        for access in self.of_global:
+            last = found[-1][-1] if found else None
+            if access.is_load or access.count > 1:
+                continue
+            if last is not None and last.slot == access.slot and last.size == access.size and last.offset + last.size == access.offset:
+                found[-1].append(access)
+            else:
+                found.append([access])
+        return {stores[0].number: tuple(stores) for stores in found if len(stores) > 1}
 
     @functools.cached_property
     def stores_shared(self) -> bool:
@@ -268,6 +283,51 @@ def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
         parts.append(_prepare_text(prepare, slots, in_order, masked=masked))
     parts.append(_run_text(run, slots, in_order, kept, masked=masked))
     return Code("\n".join((*sorted(declared), *parts)), tuple(slots), in_order, tuple(given.keys))
+
+
+def direct_code_of(program: Program, piece: Run, *, masked: bool) -> Code:
+    """The functions of a segment whose addresses stay in registers (`direct.py`): `prepare`, where it stores, and `run`. What they return is the first thread of the
+    group that they stopped in front of."""
+    accesses = {id(access.instruction): access for access in piece.accesses}
+    given = Given(len(program.registers))
+    stores = any(not access.is_load for access in piece.accesses)
+    active = Value("%active", "i1") if masked else None
+    parts, declared, slots = [], set[str](), dict[int, int]()
+    for name in ("prepare", "run") if stores else ("run",):
+        moves, looks = name == "run", name == "prepare" or not stores
+
+        def emit(v: Vectors, access: Access, guard: Value | None, *, moves: bool = moves, looks: bool = looks) -> None:
+            emit_direct(v, access, guard, active, looks=looks, moves=moves)
+
+        v = Vectors(program.registers, program.wide, given)
+        for i in piece.instructions if moves else _slice(piece):
+            _emit(program, v, i, accesses.get(id(i)), emit)
+        kept = _kept(program, piece.instructions, v) if moves else []
+        for slot in (*v.used, *kept):
+            v.used.setdefault(slot, len(v.used))
+            slots.setdefault(slot, len(slots))
+        declared |= v.declared
+        parts.append(_direct_text(name, v, slots, piece.accesses, kept, masked=masked))
+    return Code("\n".join((*sorted(declared), *parts)), tuple(slots), piece.accesses, tuple(given.keys))
+
+
+def _direct_text(name: str, v: Vectors, slots: dict[int, int], accesses: Sequence[Access], kept: Sequence[int], *, masked: bool) -> str:
+    """A function that goes through the groups from %first to %last, and stops in front of one with an address outside."""
+    stores = _stores_text(v, kept, masked=masked)
+    lines = [f"define i64 @{name}({_HEAD}) {{", "entry:", BUFFER, *ROOM, "  store i8 0, ptr %bad.p, align 1", "  br label %loop", "loop:"]
+    lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_memory_text(accesses), *_pointers(v, slots)]
+    if any(access.space == "shared" for access in accesses):
+        lines += _window_text()
+    lines += [
+        *v.lines,
+        "  %bad = load i8, ptr %bad.p, align 1",
+        "  %is.bad = icmp ne i8 %bad, 0",
+        "  br i1 %is.bad, label %stop, label %good",
+        "good:",
+    ]
+    lines += [*stores, "  br label %skip", "skip:", f"  %t.next = add i64 %t, {LANES}", "  %more = icmp slt i64 %t.next, %last"]
+    lines += ["  br i1 %more, label %loop, label %done", "done:", "  ret i64 %last", "stop:", "  ret i64 %t", "}"]
+    return "\n".join(lines)
 
 
 def _slice(piece: Run) -> list[Instruction]:

@@ -19,7 +19,7 @@ import numpy as np
 from smemsim.program.compiled import objects
 from smemsim.program.compiled.chains import Chain, chain_of, tail_of
 from smemsim.program.compiled.memory import HEAD, ROW, Access
-from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, is_access, loop_of, pieces
+from smemsim.program.compiled.segments import Code, Run, code_of, code_of_loop, direct_code_of, is_access, loop_of, pieces
 from smemsim.program.compiled.shadow import Shadow
 from smemsim.program.compiled.stores import Stores
 from smemsim.program.compiled.tiles import LOOK, RUN, Tiles
@@ -44,6 +44,7 @@ COMPILING = 750_000  # what compiling an instruction costs, counted so
 LOADING = 75_000  # the same where the object is on disk
 MOST_TRIPS = 1 << 12  # of a loop in one call
 CALLS = 1 << 11  # of a loop before the limit of a launch: it is looked in between whether it is endless, and others come by
+TRIES = 8  # of a segment whose addresses stay in registers, beside one for each access: it stops where an array is not known yet
 PATIENCE = 16  # times that a segment may go to its closures for nothing, until it stays there
 NOWHERE = np.zeros(8, np.uint64)  # what lanes access that do not run
 _NOWHERE = Piece("global", NOWHERE, np.zeros(0, np.int64))
@@ -104,6 +105,15 @@ class Frame:
         tables: tuple[np.ndarray, np.ndarray] = self._kept[key]
         return tables
 
+    @functools.cached_property
+    def outside(self) -> np.ndarray:
+        """Of each access of a segment whose addresses stay in registers those of a group, where one is outside; else that of NOWHERE."""
+        return np.full((len(self.regions), LANES), NOWHERE.ctypes.data, np.int64)
+
+    def given_direct(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
+        """What functions of such a segment are called with."""
+        return self.pointers[0], mask, first, last, self.outside.ctypes.data, None, self.total, self.pointers[1]
+
     @property
     def places(self) -> np.ndarray:
         """Of each row of accesses, where in the host's memory each thread does them."""
@@ -159,9 +169,9 @@ def _given_array(x: Wave, key: tuple[str, Any, np.dtype[Any]]) -> np.ndarray:
 
 
 def _given(x: Wave, what: str, which: Any, kind: np.dtype[Any]) -> np.ndarray:
-    """A special register, a parameter or the address of a variable, for every thread."""
+    """A special register or the address of a variable, for every thread; a parameter once."""
     if what == "parameter":
-        return np.full(x.total, np.frombuffer(x.launch.parameters[which : which + kind.itemsize].tobytes(), kind)[0])
+        return np.frombuffer(x.launch.parameters[which : which + kind.itemsize].tobytes(), kind)
     kept = x.sel
     x.select(ALL)
     try:
@@ -184,28 +194,36 @@ class Segment:
 
     def __init__(self, program: Any, piece: Run, steps: Sequence[Plain]) -> None:
         self.program, self.piece, self.steps = program, piece, steps
-        self.codes: dict[bool, tuple[Code, list[Any]]] = {}
-        self._texts: dict[bool, Code] = {}
+        self.codes: dict[tuple[bool, bool], tuple[Code, list[Any]]] = {}
+        self._texts: dict[tuple[bool, bool], Code] = {}
         self.failed = 0
         self.launch: weakref.ref[Any] | None = None  # whose waves have `found` the arrays
-        self.found: Found | None = None
+        self.found: dict[tuple[bool, bool], Found] = {}  # by the form of `code`: where accesses share a row all are in one array
 
-    def code(self, masked: bool) -> tuple[Code, list[Any]]:
-        """The machine code, for all threads or for some."""
-        if masked not in self.codes:
-            code = self._text(masked)
-            names = (*((("prepare", _RUN),) if code.accesses else ()), ("run", _RUN))
-            self.codes[masked] = code, objects.functions(code.text, *names)
-        return self.codes[masked]
+    def code(self, masked: bool, *, is_direct: bool) -> tuple[Code, list[Any]]:
+        """The machine code, for all threads or for some; where it `is_direct`, addresses stay in registers."""
+        key = masked, is_direct
+        if key not in self.codes:
+            code = self._text(*key)
+            has_two = code.stores if is_direct else code.accesses
+            names = (*((("prepare", _RUN),) if has_two else ()), ("run", _RUN))
+            self.codes[key] = code, objects.functions(code.text, *names)
+        return self.codes[key]
 
-    def is_kept(self) -> bool:
+    def is_kept(self, *, is_watched: bool) -> bool:
         """Is its machine code on disk?"""
-        return objects.is_kept(self._text(False).text)
+        return objects.is_kept(self._text(False, self._may_be_direct(is_watched=is_watched)).text)
 
-    def _text(self, masked: bool) -> Code:
-        if masked not in self._texts:
-            self._texts[masked] = code_of(self.program, self.piece, masked=masked)
-        return self._texts[masked]
+    def _text(self, masked: bool, is_direct: bool) -> Code:
+        key = masked, is_direct
+        if key not in self._texts:
+            self._texts[key] = (direct_code_of if is_direct else code_of)(self.program, self.piece, masked=masked)
+        return self._texts[key]
+
+    def _may_be_direct(self, *, is_watched: bool) -> bool:
+        """Has it accesses, and does the watch ask of none where it is?"""
+        accesses = self.piece.accesses
+        return bool(accesses) and not (is_watched and any(access.space == "shared" or not access.is_load for access in accesses))
 
     def run(self, x: Wave) -> Any:
         """Run the machine code. The threads for which closures have to look, as `Wave.sel` has them: nothing has happened there. None: for nobody."""
@@ -221,10 +239,17 @@ class Segment:
 
     def _run(self, x: Wave) -> Any:
         masked = x.sel is not ALL
-        code, functions = self.code(masked)
-        frame = Frame.of(x, (self, masked), code, self.found if self.launch is not None and self.launch() is x.launch else None)
         first, last, mask = _range(x)
         given = first, last, None if mask is None else mask.ctypes.data
+        if self._may_be_direct(is_watched=x.watch is not None) and not (
+            x.has_owners and any(a.space == "shared" for a in self.piece.accesses)
+        ):
+            first, is_over = self._directly(x, given)
+            if is_over:
+                return self._left(x, given, first)
+            given = first, *given[1:]
+        code, functions = self.code(masked, is_direct=False)
+        frame = self._frame(x, code, is_direct=False)
         if not code.accesses:
             functions[-1](*frame.given(*given))
             return None
@@ -236,8 +261,78 @@ class Segment:
                 if looks is not None:
                     first = self._in_tiles(x, frame, code, functions, looks, given)
         if first < last and not self._whole(x, frame, code, functions, (first, *given[1:])):
-            return x.sel if first == given[0] else x.threads[x.threads >= first]
+            return self._left(x, given, first)
         return None
+
+    def _frame(self, x: Wave, code: Code, *, is_direct: bool) -> Frame:
+        form = x.sel is not ALL, is_direct
+        return Frame.of(x, (self, *form), code, self.found.get(form) if self._is_of(x) else None)
+
+    def _is_of(self, x: Wave) -> bool:
+        """Is what was found of the wave's launch?"""
+        return self.launch is not None and self.launch() is x.launch
+
+    @staticmethod
+    def _left(x: Wave, given: tuple[int, int, int | None], first: int) -> Any:
+        """The threads from one on, as `run` gives them."""
+        if first >= given[1]:
+            return None
+        return x.sel if first == given[0] else x.threads[x.threads >= first]
+
+    def _directly(self, x: Wave, given: tuple[int, int, int | None]) -> tuple[int, bool]:
+        """The same with addresses that stay in registers. The first thread for which nothing has happened, and whether that is for closures."""
+        code, functions = self.code(x.sel is not ALL, is_direct=True)
+        frame = self._frame(x, code, is_direct=True)
+        (first, last, mask), stores = given, code.stores
+        for _ in range(TRIES + len(code.accesses)):
+            if self._looks(x, frame, code) is None:
+                return first, False
+            for access in stores:
+                frame.row(access.number)[3] = 0
+            reached = functions[0](*frame.given_direct(first, last, mask))
+            if reached == last:
+                break
+            first = first if stores else reached
+            if not self._finds_outside(x, frame, code):
+                return first, True
+        else:
+            return first, True
+        if stores:
+            functions[-1](*frame.given_direct(*given))
+            for access in stores:
+                if access.instruction.guard is None or frame.row(access.number)[3]:
+                    own(x, _NOWHERE, access.size)
+        return last, True
+
+    def _finds_outside(self, x: Wave, frame: Frame, code: Code) -> bool:
+        """Look for the arrays of a group's addresses that are outside of those known. False where no other one was found."""
+        noted, is_new = frame.outside, False
+        for access in code.of_global:
+            row = noted[access.number]
+            addresses = row[row != NOWHERE.ctypes.data].view(np.uint64)
+            if len(addresses):
+                region = x.launch.memory.holding(int(addresses.min()), int(addresses.max()) + access.size)
+                if region is None or region.chunks is not None or region is frame.regions[access.number]:
+                    is_new = False
+                    break
+                self._enter(frame, access, region)
+                is_new = True
+        noted[:] = NOWHERE.ctypes.data
+        self._keep(x, frame, is_direct=True)
+        return is_new
+
+    @staticmethod
+    def _enter(frame: Frame, access: Access, region: Any) -> None:
+        """The array that an access of global memory is in."""
+        where = region.words.ctypes.data + region.begin - region.words_begin
+        frame.row(access.number)[:3] = np.uint64(region.begin).view(np.int64), max(0, len(region.data) - access.size + 1), where
+        frame.regions[access.number] = region
+
+    def _keep(self, x: Wave, frame: Frame, *, is_direct: bool) -> None:
+        """What was found is for all waves of the launch."""
+        if not self._is_of(x):
+            self.launch, self.found = weakref.ref(x.launch, self._forget), {}
+        self.found[x.sel is not ALL, is_direct] = frame.memory[HEAD:].copy(), list(frame.regions)
 
     def _whole(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], given: tuple[int, int, int | None]) -> bool:
         """Look at all addresses, ask the watch, move all bytes. False, and nothing has happened, where closures have to look."""
@@ -346,7 +441,7 @@ class Segment:
 
     def _finds(self, x: Wave, frame: Frame, code: Code, first: int) -> bool:
         """Look for the arrays by the addresses of the first tile, where this launch has not looked for them yet."""
-        if not code.of_global or frame.tiles is None or (self.launch is not None and self.launch() is x.launch):
+        if not code.of_global or frame.tiles is None or (self._is_of(x) and (x.sel is not ALL, False) in self.found):
             return False
         begin = first // frame.tiles.tile * frame.tiles.tile
         threads = x.threads[(x.threads >= first) & (x.threads < begin + frame.tiles.tile)] - begin
@@ -367,16 +462,14 @@ class Segment:
         for access in code.of_global:
             region = found.get(access.row.number)
             if region is not None:
-                where = region.words.ctypes.data + region.begin - region.words_begin
-                frame.row(access.number)[:3] = np.uint64(region.begin).view(np.int64), max(0, len(region.data) - access.size + 1), where
-                frame.regions[access.number] = region
-        self.launch, self.found = weakref.ref(x.launch, self._forget), (frame.memory[HEAD:].copy(), list(frame.regions))
+                self._enter(frame, access, region)
+        self._keep(x, frame, is_direct=False)
         return True
 
     def _forget(self, launch: weakref.ref[Any]) -> None:
         """A launch is gone: its arrays are not to be held by a program that is kept."""
         if self.launch is launch:
-            self.launch = self.found = None
+            self.launch, self.found = None, {}
 
     @staticmethod
     def _shadow(x: Wave) -> Shadow | None:
@@ -394,22 +487,17 @@ class Segment:
         if watch.unreleased.concerns(code) or _may_lose(x, frame, code, given[0]):
             return False
         shadow = self._shadow(x) if any(access.space == "shared" for access in code.accesses) else None
-        first, last, mask = given
+        first = given[0]
         cross = functools.cache(lambda: _cross(x, frame, code, first))
+        filled: set[int] = set()
         for access in code.accesses:
             is_global, i, size = access.space == "global", access.instruction, access.size
             region = frame.regions[access.number]
             memory = x.shared if not is_global else NOWHERE if region is None else region.words
             if is_global and (watch.globals is None or (access.is_load and watch.globals.history.is_unwritten(memory))):
                 continue
-            if shadow is not None and not is_global:
-                places_at, shapes_at = frame.rows(access)
-                if shadow.passes(access, places_at, shapes_at, mask, first, last):
-                    continue
-            if is_global and not access.is_load and region is not None and x.stride % WARP == 0:
-                stores = x.state.get(Stores) or x.state.setdefault(Stores, Stores(x, NOWHERE.ctypes.data))
-                if stores.passes(x, access, memory, frame.rows(access)[0], given):
-                    continue
+            if self._is_noted(x, frame, code, access, shadow, given, filled):
+                continue
             threads, places = _places(x, frame, access, first)
             if not len(places):
                 continue
@@ -427,6 +515,34 @@ class Segment:
             finally:
                 x.select(kept)
         return True
+
+    def _is_noted(
+        self, x: Wave, frame: Frame, code: Code, access: Access, shadow: Shadow | None, given: tuple[int, int, int | None], filled: set[int]
+    ) -> bool:
+        """Is an access of the simple kind that machine code looks at? Then it is noted; `filled` gets those that are noted with it."""
+        if access.space == "shared":
+            return shadow is not None and shadow.passes(access, *frame.rows(access), given[2], *given[:2])
+        region = frame.regions[access.number]
+        if access.is_load or region is None or x.stride % WARP:
+            return False
+        if access.number in filled:
+            return True
+        if access.number in code.filling and self._fills(x, frame, code.filling[access.number], given):
+            filled |= {store.number for store in code.filling[access.number]}
+            return True
+        stores = x.state.get(Stores) or x.state.setdefault(Stores, Stores(x, NOWHERE.ctypes.data))
+        return bool(stores.passes(x, access, region.words, frame.rows(access)[0], given))
+
+    @staticmethod
+    def _fills(x: Wave, frame: Frame, stores: Sequence[Access], given: tuple[int, int, int | None]) -> bool:
+        """Do threads, by these stores, fill bytes of one array where nobody has been? Then the watch has noted it."""
+        region = frame.regions[stores[0].number]
+        if region is None or any(frame.regions[access.number] is not region for access in stores):
+            return False
+        rows, apart = (np.array(of, np.int64) for of in ([access.row.number for access in stores], [access.apart for access in stores]))
+        fills = x.watch.globals.fills
+        instructions = [access.instruction for access in stores]
+        return bool(fills(instructions, region.words, stores[0].size, frame.places, rows, apart, NOWHERE.ctypes.data, *given[:2]))
 
 
 def _places(x: Wave, frame: Frame, access: Access, first: int) -> tuple[Any, np.ndarray]:
@@ -594,9 +710,9 @@ class Tier:
         """The block runs for n threads: it is compiled where an instruction of it, on average, has cost enough."""
         self.cost += int((CALL + n) * (1 + self._accesses * (WATCHED if is_watched else ACCESS)))
         if self.cost >= self.next:
-            self._look()
+            self._look(is_watched=is_watched)
 
-    def _look(self) -> None:
+    def _look(self, *, is_watched: bool) -> None:
         """Compile, or, where that costs too much yet, wait."""
         if self.made is None:
             self.made = self._make()
@@ -608,7 +724,7 @@ class Tier:
             self.is_done, self.made = True, None
             return
         if self.cost >= COMPILING or (
-            all(objects.is_kept(one.code.text) for one in whole) and all(segment.is_kept() for segment in compiled)
+            all(objects.is_kept(one.code.text) for one in whole) and all(segment.is_kept(is_watched=is_watched) for segment in compiled)
         ):
             self.steps, self.loop, self.chain, self.tail, self.is_done = steps, loop, chain, tail, True
         else:

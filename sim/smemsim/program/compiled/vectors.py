@@ -86,6 +86,10 @@ class Given:
         self.keys.setdefault(key)
         return self.first + list(self.keys).index(key)
 
+    def is_one(self, slot: int) -> bool:
+        """Is it a parameter, which is one number for all threads?"""
+        return slot >= self.first and list(self.keys)[slot - self.first][0] == "parameter"
+
     def type_of(self, slot: int) -> np.dtype[Any]:
         """The type of the array of a slot."""
         return list(self.keys)[slot - self.first][2]
@@ -200,6 +204,8 @@ class Vectors:
     def _load(self, slot: int) -> Value:
         number = self._number(slot)
         kind = self.stored_type(slot)
+        if self.given.is_one(slot):
+            return self.alike(kind, self.line(f"load {kind}, ptr %r{number}, align {bits_of(kind) // 8}"))
         if kind == "i1":
             raw = self.emit("i8", f"load {vector('i8')}, ptr %at{number}, align 1")
             return self.compare("icmp ne", raw, self.number("i8", 0))

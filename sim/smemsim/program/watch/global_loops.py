@@ -13,7 +13,7 @@ import numpy as np
 
 from smemsim.compiling.loop import compiled
 
-__all__ = ["CLOCK", "INDEX", "READER", "WHEN", "WHO", "WRITER", "Cells", "Known", "observed", "read", "unfenced", "write"]
+__all__ = ["CLOCK", "INDEX", "READER", "WHEN", "WHO", "WRITER", "Cells", "Known", "fill", "observed", "read", "unfenced", "write"]
 
 
 WHO, WHEN = 37, 15  # where the fields of an epoch begin
@@ -260,6 +260,115 @@ def write(at, size, threads, index, when, stops, known, cells, suspects):  # typ
             writers[cell] = own
         n += 1
     return found
+
+
+GROUP = 16  # threads that are looked at together
+
+
+@compiled
+def _has_lines(first, last, cells):  # type: ignore[no-untyped-def]
+    """Has nobody written whole lines, of those of a range of bytes? Then their cells are kept; 2 where none had been."""
+    is_new = True
+    for line in range(first >> cells.line, (last >> cells.line) + 1):
+        if not cells.split[line]:
+            if cells.line_writers[line] != 0:
+                return 0
+            cells.split[line] = True
+        else:
+            is_new = False
+    return 2 if is_new else 1
+
+
+@compiled
+def _is_idle(n, places, rows, nowhere):  # type: ignore[no-untyped-def]
+    """Does no thread of a group store?"""
+    other = np.int64(0)
+    for k in range(len(rows)):
+        own = places[rows[k], n : n + GROUP]
+        for lane in range(GROUP):
+            other |= own[lane] ^ nowhere
+    return other == 0
+
+
+@compiled
+def _is_filled(n, places, rows, apart, size):  # type: ignore[no-untyped-def]
+    """Do a group's threads by all stores fill what lies behind its first place?"""
+    count, first, other = len(rows), places[rows[0], n] + apart[0], np.int64(0)
+    for k in range(count):
+        own, begin = places[rows[k], n : n + GROUP], first - apart[k] + k * size
+        for lane in range(GROUP):
+            other |= own[lane] ^ (begin + lane * (count * size))
+    return other == 0
+
+
+@compiled
+def _fill_group(own, at, size, indices, cells):  # type: ignore[no-untyped-def]
+    """A group of which `_is_filled` holds, from a byte of the array on. False, and nothing is noted, where somebody has been there."""
+    count = len(indices)
+    found = _has_lines(at, at + count * size - 1, cells)
+    writers = cells.writers[at >> cells.shift : (at >> cells.shift) + count]
+    if found == 1:
+        kept = np.int64(0)
+        for k in range(count):
+            kept |= writers[k]
+        found = 2 * (kept == 0)
+    if found == 2:
+        for k in range(count):
+            writers[k] = own | indices[k]
+    return found == 2
+
+
+@compiled
+def _fill_lanes(n, own, places, rows, apart, nowhere, host, size, indices, cells):  # type: ignore[no-untyped-def]
+    """A group's threads one by one; how many cells were noted before one in which somebody has been, of all there are the count and one more."""
+    done = 0
+    for k in range(len(rows)):
+        for lane in range(GROUP):
+            place = places[rows[k], n + lane]
+            if place != nowhere:
+                at = place + apart[k] - host
+                if not _has_lines(at, at, cells) or cells.writers[at >> cells.shift] != 0:
+                    return done
+                cells.writers[at >> cells.shift] = own | indices[k]
+            done += 1
+    return done + 1
+
+
+@compiled
+def _forget(n, most, places, rows, apart, nowhere, host, cells):  # type: ignore[no-untyped-def]
+    """Take back what the first accesses of a group's threads have noted."""
+    done = 0
+    for k in range(len(rows)):
+        for lane in range(GROUP):
+            if done < most and places[rows[k], n + lane] != nowhere:
+                cells.writers[places[rows[k], n + lane] + apart[k] - host >> cells.shift] = 0
+            done += 1
+
+
+@compiled
+def fill(places, rows, apart, nowhere, host, first, last, size, indices, known, cells):  # type: ignore[no-untyped-def]
+    """Threads write by several weak stores of one cell each, where nobody has been: each what lies behind that of the store before, and a thread behind the one before.
+    False, and nothing is noted, where it is not so. A row of `places` has where each thread stores, less `apart`, or `nowhere`; `indices` are the stores' numbers, again
+    for each thread of a group."""
+    n, most = first, len(indices) + 1
+    while n < last:
+        if _is_idle(n, places, rows, nowhere):
+            n += GROUP
+            continue
+        warp = n >> 5
+        own = (known.first + warp + 1) << WHO | min(known.clock[warp], CLOCK) << WHEN
+        if places[rows[0], n] != nowhere and _is_filled(n, places, rows, apart, size):
+            done = most * _fill_group(own, places[rows[0], n] + apart[0] - host, size, indices, cells)
+        else:
+            done = _fill_lanes(n, own, places, rows, apart, nowhere, host, size, indices, cells)
+        if done < most:
+            _forget(n, done, places, rows, apart, nowhere, host, cells)
+            while n > first:
+                n -= GROUP
+                _forget(n, most, places, rows, apart, nowhere, host, cells)
+            return False
+        n += GROUP
+    return True
 
 
 @compiled

@@ -8,7 +8,7 @@ CTAs that run one after the other here run together on a card, or in another ord
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -214,6 +214,30 @@ class GlobalShadow:
         index = self.history.index(i)
         array.for_writes(0)
         return index, array.cells
+
+    def fills(
+        self,
+        stores: Sequence[Instruction],
+        memory: np.ndarray,
+        size: int,
+        table: np.ndarray,
+        rows: np.ndarray,
+        apart: np.ndarray,
+        nowhere: int,
+        begin: int,
+        end: int,
+    ) -> bool:
+        """Do threads, by stores that follow each other, fill what nobody has accessed (`global_loops.fill`)? Then it is noted."""
+        found = [self.cells_of_store(i, memory, size, end - begin) for i in stores]
+        indices = np.array([one[0] for one in found if one is not None], np.int64)
+        if len(indices) < len(stores) or found[0] is None:
+            return False
+        cells = found[0][1]
+        if size != 1 << cells.shift or len(cells.readers) or len(cells.line_readers) or len(cells.earlier):
+            return False
+        return bool(
+            loops.fill(table, rows, apart, nowhere, memory.ctypes.data, begin, end, size, np.tile(indices, loops.GROUP), self._known, cells)
+        )
 
     def _writes(self, i: Instruction, array: ArrayShadow, piece: Piece, size: int, *, stops: bool) -> int:
         array.fit(size)
