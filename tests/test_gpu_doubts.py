@@ -541,6 +541,42 @@ def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doub
 
 
 @pytest.mark.parametrize(
+    ("body", "is_doubtful"),
+    [
+        ("cvt.u32.u16 %r42, %two; prmt.b32 %r42, %r42, %r1, 0x3340; st.global.b32 [%d20], %r42;", False),
+        ("cvt.u32.u16 %r42, %two; prmt.b32 %r42, %r42, %r1, 0x3341; st.global.b32 [%d20], %r42;", True),
+        ("cvt.u32.u16 %r42, %two; prmt.b32 %r42, %r1, %r42, 0x4330; st.global.b32 [%d20], %r42;", False),
+        ("cvt.u32.u8 %r42, %two; st.global.b32 [%d20], %r42;", False),
+        ("cvt.s32.s16 %r42, %two; and.b32 %r42, %r42, 0xff0000ff; st.global.b32 [%d20], %r42;", True),
+        ("cvt.u32.u16 %r42, %two; and.b32 %r42, %r42, 0xff0000ff; st.global.b32 [%d20], %r42;", False),
+        ("cvt.u32.u16 %r42, %two; and.b32 %r42, %r42, 255; shl.b32 %r42, %r42, 20; st.global.b32 [%d20], %r42;", False),
+        ("cvt.sat.u8.u16 %two, %two; st.global.b8 [%d20], %two;", True),
+        ("cvt.u32.u16 %r42, %two; lop3.b32 %r42, %r42, %r1, 0, 0xfe; st.global.b8 [%d20], %r42;", False),
+        ("cvt.u32.u16 %r42, %two; lop3.b32 %r42, %r42, %r1, 0, 0xfe; st.global.b16 [%d20], %r42;", True),
+        (
+            "cvt.u64.u16 %d30, %two; and.b64 %d30, %d30, 255; shl.b64 %d30, %d30, 40; cvt.u32.u64 %r42, %d30; st.global.b32 [%d20], %r42;",
+            False,
+        ),
+        ("cvt.u64.u16 %d30, %two; shl.b64 %d30, %d30, 24; mov.b64 {%r43, %r42}, %d30; st.global.b32 [%d20], %r42;", True),
+        (
+            "cvt.u64.u16 %d30, %two; shl.b64 %d30, %d30, 24; mov.b64 {%r43, %r42}, %d30; shr.u32 %r42, %r43, 24; st.global.b32 [%d20], %r42;",
+            False,
+        ),
+        ("mov.b32 %r42, {%two, %two}; mov.b32 {%two, %other}, %r42; st.global.b8 [%d20], %other;", False),
+        ("mov.b32 %r42, {%two, %two}; mov.b32 {%two, %other}, %r42; st.global.b16 [%d20], %other;", True),
+    ],
+)
+def test_the_bytes_of_a_word_have_doubts_of_their_own(body, is_doubtful):
+    """As XLA puts four e4m3 numbers into a word, each the lower one of a pair whose other one is a register that no instruction gives a value."""
+    body = f"cvt.rn.satfinite.e4m3x2.f32 %two, %never, %given; {body}"
+    regs = ".reg .b16 %two, %other; .reg .b32 %never, %given; .reg .b32 %r43; .reg .b64 %d30;"
+    text = ptx_kernel(1, f"{{ {regs} cvt.rn.f32.u32 %given, %r1; {body} }}", arch="sm_100a")
+    gpu = Gpu("sm_100a")
+    found = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
+    assert [f.code for f in (*found.findings, *found.remarks)] == ["R507"] * is_doubtful
+
+
+@pytest.mark.parametrize(
     ("shift", "half", "is_doubtful"),
     [
         ("shr.u32 %r42, %r41, 16", 0, {"%never, %given": False, "%given, %never": True}),

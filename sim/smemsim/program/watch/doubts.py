@@ -128,11 +128,14 @@ class Doubts:
 EXCHANGES = frozenset(("match", "movmatrix", "redux", "vote"))
 PACKED = frozenset(("bf16x2", "f16x2", "f32x2", "s16x2", "u16x2"))
 PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}  # types of two values, each in one half of the register
-_NARROW, _WIDE = ("u32", "s32"), ("u64", "s64")
+INTEGERS = frozenset(f"{kind}{bits}" for kind in "bsu" for bits in (8, 16, 32, 64))
 BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))  # of packed types
-BITWISE = frozenset(("and", "not", "or", "selp", "xor"))  # whose halves of a result come of the same halves of what they read
+BITWISE = frozenset(("and", "lop3", "not", "or", "selp", "xor"))  # whose bytes of a result come of the same bytes of what they read
 CHOOSING = frozenset(
-    (("and", "b16"), ("and", "b32"), ("prmt", "b32"), ("shl", "b32"), ("shr", "b32"), ("shr", "s32"), ("shr", "u32"))
+    (
+        ("prmt", "b32"),
+        *((op, f"{kind}{bits}") for op, kinds in (("and", "b"), ("shl", "b"), ("shr", "bsu")) for kind in kinds for bits in (16, 32, 64)),
+    )
 )  # that take bytes or bits of a register by a number
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
@@ -200,15 +203,6 @@ class Words:
         self.marks, self.bytes = _widened(self.marks, threads, words), _widened(self.bytes, threads, words)
 
 
-def _reads_a_half(i: Instruction) -> bool:
-    """Does a conversion look at the lower half of its source alone: an integer that is made narrower, or a register that is wider than the source's type?"""
-    if i.op != "cvt" or len(i.operands) != 2:
-        return False
-    source = i.operands[1]
-    is_wider = isinstance(source, Register) and source.type != "pred" and bits_of(source.type) >= 2 * bits_of(i.modifiers[-1])
-    return is_wider or (i.modifiers[-1] in _WIDE and i.modifiers[-2] in _NARROW)
-
-
 def _widened(words: np.ndarray, threads: int, room: int) -> np.ndarray:
     """The words of each thread one after the other, when each gets room for so many."""
     own = words.reshape(threads, -1)
@@ -235,7 +229,7 @@ class Unwritten:
         self.marks: dict[int, np.ndarray] = {}
         self.parts: dict[
             int, np.ndarray
-        ] = {}  # of registers whose halves have marks of their own, (halves, threads): `marks` has what they make
+        ] = {}  # of registers whose halves or bytes have marks of their own, (parts, threads): `marks` has what they make
         self.shared: Words | None = None  # made when the first doubtful value is stored
         self.local: Words | None = None
         self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
@@ -519,21 +513,23 @@ class Unwritten:
         return handed_on
 
     def _handed_on_in_parts(self, i: Instruction, threads: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
-        """The marks (parts, n) of the results of what packs, unpacks or computes halves, or parts, of a register; None of other instructions."""
+        """The marks (parts, n) of the results of what packs, unpacks or computes halves, or bytes, of a register; None of other instructions."""
         is_packed = not PACKED.isdisjoint(i.modifiers)
         result, *sources = i.operands or (None,)
         if i.op == "mov" and isinstance(sources[0], Vector):
             if isinstance(result, Register):
-                return [(result.slot, np.stack([self._part(item, threads) for item in sources[0].items]))]
+                each = max(self._count(item) for item in sources[0].items)
+                return [(result.slot, np.concatenate([self._parts_of(item, threads, each) for item in sources[0].items]))]
         elif i.op == "mov" and isinstance(result, Vector):
-            parts = self._parts_of(sources[0], threads, len(result.items))
-            return [(item.slot, parts[n : n + 1]) for n, item in enumerate(result.items) if isinstance(item, Register)]
+            each = max(1, self._count(sources[0]) // len(result.items))
+            parts = self._parts_of(sources[0], threads, each * len(result.items))
+            return [(item.slot, parts[n * each : (n + 1) * each]) for n, item in enumerate(result.items) if isinstance(item, Register)]
         elif isinstance(result, Register) and i.op == "mov" and isinstance(sources[0], Register) and sources[0].slot in self.parts:
             return [(result.slot, self.parts[sources[0].slot][:, threads])]
         elif isinstance(result, Register) and i.op == "cvt" and len(i.modifiers) > 1 and i.modifiers[-2] in PAIRS:
             return [(result.slot, self._converted_pair(i, sources, threads))]
-        elif isinstance(result, Register) and _reads_a_half(i):
-            return [(result.slot, self._parts_of(sources[0], threads, 2)[:1])]
+        elif isinstance(result, Register) and i.op == "cvt" and len(sources) == 1 and self._of(sources[0], threads) is not None:
+            return self._converted(i, result, sources[0], threads)
         elif isinstance(result, Register) and is_packed and i.op in BY_HALVES:
             return [(result.slot, self._joined([self._parts_of(source, threads, 2) for source in sources]))]
         elif isinstance(result, Register) and (i.op, *i.modifiers) in CHOOSING and isinstance(sources[-1], Immediate):
@@ -545,16 +541,31 @@ class Unwritten:
     def _bitwise(
         self, i: Instruction, result: Register, sources: Sequence[Operand], threads: np.ndarray
     ) -> list[tuple[int, np.ndarray]] | None:
-        """The same of what computes bit by bit, where a half of what it reads has marks of its own; `selp` takes one of two."""
+        """The same of what computes bit by bit, where a part of what it reads has marks of its own; `selp` takes one of two."""
         taken, predicate = (sources[:2], sources[2]) if i.op == "selp" else (sources, None)
-        if all(len(self.parts.get(slot, ())) != 2 for source in taken for slot in slots_in(source)):
+        count = max(self._count(source) for source in taken)
+        if count == 1:
             return None
-        halves = [self._parts_of(source, threads, 2) for source in taken]
+        parts = [self._parts_of(source, threads, count) for source in taken]
         if predicate is None:
-            return [(result.slot, self._joined(halves))]
+            return [(result.slot, self._joined(parts))]
         if self._of(predicate, threads) is not None:
             return None
-        return [(result.slot, np.where(_value(self.x, predicate, threads), *halves))]
+        return [(result.slot, np.where(_value(self.x, predicate, threads), *parts))]
+
+    def _converted(self, i: Instruction, result: Register, source: Operand, threads: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
+        """The same of `cvt` of one number, which looks at the lower bytes of a wider register: an integer keeps them, and has its sign, or 0, above."""
+        if not isinstance(source, Register) or "pred" in (source.type, result.type):
+            return None
+        to, of = i.modifiers[-2:]
+        own = self._parts_of(source, threads, bits_of(source.type) // 8)[: bits_of(of) // 8]
+        if "sat" in i.modifiers or not INTEGERS.issuperset((to, of)):
+            return [(result.slot, self.doubts.all(own, axis=0)[None])]
+        for name, bits in ((of, bits_of(to)), (to, bits_of(result.type))):
+            own = own[: bits // 8]
+            above = own[-1] if name.startswith("s") else np.zeros_like(own[0])
+            own = np.stack([*own, *[above] * (bits // 8 - len(own))])
+        return [(result.slot, own)]
 
     def _converted_pair(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
         """The marks (2, n) of the halves that `cvt` makes: of two numbers, of which the first one makes the upper half, or of another pair."""
@@ -567,20 +578,21 @@ class Unwritten:
         return self._joined([halves, *first[numbers:]])  # behind them scales
 
     def _chosen(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
-        """The marks (2, n) of the halves of what takes bytes of registers by a number: `prmt` its selector, `and` its mask, shifts how far."""
-        halves = [self._parts_of(source, threads, 2) for source in sources[:-1]]
-        number, bits = sources[-1].value if isinstance(sources[-1], Immediate) else 0, bits_of(i.modifiers[0]) // 2
+        """The marks (bytes, n) of what takes bytes of registers by a number: `prmt` its selector, `and` its mask, shifts how far."""
+        size = bits_of(i.modifiers[0]) // 8
+        own = np.concatenate([self._parts_of(source, threads, size) for source in sources[:-1]])
+        number = sources[-1].value if isinstance(sources[-1], Immediate) else 0
+        if i.op == "prmt":
+            return np.stack([own[number >> 4 * n & 7] for n in range(size)])
         if i.op == "and":
-            return np.stack([halves[0][n] * bool(number >> bits * n & (1 << bits) - 1) for n in range(2)])
-        if i.op in ("shl", "shr"):
-            low, high = halves[0]
-            if number < bits:
-                both = self._joined([low, high])
-                return np.stack([low, both] if i.op == "shl" else [both, high])
-            return np.stack([np.zeros_like(low), low] if i.op == "shl" else [high, high * (i.modifiers[0] == "s32")])
-        bytes_ = [number >> 4 * n & 7 for n in range(4)]
-        taken = [halves[byte >> 2][byte >> 1 & 1] for byte in bytes_]
-        return np.stack([self._joined(taken[:2]), self._joined(taken[2:])])
+            return np.stack([own[n] * bool(number >> 8 * n & 0xFF) for n in range(size)])
+        whole, rest = divmod(min(number & 0xFFFFFFFF, 8 * size), 8)
+        nothing = np.zeros_like(own[0])
+        if i.op == "shl":
+            below = [nothing] * (whole + 1) + list(own)  # byte n of the result has bits of `below[n + 1]`, and of the byte below it
+            return np.stack([self._joined(below[n : n + 2]) if rest else below[n + 1] for n in range(size)])
+        above = list(own) + [own[-1] if i.modifiers[0].startswith("s") else nothing] * (size + 1)
+        return np.stack([self._joined(above[whole + n : whole + n + 2]) if rest else above[whole + n] for n in range(size)])
 
     def _low(self, operand: Operand, threads: np.ndarray, bits: int) -> np.ndarray:
         """The marks of the lower bits of an operand."""
@@ -597,10 +609,16 @@ class Unwritten:
     def _parts_of(self, operand: Operand, threads: np.ndarray, count: int) -> np.ndarray:
         """The marks of the parts of an operand, least significant first: (count, n)."""
         known = self.parts.get(operand.slot) if isinstance(operand, Register) else None
-        if known is not None and len(known) == count:
-            own: np.ndarray = known[:, threads]
-            return own
-        return np.broadcast_to(self._part(operand, threads), (count, len(threads)))
+        if known is None:
+            return np.broadcast_to(self._part(operand, threads), (count, len(threads)))
+        own: np.ndarray = known[:, threads]
+        if len(own) > count:
+            return self.doubts.all(own.reshape(count, -1, len(threads)), axis=1)
+        return own if len(own) == count else own.repeat(count // len(own), axis=0)
+
+    def _count(self, operand: Operand) -> int:
+        """How many parts of an operand have marks of their own."""
+        return len(self.parts[operand.slot]) if isinstance(operand, Register) and operand.slot in self.parts else 1
 
     def _joined(self, marks: list[np.ndarray]) -> np.ndarray:
         joined = marks[0]
