@@ -169,6 +169,14 @@ def test_what_a_launcher_of_the_installed_triton_does(arch, tmp_path):
 
 COMPILED = """
 import ctypes  # as compiled code of this process would: it meets the same device
+driver, device, context, stream = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(-1), ctypes.c_void_p(), torch.cuda.Stream()
+assert driver.cuCtxGetDevice(ctypes.byref(device)) == 0 == device.value and driver.cuStreamGetCtx(stream, ctypes.byref(context)) == 0 and context.value
+import threading  # a thread has a context once it has made a tensor of its own
+of_threads = []
+for made in ("cpu", "cuda"):
+    work = lambda: (torch.zeros(1, device=made), of_threads.append(driver.cuCtxGetDevice(ctypes.byref(device))))
+    thread = threading.Thread(target=work); thread.start(); thread.join()
+assert of_threads == [201, 0]
 runtime, y, told = ctypes.CDLL("libcudart.so.13"), torch.zeros(120, device="cuda"), (ctypes.c_int * 32)()
 pointer = lambda tensor: ctypes.c_void_p(tensor.data_ptr())
 assert runtime.cudaMemcpy(pointer(y), pointer(x), 480, 3) == 0 and (y == x).all()

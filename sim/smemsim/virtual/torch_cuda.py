@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import types
 import uuid
 from typing import Any
@@ -67,6 +68,11 @@ class CudaStream:
         import torch
 
         return torch.device("cuda", 0)
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        """Its handle, where it is given to a function of ctypes."""
+        return ctypes.c_void_p(self.cuda_stream)
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """(version, handle) of the protocol by which other libraries take streams (cuda.core, interoperability)."""

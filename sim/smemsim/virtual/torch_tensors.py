@@ -13,7 +13,7 @@ from typing import Any
 
 from smemsim.errors import InputError
 from smemsim.machine.blank import litter
-from smemsim.virtual import alignment, process
+from smemsim.virtual import alignment, callers, process
 from smemsim.virtual.errors import CudaError
 from smemsim.virtual.memory import bytes_at
 
@@ -86,6 +86,7 @@ class Tensors:
             setattr(storage, MARK, known)
             if place != CPU:
                 known.watch = weakref.ref(storage, functools.partial(self._died, known))
+                callers.make_current()
         if tensor.device.type != "cpu":
             return
         if known.place != CPU:
