@@ -871,3 +871,28 @@ def test_a_warp_of_several_rows_has_lanes_of_one_column(block, codes):
 def test_lanes_are_apart_as_far_as_their_type_holds_it(offset, codes):
     body = "cvt.u64.u32 %d1, %r4; add.u64 %d2, %d20, %d1; ld.global.u32 %r9, [%d2]; add.u32 %r9, %r9, 1; st.global.u32 [%d2], %r9;"
     assert set(found(offset + body, np.zeros(1 << 14, np.uint32))) == codes
+
+
+# Each thread stores a word; then the warps add, one after the other, at 32 addresses: warp 2 at the second half of them comes to addresses of its own. Then a
+# lane of warp `reader` loads what the lane of warp `writer` has stored that came to the same address as it, or to another one.
+TURNS = """mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; shr.u32 %r3, %r1, 5; mul.wide.u32 %d3, %r1, 4; add.u64 %d3, %d20, %d3;
+st.global.u32 [%d3], %r1; bar.warp.sync -1;
+setp.eq.u32 %p1, %r3, 2; setp.ge.u32 %p2, %r2, 16; and.pred %p1, %p1, %p2; mov.u32 %r4, %r2; @%p1 add.u32 %r4, %r4, 32;
+mul.wide.u32 %d4, %r4, 4; add.u64 %d4, %d21, %d4; atom.{order}.gpu.global.add.u32 %r5, [%d4], 1; bar.warp.sync -1;
+setp.ne.u32 %p3, %r3, {reader}; @%p3 bra END;
+add.u32 %r6, %r2, {begin}; mul.wide.u32 %d5, %r6, 4; add.u64 %d5, %d20, %d5; ld.global.u32 %r7, [%d5]; st.global.u32 [%d3], %r7; END:"""
+
+
+@pytest.mark.parametrize(
+    ("order", "reader", "writer", "codes"),
+    [
+        ("acq_rel", 1, 0, set()),
+        ("acq_rel", 2, 1, set()),
+        ("acq_rel", 0, 1, {"X008"}),
+        ("acq_rel", 1, 2, {"X008"}),
+        ("relaxed", 1, 0, {"X008"}),
+    ],
+)
+def test_warps_that_take_turns_at_addresses_have_seen_those_before_them(order: str, reader: int, writer: int, codes: set[str]):
+    body = TURNS.format(order=order, reader=reader, begin=32 * writer)
+    assert set(found(body, np.zeros(96, np.uint32), np.zeros(64, np.uint32), block=96)) == codes

@@ -74,15 +74,19 @@ class Ordering:
         if which is not None:
             wrote[(x.threads if piece.part is None else x.threads[piece.part])[~which]] = False
         given: dict[str, Any] = {"relaxed": not self.releases, "replaces": not self.is_atomic, "scope": self.level}
-        apart = []
+        apart, turns = [], []
         for threads, what in _by_address(x, piece):
-            if not self._takes_turns(threads, what):
+            if self._takes_turns(threads, what):
+                turns.append((threads, what))
+            else:
                 apart.append((threads[wrote[threads]], what))
-                continue
-            for own in np.split(threads, np.flatnonzero(np.diff(threads >> 5)) + 1):
-                x.watch.loaded([(own, what)], relaxed=not self.acquires, scope=self.level)
-                if wrote[own].any():
-                    x.watch.stored([(own[wrote[own]], what)], **given)
+        # Of lanes that others of their warp have to hear of, each releases by itself.
+        are_followed = bool(turns and (x.watch.unreleased.stores or len(x.watch.freed.loads)))
+        for some in [each for access in turns for each in _in_turn([access])] if are_followed else _in_turn(turns):
+            for alike in some:
+                x.watch.loaded(alike, relaxed=not self.acquires, scope=self.level)
+                if stored := [(own[wrote[own]], what) for own, what in alike if wrote[own].any()]:
+                    x.watch.stored(stored, **given)
         for alike in _by_warps((threads, what) for threads, what in apart if len(threads)):
             x.watch.stored(alike, **given)
 
@@ -111,6 +115,25 @@ def _by_warps(accesses: Iterable[Access]) -> Iterable[list[Access]]:
         warps = access[0] >> 5
         alike.setdefault((int(warps[0]),) if warps[0] == warps[-1] else tuple(distinct(warps).tolist()), []).append(access)
     return alike.values()
+
+
+def _in_turn(accesses: list[Access]) -> Iterable[list[list[Access]]]:
+    """Accesses of addresses by several warps each, in turn: addresses at which the same warps come, and none of these elsewhere in between, go together. Of each such
+    group what the first warp does at all of them, the second one, and so on: nobody hears more of another by that, or less."""
+    groups: list[list[list[Access]]] = []
+    last: dict[int, int] = {}  # by warp: the group in which it came last
+    of: dict[tuple[int, ...], int] = {}
+    for threads, what in accesses:
+        each = np.split(threads, np.flatnonzero(np.diff(threads >> 5)) + 1)
+        warps = tuple(int(own[0]) >> 5 for own in each)
+        n = of.get(warps, -1)
+        if n < 0 or any(last[warp] != n for warp in warps):
+            n = of[warps] = len(groups)
+            groups.append([[] for _ in warps])
+            last.update(dict.fromkeys(warps, n))
+        for alike, own in zip(groups[n], each, strict=True):
+            alike.append((own, what))
+    return groups
 
 
 def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False) -> Ordering:
