@@ -6,6 +6,7 @@ the parity of the phase in 63; a phase token is that word as it was before the a
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.finding import Touched
+from smemsim.program.barriers import loops
 from smemsim.program.linking.flow import following
 from smemsim.program.scopes import CLUSTER, GPU
 from smemsim.program.traps import misuse
@@ -485,9 +487,9 @@ class Mbarrier:
         """Note who arrives."""
         self._note("arrives", i)
         if len(threads):  # of warps that arrive together two are enough to tell
-            ends = threads[[0, -1]].tolist()
-            self.arrived_from |= {thread // WARP for thread in ends}
-            self.arrived |= set(ends)
+            for end in (int(threads[0]), int(threads[-1])):
+                self.arrived_from.add(end // WARP)
+                self.arrived.add(end)
             self._count_arrivals(x, threads, i, count)
         if x.watch is not None and x.watch.lifetimes.is_needed:
             x.watch.lifetimes.arrives(i, self, self.cta.index, distinct(threads // WARP), is_commit=is_commit, releases=releases)
@@ -517,9 +519,9 @@ class Mbarrier:
     def _count_arrivals(self, x: Wave, threads: np.ndarray, i: Instruction, count: int) -> None:
         """Remember which CTAs arrive by which line."""
         first, last = int(x.cta_of[threads[0]]), int(x.cta_of[threads[-1]])
-        ctas = [first] * len(threads) if first == last else x.cta_of[threads].tolist()
-        for cta in set(ctas):
-            self.arrivals[i.line, cta] = self.arrivals.get((i.line, cta), 0) + count * ctas.count(cta)
+        of_ctas = {first: len(threads)} if first == last else collections.Counter(x.cta_of[threads].tolist())
+        for cta, its in of_ctas.items():
+            self.arrivals[i.line, cta] = self.arrivals.get((i.line, cta), 0) + count * its
 
     def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
         """The current phase also waits for `size` bytes."""
@@ -662,16 +664,19 @@ class Mbarrier:
 
     # ---- waiting
 
-    def passes(self, i: Instruction, tid: np.ndarray, parity: np.ndarray) -> None:
-        """A wait of threads of the CTA finds that the phase before the current one is over; before the first phase that is so at once."""
-        self.seen = self.phase
+    def passes(self, i: Instruction, tid: np.ndarray, parity: np.ndarray, done: np.ndarray) -> int:
+        """A wait of threads of the CTA for the end of phases of these parities: for which is it over (`done`)? Before the first phase those of parity 1 are so at
+        once. Returns how many there are."""
+        if self.missed is not None:
+            done[:] = self.takes_missed(tid)
         if len(self.passed_by) <= (most := int(tid[-1])):
             self.passed_by = np.pad(self.passed_by, (0, (most // WARP + 1) * WARP - len(self.passed_by)))
-        own = self.passed_by[tid]
-        over = own + ((own ^ parity.astype(np.int32)) & 1)  # which is not over where the wait passes before the first phase
-        self.passed_by[tid] = np.where(over < self.phase, over + 1, own)
-        if not self.phase:
-            self.passed.setdefault(i.line, i)
+        count: int = loops.pass_phase(tid, parity, self.parity, self.phase, self.passed_by, done)
+        if count:
+            self.seen = self.phase
+            if not self.phase:
+                self.passed.setdefault(i.line, i)
+        return count
 
     def misses(self, tid: np.ndarray) -> np.ndarray:
         """Nobody can go on, and threads wait for the current phase: which of them do so because other lanes of their warp, who had passed that of the same parity
@@ -759,7 +764,10 @@ def arrive(
     while left:
         now = [barrier._fitting(x, len(threads), count, i) for barrier, threads, _ in left]
         for (barrier, _, own), steps in zip(left, now, strict=True):
-            own[:steps] = np.uint64(barrier.word) - np.arange(0, steps * count, count, dtype=np.uint64)
+            if steps == 1:
+                own[0] = barrier.word
+            else:
+                own[:steps] = np.uint64(barrier.word) - np.arange(0, steps * count, count, dtype=np.uint64)
             barrier.pending -= steps * count
         if x.watch is not None and release:
             come = [(threads[:steps], barrier) for (barrier, threads, _), steps in zip(left, now, strict=True)]

@@ -275,24 +275,21 @@ class _Wait:
     def _over(self, x: Wave) -> tuple[np.ndarray, list[tuple[Mbarrier, np.ndarray]]]:
         """Which running threads find their phase complete, and the barriers of the other threads with those threads' numbers."""
         parities = np.broadcast_to(np.asarray(self.phase(x)), (x.n,))
-        parities = parities & np.uint32(1) if self.by_parity else parity_of(parities)
-        done, threads = np.zeros(x.n, bool), x.threads
+        parities = (parities & np.uint32(1) if self.by_parity else parity_of(parities)).astype(np.int32)
+        done, threads, tids = np.zeros(x.n, bool), x.threads, x.tid[x.sel]
         waiting, passed = [], []
         for cta, offset, part in barriers(x, self.i, self.find):
             barrier = mbarrier_of(x, cta, offset, self.i)
             here = threads[part]
             if x.watch is not None:
                 x.watch.uses(self.i, barrier, here)
-            is_over = parities[part] != barrier.parity
-            if barrier.missed is not None:
-                is_over |= barrier.takes_missed(x.tid[here])
-            done[part] = is_over
-            if is_over.any():
-                barrier.passes(self.i, x.tid[here[is_over]], parities[part][is_over])
-                passed.append((here[is_over], barrier))
-            if not is_over.all():
+            its = done[part]
+            count = barrier.passes(self.i, tids[part], parities[part], its)
+            if count:
+                passed.append((here if count == len(here) else here[its], barrier))
+            if count < len(here):
                 barrier.asked = barrier.phase
-                waiting.append((barrier, here[~is_over]))
+                waiting.append((barrier, here[~its]))
         if x.watch is not None and passed:
             x.watch.waited(self.i, passed)
             if self.is_seen:
