@@ -20,7 +20,10 @@ __all__ = [
     "own_chunks",
     "own_places",
     "owners_of",
+    "put",
+    "scatter_rows",
     "store_chunks",
+    "take",
     "touch_chunks",
 ]
 
@@ -193,6 +196,36 @@ def own_places(at, threads, windows, begin, most, low, out):  # type: ignore[no-
             return False
         out[n] = offset + windows[threads[n]]
     return True
+
+
+@compiled
+def take(words, begins, places, out):  # type: ignore[no-untyped-def]
+    """Words at places (two-dimensional) from each begin on."""
+    for n in range(len(begins)):
+        for i in range(places.shape[0]):
+            for k in range(places.shape[1]):
+                out[n, i, k] = words[begins[n] + places[i, k]]
+
+
+@compiled
+def put(words, begins, places, values, which):  # type: ignore[no-untyped-def]
+    """The reverse of `take`, of some of the values."""
+    for n in range(len(begins)):
+        for i in range(places.shape[0]):
+            for k in range(places.shape[1]):
+                words[begins[n] + places[i, k]] = values[which[n], i, k]
+
+
+@compiled
+def scatter_rows(words, rows, values):  # type: ignore[no-untyped-def]
+    """The reverse of `gather_rows`: where rows meet, the last matrix counts, and of it the last warp."""
+    count = len(values)
+    for matrix in range(count):
+        for warp in range(values.shape[1] >> 5):
+            for row in range(8):
+                begin, lane = rows[8 * (count * warp + matrix) + row] >> 2, 32 * warp + 4 * row
+                for k in range(4):
+                    words[begin + k] = values[matrix, lane + k]
 
 
 @compiled

@@ -488,6 +488,8 @@ class Windows:
         self._are_beside = len(memories) > 1 and all(memory._is_beside(first) for memory in memories)
         self._begins = np.array([memory.at for memory in memories], np.int64)  # bytes
         self._some: dict[tuple[int, ...], Windows] = {}
+        known: dict[int, int] = {}
+        self.numbers = tuple(known.setdefault(id(memory), len(known)) for memory in memories)  # equal ones are one memory
         self._owners, self._chunks = Owners.begins_of([memory._owners for memory in memories])
 
     def some(self, numbers: tuple[int, ...]) -> Windows:

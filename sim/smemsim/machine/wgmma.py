@@ -229,7 +229,7 @@ class _Side:
     @classmethod
     def of(cls, operand: Callable[[int], SharedOperand], windows: Windows, words: Sequence[int]) -> _Side:
         """That behind a descriptor of each warpgroup, in its window."""
-        firsts, which = _each_once(tuple(words), tuple(map(id, windows.memories)))
+        firsts, which = _each_once(tuple(words), windows.numbers)
         return cls(tuple((operand(word), windows.some(numbers)) for word, numbers in firsts), which)
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:

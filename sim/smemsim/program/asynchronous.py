@@ -60,8 +60,8 @@ def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
     """The running threads one after the other, each with its values of the operands."""
     threads = x.threads
     columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in reads]
-    for n, thread in enumerate(threads.tolist()):
-        yield (x.ctas[int(x.cta_of[thread])], thread), [column[n] for column in columns]
+    for thread, cta, *values in zip(threads.tolist(), x.cta_of[threads].tolist(), *columns, strict=True):
+        yield (x.ctas[cta], thread), values
 
 
 def each_store(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int], bool]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.machine import loops
 from smemsim.machine.wgmma import d_places
 from smemsim.program.wave import WARPGROUP
 from smemsim.spec.wgmma import WGMMA_M
@@ -103,7 +104,8 @@ class Accumulators:
             of = self.kept[slots] = _Matrix(bits, places, np.empty((count, WGMMA_M, n), np.uint32), np.zeros(count, bool))
         if not of.is_here[groups].all():
             new = groups[adds & ~of.is_here[groups]]
-            words = self.x.register_words[self._firsts[new][:, None, None] + of.places]
+            words = np.empty((len(new), *of.places.shape), np.uint32)
+            loops.take(self.x.register_words, self._firsts[new], of.places, words)
             of.has_sum[new] = [
                 bool(of.has_sum[group]) and _is_sum(of.values[group], own) for group, own in zip(new.tolist(), words, strict=True)
             ]
@@ -119,7 +121,7 @@ class Accumulators:
         for of in self.kept.values():
             if of.slots & slots and of.is_here.any():
                 groups = np.flatnonzero(of.is_here)
-                self.x.register_words[self._firsts[groups][:, None, None] + of.places] = of.values[groups]
+                loops.put(self.x.register_words, self._firsts[groups], of.places, of.values, groups)
                 of.is_here[:] = False
         left = 0
         for of in self.kept.values():

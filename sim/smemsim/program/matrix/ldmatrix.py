@@ -179,13 +179,15 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         piece = _rows(x, i, where, lanes)
         values = np.stack([np.broadcast_to(read(x), x.n) for read in reads])
-        at = _byte_places(piece.at.reshape(-1, lanes), count, form)
         written = values_of(x, piece, ROW)
-        x.shared[at] = np.ascontiguousarray(values)[..., None].view(np.uint8)
+        if form == "rows":  # whole words
+            loops.scatter_rows(x.shared.view(np.uint32), np.ascontiguousarray(piece.at, np.int64).reshape(-1), values)
+        else:
+            x.shared[_byte_places(piece.at.reshape(-1, lanes), count, form)] = values[..., None].view(np.uint8)
         _told(x, piece, lanes, lambda: note_write(x, i, piece, ROW, written=written))
         marks = None if x.watch is None else x.watch.unwritten.of_registers(sources, x.threads)
         if marks is not None:
-            x.watch.unwritten.put_bytes(at, marks)
+            x.watch.unwritten.put_bytes(_byte_places(piece.at.reshape(-1, lanes), count, form), marks)
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)
 

@@ -13,7 +13,7 @@ import numpy as np
 from smemsim.program.modifiers import Modifiers
 from smemsim.program.registry import ON_EXIT, Gate, Plain, Step, implements, unmodelled
 from smemsim.program.traps import thread_name
-from smemsim.program.wave import FULL_MASK, GATHERING, PARKED, WARP
+from smemsim.program.wave import ALL, FULL_MASK, GATHERING, PARKED, WARP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink
 from smemsim.spec.operation_types import REDUX_TYPES
 
@@ -283,15 +283,16 @@ def build_elect(i: Instruction, c: Linker) -> Step:
     if i.modifiers != ("sync",):
         raise unmodelled(i)
     write, write_pred = results(c, i.operands[0], "b32")
-    members = members_of(c, i.operands[1])
+    members, mask_operand = members_of(c, i.operands[1]), i.operands[1]
+    written = np.array([mask_operand.value & 0xFFFFFFFF], np.uint32) if isinstance(mask_operand, Immediate) else None
 
     def elect(x: Wave) -> None:
-        mask = members(x)
+        mask = members(x) if written is None or x.sel is not ALL else written  # the same in all warps, of which everybody is here
         lowest = mask & (~mask + np.uint32(1))
         leader = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)
         write(x, leader)
         if write_pred is not None:
-            write_pred(x, leader == x.lane[x.sel].astype(np.uint32))
+            write_pred(x, leader.astype(np.int64) == x.lane[x.sel])
 
     return gathering(i, c, i.operands[1], elect)
 
