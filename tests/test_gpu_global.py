@@ -460,6 +460,30 @@ def test_a_dependent_launch_waits_for_the_one_in_front(lets, second, codes):
         gpu.launch(ptx, "first", block=64, args=[a], after=3)
 
 
+@pytest.mark.parametrize(
+    ("middle", "third", "is_found"),
+    [
+        (LETS, TAKES, True),
+        ("", TAKES, True),  # the middle one is over, and the first one may run still
+        (LETS + WAITS, TAKES, True),  # the third one begins before the middle one has waited
+        (WAITS, TAKES, False),
+        (WAITS + LETS, TAKES, False),
+        (f"@%p1 {WAITS} bar.sync 0; {LETS}", TAKES, False),
+        (LETS, WAITS + TAKES, False),  # a wait is for all that is in front
+        ("", WAITS + TAKES, False),
+        (LETS, "", False),
+    ],
+)
+def test_a_third_launch_may_run_beside_the_first(middle, third, is_found):
+    gpu = Gpu("sm_90a")
+    a, b, c = (gpu.array(np.zeros(64, np.uint32)) for _ in range(3))
+    run = gpu.launch(DEPENDENT.format("", lets=LETS), "first", block=64, args=[a], progress=False)
+    for body, given in ((middle, [c, b]), (third, [a, b])):
+        run = gpu.launch(DEPENDENT.format(body, lets=""), "second", block=64, args=given, progress=False, after=run)
+    assert [f.code for f in run.findings] == ["X008"] * is_found
+    assert not is_found or "the launch in front, of first" in run.findings[0].message
+
+
 @pytest.mark.parametrize(("waits", "codes"), [("", ["X008"]), (WAITS, [])])
 def test_a_dependent_launch_leaves_what_the_one_in_front_reads(waits, codes):
     ptx = f""".version 8.0 .target sm_90a .address_size 64

@@ -177,7 +177,7 @@ class Gpu(Device):
             except KeyboardInterrupt:
                 interrupted = True
         leave_rooms(launch)
-        if in_front(launch) is None:
+        if not in_front(launch):
             launch.history = None  # nobody asks what it has done to memory
         return Run(
             launch,
@@ -289,4 +289,4 @@ def _ctas_of(launch: Launch, clusters: Sequence[int]) -> list[int]:
 def _in_front(after: Any) -> Any:
     if not isinstance(after, Run):
         raise InputError(f"after = {shown(after)}: needs the Run of the launch in front")
-    return in_front(after.launch)
+    return in_front(after.launch) or None

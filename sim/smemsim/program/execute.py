@@ -17,7 +17,7 @@ from smemsim.program.running import OutOfTime, Stuck, run_wave
 from smemsim.program.threads.control import check_registers
 from smemsim.program.turns import Turns
 from smemsim.program.watch.first import watch_of
-from smemsim.program.watch.history import History, releases_dependents
+from smemsim.program.watch.history import History
 from smemsim.program.wave import WARP, Wave
 from smemsim.ptx.module import Instruction
 from smemsim.spec.traps import TIMEOUT
@@ -50,13 +50,10 @@ def resident(launch: Launch) -> int:
     return max(1, launch.multiprocessors * fits // launch.cluster_size)
 
 
-def in_front(launch: Launch) -> History | None:
-    """What a launch that is over has done to memory, for the next one with programmatic stream serialization; None where that cannot begin before its end."""
+def in_front(launch: Launch) -> tuple[History, ...]:
+    """What a launch that is over, and those in front of it that may still run, have done to memory, for the next one with programmatic stream serialization."""
     history: History | None = launch.history
-    if history is None or not releases_dependents(launch):
-        return None
-    history.before = None  # one is kept, not all
-    return history
+    return () if history is None else history.leaves()
 
 
 def depends(launch: Launch) -> bool:
@@ -122,7 +119,7 @@ class _Waves:
         launch.waves.clear()
         self.others_help = launch.program.hears_others
         if watch and launch.options.watch_global and launch.history is None:
-            launch.history = History(launch, launch.options.after)
+            launch.history = History(launch, launch.options.after or ())
         elif launch.history is None:
             launch.memory.wrote_all()
         self.history = launch.history if watch else None

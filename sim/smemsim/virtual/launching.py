@@ -193,7 +193,7 @@ class Launcher:
 
         after = self.in_front.pop(stream, None)
         run = self._run(f, config, arguments, after if dependent else None)
-        if run is not None and (done := in_front(run.launch)) is not None:
+        if run is not None and (done := in_front(run.launch)):
             self.in_front[stream] = done
         return run
 

@@ -124,8 +124,12 @@ def build_griddepcontrol(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i, "without .launch_dependents or .wait")
 
     def run(x: Wave) -> None:
-        if action == "wait" and x.watch is not None:
+        if x.watch is None:
+            return
+        if action == "wait":
             x.watch.waited_for_launch(x, i)
+        else:
+            x.watch.lets_next_begin(x)
 
     return run
 

@@ -1,7 +1,8 @@
 """A launch that may begin before the one in front of it has ended (programmatic stream serialization; PTX ISA 9.1 §9.7.13.13, griddepcontrol).
 
 Where the launch in front executes griddepcontrol.launch_dependents, a launch with that attribute may run beside it. Only behind griddepcontrol.wait is all
-that the first has done to memory complete, and seen; a thread that has not waited, and that nothing orders behind one that has, races with all of it.
+that the first has done to memory complete, and seen; a thread that has not waited, and that nothing orders behind one that has, races with all of it. Where the first
+has not waited for the end of the one in front of it, or has let the next one begin before it did so, that one may run still; a wait is one for both.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ REPAIR = "griddepcontrol.wait (cudaGridDependencySynchronize) before it, in this
 
 
 class Prerequisite:
-    """What the launch in front has done to global memory, for the warps of a wave; `where` names a place in an array."""
+    """What the launches in front have done to global memory, for the warps of a wave of the launch with this `history`; `where` names a place in an array."""
 
     def __init__(
-        self, x: Wave, order: Order, operations: Operations, before: History, where: Callable[[Instruction, ArrayShadow, int], str]
+        self, x: Wave, order: Order, operations: Operations, history: History, where: Callable[[Instruction, ArrayShadow, int], str]
     ) -> None:
-        self.x, self.order, self.operations, self.before, self.where = x, order, operations, before, where
+        self.x, self.order, self.operations, self.history, self.where = x, order, operations, history, where
         self._waits: list[Operation] = []
         self._behind = np.zeros(x.total // WARP, bool)
 
@@ -49,6 +50,11 @@ class Prerequisite:
             self._waits.append(operation)
             self.order.knows(np.array([warp]), [operation])
         self._behind[warps] = True
+        self.history.waits = True
+
+    def releases(self, warps: np.ndarray) -> None:
+        """Warps execute griddepcontrol.launch_dependents."""
+        self.history.releases.add(self.are_behind(warps))
 
     def are_behind(self, warps: np.ndarray) -> bool:
         """Does all that these warps do come behind a wait?"""
@@ -58,11 +64,17 @@ class Prerequisite:
         return bool(self._behind[early].all())
 
     def look(self, i: Instruction, memory: np.ndarray, at: np.ndarray, size: int, warps: np.ndarray, *, writes: bool) -> None:
-        """Warps access `size` bytes at each of these offsets in an array: X008 for the first that the launch in front writes, or reads where these write."""
-        if self.are_behind(warps) or (array := self.before.kept(memory)) is None:
+        """Warps access `size` bytes at each of these offsets in an array: X008 for the first that a launch in front writes, or reads where these write."""
+        if self.are_behind(warps):
             return
         early = ~self._behind[warps]
-        at, warps = at[early], warps[early]
+        for before in self.history.before:
+            if (array := before.kept(memory)) is not None:
+                self._look(i, before, array, at[early], size, warps[early], writes=writes)
+
+    def _look(
+        self, i: Instruction, before: History, array: ArrayShadow, at: np.ndarray, size: int, warps: np.ndarray, *, writes: bool
+    ) -> None:
         count = max(1, size >> array.cells.shift)
         cells = (at >> array.cells.shift)[:, None] + np.arange(count)
         epochs, does = _epochs(array.cells, cells, array.cells.writers, array.cells.line_writers), "writes"
@@ -71,11 +83,10 @@ class Prerequisite:
         if not epochs.any():
             return
         n, k = np.unravel_index(int(np.argmax(epochs != 0)), epochs.shape)
-        other = self.before.instructions[int(epochs[n, k]) & loops.INDEX]
-        launch = self.before.launch
+        other = before.instructions[int(epochs[n, k]) & loops.INDEX]
         self.x.launch.find(
             "X008", i, f"{i.name} of warp {int(warps[n]) % (self.x.stride // WARP)} {'writes' if writes else 'reads'} {self.where(i, array, int(cells[n, k]))}, which the "
-            f"launch in front, of {launch.program.name}, {does} at its line {other.line} ({other.name}): this launch may run beside it (programmatic stream "
+            f"launch in front, of {before.launch.program.name}, {does} at its line {other.line} ({other.name}): this launch may run beside it (programmatic stream "
             "serialization), and has not waited for its end", REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}",
             arrays=(array.region.begin,),
         )  # fmt: skip

@@ -640,7 +640,12 @@ class WatchOfFirst:
     @_or_of_all
     def waited_for_launch(self, x: Wave, i: Instruction) -> Any:
         """As `Watch.waited_for_launch`."""
-        return None if self.history is None or self.history.before is None else OF_ALL
+        return OF_ALL if self.history is not None and self.history.before else None
+
+    @_or_of_all
+    def lets_next_begin(self, x: Wave) -> Any:
+        """As `Watch.lets_next_begin`."""
+        return OF_ALL if self.history is not None and self.history.before else None
 
     # ---- the end
 

@@ -73,7 +73,7 @@ class GlobalShadow:
         self._nothing = np.zeros_like(order.fenced) if self._has_narrow else order.fenced[:0]
         self._updates, self._accumulations = updates(x.launch.program), accumulations(x.launch.program)
         self._open: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for
-        self.before = None if history.before is None else Prerequisite(x, order, operations, history.before, self._where)
+        self.before = Prerequisite(x, order, operations, history, self._where) if history.before else None
 
     def remembered(self) -> list[int]:
         """The numbers of the operations that stand for fences and waits."""

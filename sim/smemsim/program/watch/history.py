@@ -45,6 +45,7 @@ __all__ = [
 WIDEST = 16  # bytes of a cell at most
 LINE = 7  # of a line, 1 << LINE bytes
 MOST_BYTES = 1 << 32  # of an array that is watched
+MOST_IN_FRONT = 2  # launches that the next one is held against
 SUSPECTS = 1 << 14  # of one instruction, that are looked at
 WORD = 8  # bytes of a pointer
 NEAR = 1 << 20  # bytes beside arrays in which pointers may begin
@@ -224,10 +225,12 @@ class Written:
 
 
 class History:
-    """What the waves of a launch have done to global memory; `before` is that of the launch in front, which may still run."""
+    """What the waves of a launch have done to global memory; `before` are those of the launches in front that may still run, the last one first."""
 
-    def __init__(self, launch: Launch, before: History | None = None) -> None:
+    def __init__(self, launch: Launch, before: tuple[History, ...] = ()) -> None:
         self.launch, self.before = launch, before
+        self.waits = False  # has a warp waited for the end of those in front?
+        self.releases: set[bool] = set()  # have warps let the next launch begin that had waited for that (True), and others?
         self.warps = 0  # that have a number
         self.others = 0  # of CTAs that are recorded (`record`): the warps below this number are others
         self.has_met = False  # one of these?
@@ -276,11 +279,18 @@ class History:
         known = self._unwritten.get(id(memory))
         if known is None:
             written = self._may_be_written
-            is_kept = (
-                self._is_blank(memory) or self._releases_dependents or (self.before is not None and self.before.kept(memory) is not None)
-            )
+            is_kept = self._is_blank(memory) or self._releases_dependents or any(before.kept(memory) is not None for before in self.before)
             known = self._unwritten[id(memory)] = written is not None and id(memory) not in written and not is_kept
         return known
+
+    def leaves(self) -> tuple[History, ...]:
+        """What the next launch may run beside, when this one is over: this one, where it lets that begin before its end, and those in front of this one, where no CTA
+        has waited for their end before it did so."""
+        if self.waits and self.releases != {False}:
+            self.before = ()
+        for before in self.before:
+            before.before = ()  # which would keep those in front of it
+        return (self, *self.before)[:MOST_IN_FRONT] if self._releases_dependents else self.before
 
     def kept(self, memory: np.ndarray) -> ArrayShadow | None:
         """What is kept of the array whose words these are, until now."""
