@@ -359,7 +359,7 @@ def test_a_launch_that_cannot_be_is_refused_before_anything_runs(given_as, said)
         (kernel("", "").replace("sm_90a", "hopper"), r"\.target hopper: names no architecture"),
         (kernel("", ".local .b8 large[4000000000];"), "4000000000 bytes of local variables"),
         (kernel("", "").replace(".visible", ".global .b8 large[100000000000];\n.visible"), "line 4: large has 100000000000 bytes"),
-        (kernel("", "", directives=".blocksareclusters"), "not modelled"),
+        (kernel("", "", directives=".blocksareclusters .reqntid 32 .reqnctapercluster 1"), "not modelled"),
         (kernel("", "").replace("size 64", "size 32"), ".address_size 32: sm_90 and higher have addresses of 64 bits alone"),
         (kernel("", "").replace(".visible", ".const .b8 a[65536], b;\n.visible"), "the .const variables have 65537 bytes; 65536 are there"),
         (kernel(".param .b8 a[32765]", ""), "line 4: the parameters of k take 32765 bytes; 32764 are possible"),

@@ -36,7 +36,19 @@ from smemsim.ptx.module import (
 )
 from smemsim.ptx.names import Names, Scope
 from smemsim.ptx.tokens import NAME, Source, Tokens, shorter
-from smemsim.spec.ptx import FROM_ONE_ON, LINKAGE, NOT_TOGETHER, PERFORMANCE, SPACES, SPECIAL_REGISTERS, TYPE_BYTES
+from smemsim.spec.ptx import (
+    FROM_ONE_ON,
+    LINKAGE,
+    NEEDED,
+    NOT_TOGETHER,
+    OF_FUNCTIONS,
+    OPAQUE,
+    PERFORMANCE,
+    SPACES,
+    SPECIAL_REGISTERS,
+    TYPE_BYTES,
+    VECTOR_BYTES,
+)  # fmt: skip
 
 __all__ = ["read_module"]
 
@@ -412,6 +424,10 @@ def read_variables(tokens: Tokens, space: str, *, is_extern: bool) -> Iterator[V
     align, kind, lanes = _qualified(tokens, f".{space} variables")
     while True:
         declared = _declarator(tokens, f"a .{space} variable", align, kind, lanes)
+        if lanes * TYPE_BYTES[kind] > VECTOR_BYTES:
+            tokens.fail(f"{declared.name}: a vector of {lanes} {kind} has more than {8 * VECTOR_BYTES} bits")
+        if kind in OPAQUE and space != "global":
+            tokens.fail(f"{declared.name}: a .{kind} is a variable of .global")
         contents = Contents(None, ())
         size = declared.size
         if tokens.accept("="):
@@ -832,6 +848,19 @@ def read_module(text: str, *, name: str = "<ptx>") -> Module:
     return dataclasses.replace(module, text=text)
 
 
+def fit(tokens: Tokens, directives: Mapping[str, tuple[int, ...]], *, is_entry: bool) -> None:
+    """Do the directives of a function fit it, and each other?"""
+    wrong = next((word for word in directives if word != "language" and (word in OF_FUNCTIONS) == is_entry), None)
+    if wrong is not None:
+        tokens.fail(f".{wrong} is for {'functions that are no entries' if is_entry else 'entries'}")
+    for both in NOT_TOGETHER:
+        if directives.keys() >= set(both):
+            tokens.fail(f".{both[0]} and .{both[1]} cannot stand together")
+    for word, needed in NEEDED.items():
+        if word in directives and not directives.keys() >= set(needed):
+            tokens.fail(f".{word} needs .{' and .'.join(needed)} beside it")
+
+
 class _ModuleReader:
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -887,18 +916,26 @@ class _ModuleReader:
             return self.skip_section(start)
         end = self.header_end(start)
         tokens = source.tokens(start, end)
-        linkage = set()
-        while tokens.peek()[1:] in LINKAGE:
-            linkage.add(tokens.take()[1:])
+        linkage = self.linkage(tokens)
         kind = tokens.take()
         if kind in (".entry", ".func"):
             return self.function(tokens, end, is_entry=kind == ".entry")
         if kind[1:] in SPACES and kind != ".param":
-            return self.variable(tokens, kind[1:], start, is_extern="extern" in linkage)
+            return self.variable(tokens, kind[1:], start, is_extern=linkage == "extern")
         if kind != ".alias":
             source.fail(start, f"directive {kind or directive} is unknown outside of functions{suggestion(kind or directive, _OUTSIDE)}")
         self.alias(tokens)
         return end + 1
+
+    def linkage(self, tokens: Tokens) -> str:
+        """The one word of that kind that may stand in front of a declaration, or none."""
+        linkage = tokens.take()[1:] if tokens.peek()[1:] in LINKAGE else ""
+        kind = tokens.peek()
+        if linkage and kind[1:] in LINKAGE:
+            tokens.fail(f".{linkage} and {kind} cannot stand together")
+        if linkage == "common" and kind != ".global":
+            tokens.fail("variables of .global alone are .common")
+        return linkage
 
     def head(self, directive: str, start: int, at: int) -> int:
         match = _HEADS[directive].match(self.source.text, at)
@@ -948,6 +985,8 @@ class _ModuleReader:
         end = self.source.text.find(";", start)
         if end < 0:
             tokens.fail("no ';' after a variable; is the file cut off?")
+        if space == "local":
+            tokens.fail("a variable of .local is declared in a function: each thread has its own")
         whole = self.source.tokens(start, end)
         whole.i = tokens.i
         for variable in read_variables(whole, space, is_extern=is_extern):
@@ -970,7 +1009,9 @@ class _ModuleReader:
         parameters = read_parameters(tokens, names, "parameters") if tokens.peek() == "(" else ()
         if is_entry and (wrong := next((p for p in parameters if p.slot is not None or not p.size), None)):
             tokens.fail(f"{wrong.name}: a parameter of an entry is in .param space, and has a size")
-        directives = self.performance(tokens)
+        directives = self.performance(tokens, is_entry=is_entry)
+        if results and "noreturn" in directives:
+            tokens.fail(f"{name}: a function that is .noreturn has no results")
         tokens.finish(f"the head of {what}")
         old = self.functions.get(name)
         has_body = source.text[end] == "{"
@@ -994,7 +1035,7 @@ class _ModuleReader:
         )  # fmt: skip
         return at
 
-    def performance(self, tokens: Tokens) -> dict[str, tuple[int, ...]]:
+    def performance(self, tokens: Tokens, *, is_entry: bool) -> dict[str, tuple[int, ...]]:
         directives: dict[str, tuple[int, ...]] = {}
         while word := tokens.peek():
             if word == ".pragma":
@@ -1016,9 +1057,7 @@ class _ModuleReader:
             if word[1:] in FROM_ONE_ON and not all(values):
                 tokens.fail(f"{word} {', '.join(map(str, values))}: each needs to be 1 or more")
             directives[word[1:]] = tuple(values)
-        for both in NOT_TOGETHER:
-            if directives.keys() >= set(both):
-                tokens.fail(f".{both[0]} and .{both[1]} cannot stand together")
+        fit(tokens, directives, is_entry=is_entry)
         return directives
 
     def alias(self, tokens: Tokens) -> None:
@@ -1037,6 +1076,8 @@ class _ModuleReader:
         for alias, target, line in self.aliases:
             if self.functions[target].body is None:
                 self.source.fail_line(line, f"alias {alias}: {target} has no body in this file")
+            if len(self.functions[alias].parameters) != len(self.functions[target].parameters):
+                self.source.fail_line(line, f"alias {alias}: {target} has other parameters")
             self.functions[alias] = dataclasses.replace(self.functions[target], name=alias)
         local = [(v, {x.name for x in f.variables}) for f in self.functions.values() for v in f.variables if v.references]
         for variable, around in [*local, *((v, set[str]()) for v in self.variables.values())]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "CLOCKS", "CONSTANT_BYTES", "FROM_ONE_ON", "LINKAGE", "LONG_REGISTERS", "NOT_TOGETHER", "PARAMETER_BYTES", "PERFORMANCE", "SETMAXNREG",
-    "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE",
+    "CLOCKS", "CONSTANT_BYTES", "FROM_ONE_ON", "LINKAGE", "LONG_REGISTERS", "NEEDED", "NOT_TOGETHER", "OF_FUNCTIONS", "OPAQUE", "PARAMETER_BYTES", "PERFORMANCE", "SETMAXNREG",
+    "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "VECTOR_BYTES", "WARP_SIZE",
 ]  # fmt: skip
 
 
@@ -16,8 +16,10 @@ PARAMETER_BYTES = {(0, 0): 4352, (8, 1): 32764}  # of an entry, from a version o
 
 _NUMBERS = {f"{kind}{bits}": bits // 8 for kind in "bus" for bits in (8, 16, 32, 64)}
 
+OPAQUE = ("texref", "samplerref", "surfref")
 # Bytes of one element in memory (5.2.1, and the opaque handles of 5.3); a predicate has no place in memory.
-TYPE_BYTES = _NUMBERS | {"b128": 16, "f16": 2, "f16x2": 4, "f32": 4, "f64": 8, "pred": 0, "texref": 8, "samplerref": 8, "surfref": 8}
+TYPE_BYTES = _NUMBERS | {"b128": 16, "f16": 2, "f16x2": 4, "f32": 4, "f64": 8, "pred": 0} | dict.fromkeys(OPAQUE, 8)
+VECTOR_BYTES = 16  # of a variable that is a vector (5.4.2), at the most
 
 SPACES = ("global", "const", "shared", "local", "param")
 LINKAGE = ("visible", "weak", "extern", "common")
@@ -30,6 +32,10 @@ PERFORMANCE = {
     "reqntid": (1, 3),
 }  # fmt: skip
 FROM_ONE_ON = ("maxnreg", "maxntid", "minnctapersm", "reqntid")  # of which none is 0 (ptxas 13.0)
+OF_FUNCTIONS = frozenset(
+    ("abi_preserve", "abi_preserve_control", "noreturn")
+)  # the others are those of entries, but for .language (likewise)
+NEEDED = {"blocksareclusters": ("reqntid", "reqnctapercluster")}  # with what one has to stand (likewise)
 NOT_TOGETHER = (("maxntid", "reqntid"), ("maxclusterrank", "reqnctapercluster"))  # likewise
 
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
