@@ -482,6 +482,8 @@ REFUSALS = {
     HEAD + ".global .u64 x = (.s64) 1.5;": "(.s64) of a float is no constant",
     "# 1\n" + HEAD: "line 1: this is no PTX",
     HEAD + ".entry k() .maxntid 0 { ret; }": ".maxntid 0: each needs to be 1 or more",
+    HEAD + ".entry k() .maxntid -1 { ret; }": ".maxntid -1: each needs to be 1 or more",
+    HEAD + ".entry k() .maxntid 1, { ret; }": "a number expected, not the end of the statement",
     HEAD + ".entry k() .maxntid 1, 2, 3, 4 { ret; }": ".maxntid has 4 numbers; it needs 1 to 3",
     HEAD + ".entry k() .maxnreg { ret; }": ".maxnreg has 0 numbers; it needs 1",
     HEAD + ".entry k() .maxntid 32 .reqntid 32 { ret; }": ".maxntid and .reqntid cannot stand together",

@@ -1047,14 +1047,14 @@ class _ModuleReader:
                 tokens.fail(f"{tokens.found()} is unknown before a function's body{suggestion(word.lstrip('.'), PERFORMANCE)}")
             tokens.take()
             values: list[int] = []
-            while starts_number(tokens.peek()):
+            if starts_number(tokens.peek()):
                 values.append(whole_number(tokens, word))
-                if not tokens.accept(","):
-                    break
+                while tokens.accept(","):
+                    values.append(whole_number(tokens, word))
             least, most = PERFORMANCE[word[1:]]
             if not least <= len(values) <= most:
                 tokens.fail(f"{word} has {len(values)} numbers; it needs {least}{f' to {most}' if most > least else ''}")
-            if word[1:] in FROM_ONE_ON and not all(values):
+            if word[1:] in FROM_ONE_ON and min(values) < 1:
                 tokens.fail(f"{word} {', '.join(map(str, values))}: each needs to be 1 or more")
             directives[word[1:]] = tuple(values)
         fit(tokens, directives, is_entry=is_entry)
