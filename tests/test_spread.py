@@ -377,7 +377,7 @@ def on_device(body, workers, **policy):
 def test_what_the_first_process_stores_meanwhile_counts_as_no_copy_s(added, monkeypatch):
     """Nobody notes who writes: what is left is compared with what was there before."""
     begin = spread.Shard.begin
-    monkeypatch.setattr(spread.Shard, "begin", lambda shard: (begin(shard), time.sleep(0.02))[0])
+    monkeypatch.setattr(spread.Shard, "begin", lambda shard, **given: (begin(shard, **given), time.sleep(0.02))[0])
     body = f"{OWN} mov.u32 %r5, 0; AGAIN: add.u32 %r5, %r5, 1; st.global.u32 [%d3], %r5; setp.lt.u32 %p1, %r5, 400; @%p1 bra AGAIN;"
     assert on_device(body, 1, sanitize=False) == on_device(body, 2, sanitize=False)
     assert added

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["CONNECTION", "PROGRESS", "Forks", "Piece", "are_safe", "shared_ranges", "to_own"]
+__all__ = ["CONNECTION", "PROGRESS", "Forks", "Piece", "are_safe", "not_copied", "shared_ranges", "to_own"]
 
 
 CONNECTION, PROGRESS = "smemsim connection", "smemsim progress"  # names of threads of ours: `virtual.server`, `judge.progress`
@@ -36,6 +36,7 @@ NEXT, BACK, PIECES, IS_OVER, HEAD = range(5)
 FIRST, COUNT, WHO, STATE, BEGIN, END, WIDTH = range(7)  # of each part
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _NORESERVE = 0x4000
+_WIPEONFORK, _KEEPONFORK = 18, 19  # of madvise
 _NOT_COPIED = ("jax", "jaxlib")  # which say so themselves
 
 Work = Callable[[int, int], Sequence[Any] | None]  # (first unit, how many): the buffers that are brought, None where this is not for a copy
@@ -100,8 +101,8 @@ def _descriptor(descriptors: Sequence[str], device: str, inode: int) -> int | No
 
 
 def to_own(ranges: Sequence[tuple[int, int, int, int]]) -> None:
-    """Have `shared_ranges` for this process alone from now on, with what is in them; OSError where that cannot be."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    """Have `shared_ranges` for this process alone from now on, with what is in them; OSError where that cannot be. A page of them is until its first write."""
+    libc = _libc()
     libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long)
     flags = mmap.MAP_PRIVATE | 0x10 | _NORESERVE  # MAP_FIXED
     for begin, size, descriptor, offset in ranges:
@@ -109,7 +110,59 @@ def to_own(ranges: Sequence[tuple[int, int, int, int]]) -> None:
             raise OSError(ctypes.get_errno(), "mmap")
 
 
+@contextlib.contextmanager
+def not_copied(places: Sequence[tuple[int, int]]) -> Iterator[None]:
+    """Copies that are made in here have zeros in these places of memory, (begin, end) each, of which nobody needs what is there now: their pages need not be copied,
+    neither there nor here. At the edges, in pages that others have a part of, all is as it is here. So is what was freed, which copies need not have either."""
+    libc = _libc()
+    advise, trim = getattr(libc, "madvise", None), getattr(libc, "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
+    page = mmap.PAGESIZE
+    ranges = [(-(-begin // page) * page, end // page * page) for begin, end in places]
+    advised = []
+    for begin, end in ranges:
+        if advise is not None and end > begin and not advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _WIPEONFORK):
+            advised.append((begin, end))
+    try:
+        yield
+    finally:
+        for begin, end in advised:
+            advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _KEEPONFORK)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 # ---- The copies
+
+
+class _Child:
+    """A process that this one has started. Others may wait for it, and another process have its number then: it is known by a descriptor, where the system has such."""
+
+    def __init__(self, number: int) -> None:
+        self._known: tuple[int, int] = os.P_PID, number
+        with contextlib.suppress(AttributeError, OSError):
+            self._known = os.P_PIDFD, _apart(os.pidfd_open(number))
+
+    def end(self) -> None:
+        """Have it end, whatever it does."""
+        kind, named = self._known
+        with contextlib.suppress(OSError):
+            os.waitid(kind, named, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises where it is not ours
+            if kind == os.P_PID:
+                os.kill(named, signal.SIGKILL)
+            else:
+                signal.pidfd_send_signal(named, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Wait until it has ended."""
+        kind, named = self._known
+        with contextlib.suppress(ChildProcessError):  # somebody else has
+            os.waitid(kind, named, os.WEXITED)
+        if kind != os.P_PID:
+            os.close(named)
 
 
 class Forks:
@@ -120,7 +173,7 @@ class Forks:
 
     def __init__(self, units: int, count: int, work: Work, *, least: int, seconds: float, begin: Callable[[], None]) -> None:
         self.units, self.count, self.least, self.seconds = units, count, max(1, least), seconds
-        self._children: list[int] = []
+        self._children: list[_Child] = []
         self._pipes: list[int] = []
         self._files: list[int] = []
         self._read = 0  # parts that were listed
@@ -159,7 +212,7 @@ class Forks:
                     self._work(number, taken, work, file, writes)
                 finally:
                     os._exit(0)
-            self._children.append(child)
+            self._children.append(_Child(child))
         finally:
             os.close(writes)
             if child < 0 and taken is not None:
@@ -265,11 +318,9 @@ class Forks:
     def close(self) -> None:
         """End the copies, whatever they do."""
         for child in self._children:
-            with contextlib.suppress(OSError):
-                os.kill(child, signal.SIGKILL)
+            child.end()
         for child in self._children:
-            with contextlib.suppress(ChildProcessError):  # somebody else has waited for it
-                os.waitpid(child, 0)
+            child.close()
         for descriptor in (*self._pipes, *self._files, self._lock):
             os.close(descriptor)
         self._children, self._pipes, self._files = [], [], []

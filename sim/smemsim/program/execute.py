@@ -35,13 +35,18 @@ MATRICES = ("mma", "wmma", "wgmma", "tcgen05")  # what is recorded of these may 
 
 
 def at_once(launch: Launch, *, watch: bool = True) -> int:
-    """Clusters of one wave."""
+    """Clusters of one wave; wide ones of a grid are of one size, and of an even number."""
     threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
     own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
     room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
     is_narrow = launch.schedule is not None or launch.program.hears_others or takes_over(launch)
     is_narrow = is_narrow or (watch and not launch.is_apart)  # of the others steps cost the watch as much as the wave has warps
-    return max(1, min((WAVE_THREADS if is_narrow else WIDE_WAVE_THREADS) // threads, room))
+    most = max(1, min((WAVE_THREADS if is_narrow else WIDE_WAVE_THREADS) // threads, room))
+    clusters = launch.ctas // launch.cluster_size
+    if is_narrow or clusters <= most:
+        return most
+    pairs = -(-clusters // (2 * most))  # of waves, so that two processes have as much to do
+    return -(-clusters // (2 * pairs))
 
 
 def resident(launch: Launch) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.program.linking.program import Program
 
-__all__ = ["Room", "forget_rooms", "leave_rooms", "new_room", "room_left"]
+__all__ = ["Room", "forget_rooms", "idle_rooms", "leave_rooms", "new_room", "room_left"]
 
 
 MOST_BYTES = 1 << 26  # of all that is kept
@@ -67,6 +67,14 @@ def leave_rooms(launch: Launch) -> None:
         launch.kept.clear()  # the frames in there know it
         while sum(len(room.raw) for _, room in _left) > MOST_BYTES:
             _left.pop(0)
+
+
+def idle_rooms(launch: Launch) -> list[tuple[int, int]]:
+    """Where in the host's memory, (begin, end) each, rooms are that no wave has, of a launch or left by others: whoever takes one begins with whatever is there."""
+    with _lock:
+        rooms = [room for _, room in _left]
+    rooms += [room for key, those in launch.kept.items() if key[0] == "registers" for room in those]
+    return [(begin := room.raw.ctypes.data, begin + len(room.raw)) for room in rooms]
 
 
 def forget_rooms(program: Program) -> None:

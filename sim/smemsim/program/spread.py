@@ -29,6 +29,7 @@ from smemsim.program.events import Event, Events
 from smemsim.program.execute import WAVE_BYTES, at_once, depends, execute, resident, takes_over
 from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, Queue, RunOptions
 from smemsim.program.linking.program import linked, module_of
+from smemsim.program.rooms import idle_rooms
 from smemsim.program.threads.system import MOST_OUTPUT
 from smemsim.program.watch.history import MOST_BYTES, may_be_written, may_lack_fence, releases_dependents
 from smemsim.program.watch.record import NOTHING_BEFORE, Record, begin
@@ -131,7 +132,7 @@ class Shard:
         self.findings = dict(launch.findings)
         self.before: dict[int, np.ndarray] = {}
 
-    def begin(self) -> None:
+    def begin(self, *, is_shared: bool = False) -> None:
         """Keep what is in memory, where that is needed."""
         launch = self.launch
         if not (self.watch and launch.options.watch_global):
@@ -139,8 +140,8 @@ class Shard:
             regions = [r for r in launch.memory.filled() if written is None or id(r.words) in written]
             for region in regions:
                 self.before[region.begin] = words = region.words.copy()
-                # A page of a mapped file is this process's own once it is written: until then stores of the first process are seen, and would count as ours.
-                region.words[:] = words
+                if is_shared:  # a page of a mapped file is this process's own once it is written: until then stores of the first process are seen, and would count as ours
+                    region.words[:] = words
 
     def run(self, clusters: Sequence[int]) -> Result:
         """Execute some clusters."""
@@ -316,6 +317,7 @@ COPIED, NOTED = (
 TWICE = 2  # how many times more has to be saved than that
 AGAIN = 0.1  # seconds after which it is looked again
 PART = 0.02  # seconds of work that a copy takes at the least
+FIRST = 2  # waves before one is a measure, where the program has not run before: the first one does what is done once
 DEATHS = 5  # times that workers may be lost
 LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
 OBJECTS = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")  # what they read is no array of global memory
@@ -382,10 +384,11 @@ def _worth(units: int, seconds: float, count: int, size: int, *, is_noted: bool)
 @contextlib.contextmanager
 def _copies(
     memory: GlobalMemory, units: int, count: int, work: Callable[[int, int], list[Any] | None], seconds: float, *, asked: bool,
-    begin: Callable[[], None] = lambda: None,
+    begin: Callable[[bool], None] = lambda is_shared: None, idle: Sequence[tuple[int, int]] = (),
 ) -> Iterator[Forks | None]:  # fmt: skip
-    """`count` copies of this process, whose memory is their own, beside it; None where it cannot be copied."""
-    from smemsim.forks import Forks, are_safe, shared_ranges, to_own
+    """`count` copies of this process, whose memory is their own, beside it; None where it cannot be copied. `begin` is told whether theirs is that of mapped files. They need
+    nothing of what is in `idle` places."""
+    from smemsim.forks import Forks, are_safe, not_copied, shared_ranges, to_own
 
     places = [(r.words.ctypes.data, r.words.ctypes.data + r.words.nbytes) for r in memory.table()[2] if r.words.nbytes]
     shared = shared_ranges(places) if are_safe(asked=asked) else None
@@ -395,10 +398,11 @@ def _copies(
 
     def begins() -> None:
         to_own(shared)
-        begin()
+        begin(bool(shared))
 
     try:
-        copies = Forks(units, count, work, least=int(PART / max(seconds, SOON)), seconds=seconds, begin=begins)
+        with not_copied(idle):
+            copies = Forks(units, count, work, least=int(PART / max(seconds, SOON)), seconds=seconds, begin=begins)
     except OSError:  # no memory, or no descriptor, for what they share
         copies = None
     try:
@@ -465,6 +469,8 @@ class _Shared(Queue):
         self.launch, self.units, self.count, self.watch, self.done = launch, units, count, watch, done
         self.merge = Merge(launch)
         self._left = len(units.clusters)
+        self._least = float("inf")  # seconds that a wave has taken
+        self._began: float | None = None  # when the one that runs here did
         self._next: list[int] = []
         self._again = 0.0  # when it is looked again whether copies save time
         self._own = self._all_here()
@@ -482,26 +488,43 @@ class _Shared(Queue):
 
     def close(self) -> None:
         """The launch is over: others need not go on."""
+        self._lap()
         self._own.close()
+        if self._least < float("inf"):
+            self.launch.program.paces[self.watch] = self._least / self.units.together
+
+    def _timed(self, unit: Sequence[int]) -> Iterator[Sequence[int]]:
+        """A wave that runs here."""
+        self._began = time.perf_counter()
+        yield unit
+        self._lap()
+
+    def _lap(self) -> None:
+        """The wave that began last is over."""
+        if self._began is not None:
+            self._least, self._began = min(self._least, time.perf_counter() - self._began), None
 
     def _all_here(self) -> Generator[Sequence[int], None, None]:
         """The waves that run here; others run meanwhile elsewhere, once that saves time."""
-        options, least = self.launch.options, float("inf")
+        options, known = self.launch.options, self.launch.program.paces.get(self.watch, float("inf")) * self.units.together
         for number, unit in enumerate(self.units):
             rest, copies = self.units[number:], 0
             if self.launch.waves:  # one that does not end, and looks again whenever another one has changed anything
                 yield from rest
                 return
-            if number and (options.workers is not None or options.client is not None):
-                copies = min(self.count, len(rest)) - 1
-            elif number > 1:
-                copies = self._worth(least, len(rest))
-            if copies or (number and options.client is not None):
-                yield from self._with_copies(rest, copies, least) if options.client is None else self._with_crew(rest, least)
+            is_known = known < float("inf")
+            least = known if is_known and number < FIRST else self._least
+            if number and options.client is not None:
+                yield from self._with_crew(rest, least)
                 return
-            began = time.perf_counter()
-            yield unit
-            least = min(least, time.perf_counter() - began)
+            if options.workers is not None and (number or is_known):
+                copies = min(self.count, len(rest)) - 1
+            elif options.workers is None and (number >= FIRST or is_known):
+                copies = self._worth(least, len(rest))
+            if copies:
+                yield from self._with_copies(rest, copies, least)
+                return
+            yield from self._timed(unit)
 
     @functools.cached_property
     def _written(self) -> int:
@@ -529,13 +552,15 @@ class _Shared(Queue):
             result = shard.run([cluster for unit in units[first : first + count] for cluster in unit])
             return packed(result, launch) if result.is_whole else None
 
-        with _copies(launch.memory, len(units), count, work, least, begin=shard.begin, asked=is_asked) as copies:
+        begin: Callable[[bool], None] = lambda is_shared: shard.begin(is_shared=is_shared)
+        with _copies(launch.memory, len(units), count, work, least, begin=begin, idle=idle_rooms(launch), asked=is_asked) as copies:
             yield from units if copies is None else self._beside(copies, units)
 
     def _beside(self, copies: Forks, units: Sequence[Sequence[int]]) -> Iterator[Sequence[int]]:
         launch, results = self.launch, dict[int, Result]()
         while (unit := copies.next()) is not None:
-            yield units[unit]
+            yield from self._timed(units[unit])
+            copies.seconds = max(copies.seconds, self._least)
             for piece in copies.arrived():
                 if (raw := copies.brought(piece)) is not None:
                     results[piece.number] = result = unpacked(raw, launch)
