@@ -111,24 +111,23 @@ def to_own(ranges: Sequence[tuple[int, int, int, int]]) -> None:
 
 
 @contextlib.contextmanager
-def not_copied(places: Sequence[tuple[int, int]]) -> Iterator[None]:
-    """Copies that are made in here have zeros in these places of memory, (begin, end) each, of which nobody needs what is there now: their pages need not be copied,
-    neither there nor here. At the edges, in pages that others have a part of, all is as it is here. So is what was freed, which copies need not have either."""
+def not_copied(arrays: Sequence[np.ndarray]) -> Iterator[None]:
+    """Copies that are made in here have zeros in these arrays, of which nobody needs what is there now: their pages need not be copied, neither there nor here. At the
+    edges, in pages that others have a part of, all is as it is here. What was freed they have not either."""
     libc = _libc()
-    advise, trim = getattr(libc, "madvise", None), getattr(libc, "malloc_trim", None)
-    if trim is not None:
-        trim(ctypes.c_size_t(0))
-    page = mmap.PAGESIZE
-    ranges = [(-(-begin // page) * page, end // page * page) for begin, end in places]
-    advised = []
-    for begin, end in ranges:
-        if advise is not None and end > begin and not advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _WIPEONFORK):
-            advised.append((begin, end))
+    libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(ctypes.c_size_t(0))
+    page, advised = mmap.PAGESIZE, []
     try:
+        for array in arrays:
+            begin, end = -(-array.ctypes.data // page) * page, (array.ctypes.data + array.nbytes) // page * page
+            if begin < end and not libc.madvise(begin, end - begin, _WIPEONFORK):
+                advised.append((begin, end - begin))
         yield
     finally:
-        for begin, end in advised:
-            advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _KEEPONFORK)
+        for begin, size in advised:
+            libc.madvise(begin, size, _KEEPONFORK)
 
 
 def _libc() -> ctypes.CDLL:

@@ -326,8 +326,8 @@ def decode(
 
 def _decode_word(number: int, arch: str | None, tile: str | None, context: dict[str, Any], as_json: bool) -> int:
     """A shared-memory descriptor on one architecture or on both; the exit code says whether something is seriously wrong."""
-    from smemsim.picture.model import Line
-    from smemsim.picture.text import print_lines, terminal_width
+    from smemsim.picture.lines import print_lines, terminal_width
+    from smemsim.picture.table import Line
     from smemsim.show.words import descriptor_json, descriptor_view
 
     told: list[dict[str, Any]] = []
@@ -378,7 +378,7 @@ def _hint(number: int) -> None:
 
 def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json: bool) -> int:
     """A 32-bit instruction descriptor; the exit code says whether something is seriously wrong."""
-    from smemsim.picture.text import print_lines, terminal_width
+    from smemsim.picture.lines import print_lines, terminal_width
     from smemsim.show.words import instr_json, instr_view
     from smemsim.words.instr import InstrDescriptor
 
@@ -394,8 +394,8 @@ def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json
 
 def _decode_maps(read: Read, arch: str | None, as_json: bool) -> int:
     """Every map of the text in its order; the exit code is the gravest of theirs."""
-    from smemsim.picture.model import Line
-    from smemsim.picture.text import print_lines, terminal_width
+    from smemsim.picture.lines import print_lines, terminal_width
+    from smemsim.picture.table import Line
     from smemsim.show.tensor_map import refused_json, refused_view, tensor_map_json, tensor_map_view
 
     if read.note:

@@ -58,7 +58,7 @@ def dot(
     smemsim dot --values --a-type f16 --d-type f16 -a "0.5 0.5 2^-11" -b "1 1 1"
     """
     from smemsim.arithmetic.mma import dot_product
-    from smemsim.picture.text import print_lines
+    from smemsim.picture.lines import print_lines
     from smemsim.show.dot import dot_json, dot_view
     from smemsim.spec.mma_arithmetic import ARITHMETIC
     from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK

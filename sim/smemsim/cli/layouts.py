@@ -64,7 +64,7 @@ def _made(text: str, dtype: Any, base: str | None, given: dict[str, Any]) -> Lay
 
 def decode_layout(text: str, *, dtype: Any, as_json: bool, given: dict[str, Any]) -> int:
     """Print what a layout says; the exit code is 1 where it is not one-to-one."""
-    from smemsim.picture.text import print_lines
+    from smemsim.picture.lines import print_lines
 
     made = _made(text, dtype, None, given)
     if as_json:

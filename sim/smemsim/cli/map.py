@@ -81,7 +81,7 @@ def map_accumulator(
     ld: str | None,
 ) -> int:
     """Print the picture of D, or the answer to one question; the exit code is 1 when the instruction has something seriously wrong."""
-    from smemsim.picture.text import print_lines
+    from smemsim.picture.lines import print_lines
     from smemsim.show.accumulator import AccumulatorMap
     from smemsim.words.instr import InstrDescriptor
 

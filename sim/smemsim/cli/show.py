@@ -225,7 +225,8 @@ def _print_text(report: Report | None, tiles: list[TilePicture], chosen: list[tu
     """The findings of a scenario, then every operand."""
     from rich.text import Text
 
-    from smemsim.picture.text import SENTENCE, picture_text, stdout, wrapped
+    from smemsim.picture.lines import SENTENCE, wrapped
+    from smemsim.picture.text import picture_text, stdout
 
     console, widest = stdout(), (SENTENCE - 10) // 8
     if report is not None:

@@ -86,7 +86,7 @@ def solve(
     smemsim solve kernel.toml --operand "step[1].a"
     smemsim solve --d d.npy --a a.npy --b b.npy --arch sm_90a --a-type bf16
     """
-    from smemsim.picture.text import print_lines
+    from smemsim.picture.lines import print_lines
 
     matrices = {"d": d, "a": a, "b": b, "c": c}
     forms = {

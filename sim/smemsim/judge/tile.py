@@ -17,9 +17,10 @@ from smemsim.judge.scenario import AnyOperand
 from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine, Seen
 from smemsim.judge.tensors import OUTSIDE, GlobalTensor
 from smemsim.layout.swizzle import swizzle
-from smemsim.picture.model import EMPTY, STRAY, Band, Column, Gap, Grid, Legend, Mark, Outline, Picture, Row, Stride, Strip, Table, colour
+from smemsim.picture.model import EMPTY, STRAY, Band, Gap, Grid, Legend, Mark, Outline, Picture, Row, Stride, Strip, colour
 from smemsim.picture.model import Cell as Drawn
 from smemsim.picture.svg import grids_svg
+from smemsim.picture.table import Column, Table
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import BANKS, CHUNK, LINE

@@ -7,6 +7,8 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from smemsim.picture.table import Table
+
 __all__ = [
     "COLOURS",
     "EMPTY",
@@ -15,13 +17,11 @@ __all__ = [
     "Above",
     "Band",
     "Cell",
-    "Column",
     "Entry",
     "Excerpt",
     "Gap",
     "Grid",
     "Legend",
-    "Line",
     "Mark",
     "Outline",
     "Page",
@@ -30,7 +30,6 @@ __all__ = [
     "Row",
     "Stride",
     "Strip",
-    "Table",
     "colour",
 ]
 
@@ -53,35 +52,6 @@ def colour(number: int) -> str:
     ('k3', 'k0')
     """
     return f"k{number % len(COLOURS)}"
-
-
-# ---- Text: lines of styled pieces, and tables
-
-
-class Line(list[tuple[str, str]]):
-    """Pieces of (text, style); a style is "", "bold", "dim" or a colour."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Column:
-    """A column of a table: what stands above it, how many characters it takes at least, and is it aligned to the right?"""
-
-    head: str
-    width: int = 0
-    right: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """Rows of cells under `columns`; `styles` has one for each row, or one for each of its cells.
-
-    A row with fewer cells than columns does not widen them with its last cell.
-    """
-
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
-    styles: tuple[str | tuple[str, ...], ...] = ()
-    head_style: str = "dim"
 
 
 # ---- Grids: cells in rows, as the 16-byte chunks of memory

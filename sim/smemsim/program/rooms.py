@@ -69,12 +69,11 @@ def leave_rooms(launch: Launch) -> None:
             _left.pop(0)
 
 
-def idle_rooms(launch: Launch) -> list[tuple[int, int]]:
-    """Where in the host's memory, (begin, end) each, rooms are that no wave has, of a launch or left by others: whoever takes one begins with whatever is there."""
+def idle_rooms(launch: Launch) -> list[np.ndarray]:
+    """The memory of rooms that no wave of a launch has, its own or left by others: who takes one begins with whatever is there."""
     with _lock:
         rooms = [room for _, room in _left]
-    rooms += [room for key, those in launch.kept.items() if key[0] == "registers" for room in those]
-    return [(begin := room.raw.ctypes.data, begin + len(room.raw)) for room in rooms]
+    return [room.raw for room in (*rooms, *(room for key, those in launch.kept.items() if key[0] == "registers" for room in those))]
 
 
 def forget_rooms(program: Program) -> None:

@@ -384,10 +384,10 @@ def _worth(units: int, seconds: float, count: int, size: int, *, is_noted: bool)
 @contextlib.contextmanager
 def _copies(
     memory: GlobalMemory, units: int, count: int, work: Callable[[int, int], list[Any] | None], seconds: float, *, asked: bool,
-    begin: Callable[[bool], None] = lambda is_shared: None, idle: Sequence[tuple[int, int]] = (),
+    begin: Callable[[bool], None] = lambda is_shared: None, idle: Sequence[np.ndarray] = (),
 ) -> Iterator[Forks | None]:  # fmt: skip
     """`count` copies of this process, whose memory is their own, beside it; None where it cannot be copied. `begin` is told whether theirs is that of mapped files. They need
-    nothing of what is in `idle` places."""
+    nothing of what is in `idle` arrays."""
     from smemsim.forks import Forks, are_safe, not_copied, shared_ranges, to_own
 
     places = [(r.words.ctypes.data, r.words.ctypes.data + r.words.nbytes) for r in memory.table()[2] if r.words.nbytes]
@@ -552,7 +552,9 @@ class _Shared(Queue):
             result = shard.run([cluster for unit in units[first : first + count] for cluster in unit])
             return packed(result, launch) if result.is_whole else None
 
-        begin: Callable[[bool], None] = lambda is_shared: shard.begin(is_shared=is_shared)
+        def begin(is_shared: bool) -> None:
+            shard.begin(is_shared=is_shared)
+
         with _copies(launch.memory, len(units), count, work, least, begin=begin, idle=idle_rooms(launch), asked=is_asked) as copies:
             yield from units if copies is None else self._beside(copies, units)
 

@@ -14,7 +14,8 @@ from smemsim.errors import InputError
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.layout import AccumulatorLayout
 from smemsim.machine.tmem.memory import REPEATS, TmemAccess
-from smemsim.picture.model import Band, Column, Line, Picture, Strip, Table, colour
+from smemsim.picture.model import Band, Picture, Strip, colour
+from smemsim.picture.table import Column, Line, Table
 from smemsim.spec.findings import Severity
 from smemsim.spec.tensor_memory import LANES, LOAD_STORE_SHAPES, WARP_LANES
 from smemsim.words.instr import InstrDescriptor

@@ -8,8 +8,8 @@ from typing import Any
 
 from smemsim.arithmetic.explain import DotProduct, DotTerm
 from smemsim.arithmetic.values import element_value
-from smemsim.picture.model import Column, Line, Table
-from smemsim.picture.text import table_lines
+from smemsim.picture.lines import table_lines
+from smemsim.picture.table import Column, Line, Table
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import MmaArithmetic
 

@@ -12,9 +12,10 @@ import numpy as np
 from smemsim.errors import InputError
 from smemsim.judge.tile import chunk_heads
 from smemsim.layout.cute import CuteLayout
-from smemsim.picture.model import EMPTY, Cell, Column, Gap, Grid, Legend, Line, Mark, Picture, Row, Table, colour
+from smemsim.picture.lines import table_lines
+from smemsim.picture.model import EMPTY, Cell, Gap, Grid, Legend, Mark, Picture, Row, colour
 from smemsim.picture.svg import grids_svg
-from smemsim.picture.text import table_lines
+from smemsim.picture.table import Column, Line, Table
 from smemsim.spec.shared_memory import CHUNK, LINE
 
 __all__ = ["LayoutMap", "linear_layout_text"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from smemsim.judge.find import Answer, FoundDescriptor, Nearest
 from smemsim.judge.product import ProductExplanation
-from smemsim.picture.model import Column, Line, Table
-from smemsim.picture.text import table_lines
+from smemsim.picture.lines import table_lines
+from smemsim.picture.table import Column, Line, Table
 from smemsim.spec.architectures import architecture
 
 __all__ = ["answer_view", "explanation_view"]

@@ -9,7 +9,7 @@ from typing import Any
 from smemsim.errors import Unmodelled
 from smemsim.finding import Finding
 from smemsim.layout.tma import row_pitch, tile_size
-from smemsim.picture.model import Line
+from smemsim.picture.table import Line
 from smemsim.show.words import finding_lines
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.evidence import Grade

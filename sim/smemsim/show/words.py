@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from smemsim.finding import Finding
-from smemsim.picture.model import Column, Line, Table
-from smemsim.picture.text import table_lines
+from smemsim.picture.lines import table_lines
+from smemsim.picture.table import Column, Line, Table
 from smemsim.spec.architectures import architecture
 from smemsim.spec.fields import Field, Word
 from smemsim.spec.swizzles import MODES, Swizzle

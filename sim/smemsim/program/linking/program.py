@@ -170,7 +170,9 @@ class Program:
         None  # the numbers of registers that hold nothing else, once somebody has asked (`compiled.constants`)
     )
     read_first: frozenset[int] | None = None  # registers that may be read before they are given a value, once somebody has asked (`flow`)
-    paces: dict[bool, float] = dataclasses.field(default_factory=dict)  # seconds that a cluster took in the last launch, with the watch and without it
+    paces: dict[bool, float] = dataclasses.field(
+        default_factory=dict
+    )  # seconds that a cluster took in the last launch, with the watch and without it
 
     @functools.cached_property
     def starts(self) -> dict[int, int]:
