@@ -349,6 +349,17 @@ def test_a_launch_that_the_driver_refuses_has_its_code(device, module, name, giv
     assert device.error == 0
 
 
+@pytest.mark.parametrize(
+    ("version", "target", "ptx"),
+    [("6.0", "sm_52", 52), ("6.3", "sm_75", 75), ("6.3", "compute_75", 75), ("7.8", "sm_90", 90), ("8.0", "sm_90a", 90)],
+)
+def test_a_function_says_what_it_was_compiled_for_and_what_it_runs_on(version, target, ptx):
+    """As an H200 answered (driver 13.0): CUB takes the sizes of its tiles by the former, and launches nothing where it is none of those in the program."""
+    device = VirtualDevice("sm_90a")
+    function = device.load(f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n").function("k")
+    assert (function.attribute(5), function.attribute(6)) == (ptx, 90)
+
+
 def test_what_a_kernel_is_allowed_it_may_be_launched_with(device, module):
     f = module.function("small")
     f.set_attribute(8, 232448)

@@ -14,6 +14,7 @@ from smemsim.arguments import shown, suggestion
 from smemsim.errors import SmemsimError, Unmodelled
 from smemsim.ptx.demangle import shorter_name
 from smemsim.spec.launches import DEFAULT_SHARED, LAUNCH_LIMITS
+from smemsim.spec.targets import target_number
 from smemsim.virtual.errors import INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, CudaError
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Function:
             2: lambda: sum(v.size for v in self.module.source.variables.values() if v.space == "const"),
             3: lambda: self.module.kernel(self.name).local_bytes,
             4: lambda: self.registers,
-            5: lambda: version,
+            5: lambda: target_number(self.module.source.own_target),  # what it was compiled for: CUB chooses by it
             6: lambda: version,
             7: lambda: 0,
             8: lambda: self.dynamic_limit,
