@@ -832,6 +832,22 @@ def test_a_copy_of_what_a_strong_read_has_found_follows_it_behind_a_proxy_fence(
     assert {f.code for f in done.findings.values()} == codes
 
 
+# The last CTA, of another wave than the first one, waits for a flag of that, and copies what it has stored, or stores over it.
+WAITED_COPY = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.eq.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; @%p1 bra ADD;
+setp.ne.u32 %p2, %r8, 8; @%p2 bra END; AGAIN: ld.acquire.gpu.global.u32 %r3, [%d20+16]; setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN; {fence} {copy} bra END;
+ADD: st.global.u32 [%d20], 5; st.release.gpu.global.u32 [%d20+16], 1; END:"""
+BROUGHT = """mbarrier.init.shared::cta.b64 [full], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 16; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [here], [%d20], 16, [full]; FULL: mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], 0;
+@!%p3 bra FULL;"""
+PUT = "st.shared.v4.u32 [here], {%r1, %r1, %r1, %r1}; fence.proxy.async.shared::cta; cp.async.bulk.global.shared::cta.bulk_group [%d20], [here], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+
+
+@pytest.mark.parametrize("copy", [BROUGHT, PUT], ids=["loads", "stores"])
+@pytest.mark.parametrize(("fence", "codes"), [("fence.proxy.async;", set()), ("fence.proxy.async.shared::cta;", {"X003"})])
+def test_a_copy_of_what_another_wave_has_stored_needs_a_proxy_fence(copy, fence, codes):
+    body = WAITED_COPY.replace("{fence}", fence).replace("{copy}", copy)
+    assert set(found(body, np.zeros(8, np.uint32), grid=9, block=1024)) == codes
+
+
 # Lanes of one warp load the word that `key` (in %r4) names, and store there what `op` makes of it, in global memory or shared memory.
 COUNTED = """mov.u32 %r5, sm; mad.lo.u32 %r6, %r1, 4, %r5; mov.u32 %r7, 0; st.shared.u32 [%r6], %r7; bar.warp.sync -1; {key} mul.wide.u32 %d1, %r4, 4;
 add.u64 %d2, %d20, %d1; mad.lo.u32 %r8, %r4, 4, %r5; ld.{space}.u32 %r9, [{at}]; {op} st.{space}.u32 [{at}], %r9;"""

@@ -449,12 +449,19 @@ class GlobalShadow:
         local = who - self.first
         inside = (local >= 0) & (local < len(self.order.clock))
         late = inside.copy()  # of other waves nobody knows here whether they have fenced
+        if self._nobody_fences and not inside.all():
+            late[~inside] = self._has_heard(warp, who[~inside], when[~inside])
         for fence, seen in self._fences:
             if self.order.done[warp, fence.number]:
                 late &= ~inside | (seen[np.where(inside, local, 0)] < when)
         for n in np.flatnonzero(late).tolist():
             late[n] = not self._has_fenced(array, warp, int(suspects[n, 1]), int(suspects[n, 2]))
         return suspects[late]
+
+    @functools.cached_property
+    def _nobody_fences(self) -> bool:
+        """Has the program no proxy fence that would hold for global memory?"""
+        return not any(i.op in ("fence", "membar") and "proxy" in i.modifiers and not is_for_shared(i) for i in self.x.program.inlined.body)
 
     def _say_unfenced(self, op: Operation, array: ArrayShadow, suspects: np.ndarray, does: str) -> None:
         self._tell(op.instruction, array, suspects, np.full(len(suspects), int(op.warps[0])), does, code="X003")
