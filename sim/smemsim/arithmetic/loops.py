@@ -28,7 +28,7 @@ decode, exponent = compiled(_dot.decode), compiled(_dot.exponent)
 convert, plus_zero = compiled(_dot.convert), compiled(_dot.plus_zero)
 
 
-@compiled
+@compiled(reads="bits")
 def decode_all(bits, exponent_bits, fraction_bits, specials, values):  # type: ignore[no-untyped-def]
     """Values of raw bits; both flat."""
     for i in range(len(bits)):
@@ -55,7 +55,7 @@ def _exponent_of_word(word, smallest, special):  # type: ignore[no-untyped-def]
     return np.int32(NOTHING) if size == 0 else found
 
 
-@compiled
+@compiled(reads="bits")
 def numbers_of_words(bits, shift, mask, smallest, values, exponents):  # type: ignore[no-untyped-def]
     """Values and exponents of float32, or of its upper parts, bf16 and tf32; all flat."""
     for i in range(len(bits)):
@@ -64,7 +64,7 @@ def numbers_of_words(bits, shift, mask, smallest, values, exponents):  # type: i
         exponents[i] = _exponent_of_word(np.int32(word), smallest, NOTHING)
 
 
-@compiled
+@compiled(reads="bits")
 def numbers_of_halves(bits, smallest, values, exponents):  # type: ignore[no-untyped-def]
     """Values and exponents of f16; all flat."""
     for i in range(len(bits)):
@@ -76,7 +76,7 @@ def numbers_of_halves(bits, smallest, values, exponents):  # type: ignore[no-unt
         values[i] = np.int32(plain | np.int32(np.int32(word >> 15) << 31)).view(np.float32)
 
 
-@compiled
+@compiled(reads="bits")
 def transposed(bits, out):  # type: ignore[no-untyped-def]
     """The rows of some matrices as columns: (some, rows, columns), (some, columns, rows)."""
     for one in range(len(bits)):
@@ -85,7 +85,7 @@ def transposed(bits, out):  # type: ignore[no-untyped-def]
                 out[one, column, row] = bits[one, row, column]
 
 
-@compiled
+@compiled(reads="bits")
 def look_up(table, bits, out):  # type: ignore[no-untyped-def]
     """Entries of a table; both flat."""
     for i in range(len(bits)):
@@ -347,7 +347,7 @@ def _wide_row(a, a_exponent, b, b_exponent, index, c, c_scale, smallest, kept_bi
     _finish(total, largest, kept_bits, result, d)
 
 
-@compiled
+@compiled(reads="which_a which_b")
 def float_sums(  # type: ignore[no-untyped-def]
     a, a_exponent, which_a, b, b_exponent, which_b, index, c, c_scale, d, where, adds, smallest, kept_bits, zero_exponent, result
 ):
@@ -394,7 +394,7 @@ def float_sums(  # type: ignore[no-untyped-def]
                     m += 1
 
 
-@compiled
+@compiled(reads="c")
 def grouped_tiles(  # type: ignore[no-untyped-def]
     a, b, a_scale, a_scale_exponent, b_scale, b_scale_exponent, c, c_scale, smallest, index, kept_bits, zero_exponent, result, d
 ):
@@ -455,7 +455,7 @@ def nothing_cut(a, a_exponent, b, b_exponent, c, c_scale, smallest, index, kept_
                 certain[tile, m, n] = whole and cut(value, last) == value * last
 
 
-@compiled
+@compiled(reads="c")
 def integer_tiles(a, b, c, index, d):  # type: ignore[no-untyped-def]
     """c plus the sums of products in int64, without rounding: a (tiles, M, S), b (tiles, K, N), c and d (tiles, M, N), index (M, S) of K.
 

@@ -183,8 +183,9 @@ def _add(
     """`loops.float_sums` of terms."""
     from smemsim.arithmetic import loops
 
+    of_a, of_b = map(np.ascontiguousarray, which)
     loops.float_sums(
-        terms.a, terms.a_exponent, which[0], terms.b, terms.b_exponent, which[1], terms.of, terms.c, terms.c_scale, d, where, adds,
+        terms.a, terms.a_exponent, of_a, terms.b, terms.b_exponent, of_b, terms.of, terms.c, terms.c_scale, d, where, adds,
         terms.smallest, row.kept_bits, row.zero_exponent, _result(row, d_type),
     )  # fmt: skip
 
@@ -279,12 +280,17 @@ def _floats(
     from smemsim.arithmetic import loops
 
     if row.group == 1:
+        sums = d
         if d.dtype == np.uint32:  # C is D before: the same types of arrays as of accumulators that stay where they are
             d[:] = c
             c = d
+        else:  # results of 16 bits in words: the same machine code
+            sums = np.empty(d.shape, np.uint32)
         each, where = np.arange(len(d)), np.zeros((len(d), 3), np.int64)
         where[:, 0] = each
-        _add(_terms(a, b, c, types, index, options, factors), (each, each), d, where, np.ones(len(d), bool), row, types[2])
+        _add(_terms(a, b, c, types, index, options, factors), (each, each), sums, where, np.ones(len(d), bool), row, types[2])
+        if sums is not d:
+            d[:] = sums
         return
     if factors is None:
         raise InputError(f"factors = None: {' and '.join(row.kinds)} scale A and B")

@@ -60,7 +60,7 @@ def _decoded(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:
     from smemsim.arithmetic import loops
 
     values = np.empty(bits.shape)
-    flat = np.ascontiguousarray(bits).reshape(-1)
+    flat = np.ascontiguousarray(bits, np.int64).reshape(-1)
     unsigned = flat & SCALE_MAGNITUDE if fmt.name == "ue4m3" else flat
     loops.decode_all(unsigned, fmt.exponent_bits, fmt.fraction_bits, SPECIALS[fmt.specials], values.reshape(-1))
     return values
@@ -77,7 +77,7 @@ def _looked_up(table: np.ndarray, bits: np.ndarray) -> np.ndarray:
     from smemsim.arithmetic import loops
 
     values = np.empty(bits.shape, table.dtype)
-    loops.look_up(table, np.ascontiguousarray(bits).reshape(-1), values.reshape(-1))
+    loops.look_up(table, np.ascontiguousarray(bits, np.uint8).reshape(-1), values.reshape(-1))
     return values
 
 
@@ -86,8 +86,10 @@ def numbers(bits: np.ndarray, fmt: ElementFormat) -> tuple[np.ndarray, np.ndarra
     from smemsim.arithmetic import loops
 
     values, exponents = np.empty(bits.shape, np.float32), np.empty(bits.shape, np.int16)
-    flat, to = np.ascontiguousarray(bits).reshape(-1), (values.reshape(-1), exponents.reshape(-1))
-    if fmt.exponent_bits == FLOAT32.exponent_bits and fmt.fraction_bits:  # f32, and its upper parts bf16 and tf32
+    is_word = fmt.exponent_bits == FLOAT32.exponent_bits and fmt.fraction_bits > 0  # f32, and its upper parts bf16 and tf32
+    kind = bits.dtype if is_word else np.uint16 if fmt.bits == 16 else np.uint8
+    flat, to = np.ascontiguousarray(bits, kind).reshape(-1), (values.reshape(-1), exponents.reshape(-1))
+    if is_word:
         loops.numbers_of_words(flat, FLOAT32.bits - fmt.bits, (1 << FLOAT32.bits) - (1 << fmt.dropped_bits), fmt.smallest_exponent, *to)
     elif fmt.bits == 16:
         loops.numbers_of_halves(flat, fmt.smallest_exponent, *to)
@@ -102,7 +104,8 @@ def columns(rows: np.ndarray) -> np.ndarray:
     from smemsim.arithmetic import loops
 
     found = np.empty((len(rows), rows.shape[2], rows.shape[1]), rows.dtype)
-    loops.transposed(np.ascontiguousarray(rows), found)
+    words = f"u{rows.itemsize}"  # what they are worth does not matter
+    loops.transposed(np.ascontiguousarray(rows).view(words), found.view(words))
     return found
 
 

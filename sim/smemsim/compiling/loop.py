@@ -80,14 +80,22 @@ def describe(value: Any) -> str:
     return own.__name__ if own.__module__ == "numpy" else f"{own.__module__}:{own.__qualname__}"
 
 
-class Loop:
-    """A function that is compiled when it is called; `py_func` is the Python function."""
+def _read_only(array: Any) -> Any:
+    found = array.view()
+    found.flags.writeable = False
+    return found
 
-    def __init__(self, function: Any) -> None:
+
+class Loop:
+    """A function that is compiled when it is called; `py_func` is the Python function. Arrays that it `reads` alone have one machine code, whether others
+    may write to them or not."""
+
+    def __init__(self, function: Any, reads: str = "") -> None:
         functools.update_wrapper(self, function)
         self.py_func = function
+        self.reads = frozenset(reads.split())
         self.entries: dict[Any, Callable[..., Any]] = {}
-        self.described: dict[str, None] = {}  # the types of arguments that it was called with
+        self.described: dict[str, Callable[..., Any]] = {}  # by the types of arguments that it was called with
         LOOPS.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -99,10 +107,15 @@ class Loop:
         return entry(*arguments)
 
     def _entry(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        types = ",".join(map(describe, arguments))
-        self.described[types] = None
-        key = self.key(types)
-        found = kept(key, lambda: _build().object_of_function(self.py_func, arguments, python_of))
+        names = self.py_func.__code__.co_varnames
+        given = tuple(_read_only(value) if name in self.reads else value for name, value in zip(names, arguments, strict=False))
+        types = ",".join(map(describe, given))
+        if types not in self.described:
+            self.described[types] = self._made(types, given)
+        return self.described[types]
+
+    def _made(self, types: str, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        found = kept(self.key(types), lambda: _build().object_of_function(self.py_func, arguments, python_of))
         if found is not None:
             with contextlib.suppress(*UNLINKED):
                 made: Callable[..., Any] = link.link_function(*found, sys.modules[self.__module__], self.__name__)
@@ -118,9 +131,10 @@ class Loop:
     __module__: str
 
 
-def compiled(function: Any) -> Any:
-    """The compiled form of a function over numbers and arrays; functions of this package that it calls by name are compiled with it."""
-    return Loop(function)
+def compiled(function: Any = None, *, reads: str = "") -> Any:
+    """The compiled form of a function over numbers and arrays; functions of this package that it calls by name are compiled with it. `reads` names arrays
+    that it does not write to: it could not be compiled if it did."""
+    return functools.partial(Loop, reads=reads) if function is None else Loop(function, reads)
 
 
 @functools.cache

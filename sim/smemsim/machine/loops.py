@@ -76,7 +76,7 @@ def load_words(lines, c0, shape, layout, smem_address, out, out_begin, tensor, t
             position += np.uint64(16)
 
 
-@compiled
+@compiled(reads="memory")
 def store_chunks(chunk_shared, memory_begin, memory, chunk_global, tensor_begin, tensor):  # type: ignore[no-untyped-def]
     """A store of chunks of 16 bytes that are moved unchanged: from these shared addresses to these global ones."""
     for n in range(len(chunk_shared)):
@@ -95,7 +95,7 @@ def own_chunks(count, layout, smem_address, out_begin, owner, writer):  # type: 
             position += np.uint64(16)
 
 
-@compiled
+@compiled(reads="fill tensor")
 def load(lines, c0, shape, layout, smem_address, fill, to_tf32, out, out_begin, tensor, tensor_begin):  # type: ignore[no-untyped-def]
     """Any load, byte by byte: bytes out of bounds become `fill` (one element, repeated), which is not converted when `to_tf32` is set.
 
