@@ -535,9 +535,9 @@ class Segment:
 
     @staticmethod
     def _fills(x: Wave, frame: Frame, stores: Sequence[Access], given: tuple[int, int, int | None]) -> bool:
-        """Do threads, by these stores, fill bytes of one array where nobody has been? Then the watch has noted it."""
+        """Do all threads, by these stores, fill bytes of one array where nobody has been? Then the watch has noted it."""
         region = frame.regions[stores[0].number]
-        if region is None or any(frame.regions[access.number] is not region for access in stores):
+        if given[2] is not None or region is None or any(frame.regions[access.number] is not region for access in stores):
             return False
         rows, apart = (np.array(of, np.int64) for of in ([access.row.number for access in stores], [access.apart for access in stores]))
         fills = x.watch.globals.fills
