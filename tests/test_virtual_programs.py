@@ -299,11 +299,53 @@ def test_what_is_for_graphics_is_there_and_not_supported(asked):
     assert asked["graphics"].split() == ["801"] * 7
 
 
-TRIMS = "import ctypes; rt = ctypes.CDLL('libcudart.so.13'); print(rt.cudaDeviceGraphMemTrim(0))"
+TRIMS = """
+import ctypes, struct
+rt, value = ctypes.CDLL("libcudart.so.13"), ctypes.c_uint64()
+def has():
+    return [rt.cudaDeviceGetGraphMemAttribute(0, n, ctypes.byref(value)) or value.value >> 20 for n in (0, 2, 3)]  # used, reserved, the most reserved
+def graph(is_over):
+    graph, node, made = (ctypes.c_void_p() for _ in range(3))
+    asks = ctypes.create_string_buffer(struct.pack("<4i72xQQQQ", 1, 0, 1, 0, 0, 0, 4 << 20, 0))  # 4 MiB of the device
+    rt.cudaGraphCreate(ctypes.byref(graph), 0)
+    rt.cudaGraphAddMemAllocNode(ctypes.byref(node), graph, None, ctypes.c_size_t(0), asks)
+    address = ctypes.c_void_p(*struct.unpack_from("<Q", asks, 112))
+    if is_over:
+        rt.cudaGraphAddMemFreeNode(ctypes.byref(node), graph, ctypes.byref(node), ctypes.c_size_t(1), address)
+    rt.cudaGraphInstantiate(ctypes.byref(made), graph, ctypes.c_uint64(0))
+    return made, address
+def launched(made):
+    rt.cudaGraphLaunch(made, None), rt.cudaDeviceSynchronize()
+    return has()
+(a, _), (b, _), (c, kept) = graph(True), graph(True), graph(False)
+print([has(), launched(a), launched(a), launched(b), launched(c)])
+print([rt.cudaDeviceGraphMemTrim(0), has(), rt.cudaFree(kept), has(), rt.cudaDeviceGraphMemTrim(0), has()])
+"""
 
 
-def test_memory_of_graphs_may_be_trimmed(asked):
-    assert asked["trims"].split() == ["0"]
+def test_graphs_have_memory_when_they_are_launched_and_keep_it_until_it_is_trimmed(asked):
+    """As NVIDIA's sample graphMemoryFootprint says of a card."""
+    made, given_back = (json.loads(line) for line in asked["trims"].splitlines())
+    assert made == [[0, 0, 0], [0, 4, 4], [0, 4, 4], [0, 4, 4], [4, 4, 4]]
+    assert given_back == [0, [4, 4, 4], 0, [0, 4, 4], 0, [0, 0, 4]]
+
+
+PHYSICAL = """
+import ctypes
+cu, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+cu.cuInit(0), cu.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
+def got(compression):
+    asks, told = (ctypes.c_uint8 * 32)(1, 0, 0, 0, 0, 0, 0, 0, 1), (ctypes.c_uint8 * 32)()
+    asks[24] = compression
+    error = cu.cuMemCreate(ctypes.byref(handle), ctypes.c_size_t(2 << 20), asks, ctypes.c_uint64(0))
+    return error, cu.cuMemGetAllocationPropertiesFromHandle(told, handle), told[24], bytes(told) == bytes(asks), cu.cuMemRelease(handle)
+print(got(0), got(1), cu.cuMemGetAllocationPropertiesFromHandle((ctypes.c_uint8 * 32)(), handle) != 0)
+"""
+
+
+def test_physical_memory_says_what_it_was_asked_for_with(asked):
+    """A card that says that it has compressible memory gives it: the sample cudaCompressibleMemory goes on only then, as it does on an H200."""
+    assert asked["physical"].split("\n")[0] == "(0, 0, 0, True, 0) (0, 0, 1, True, 0) True"
 
 
 WITHOUT_CONTEXT = """
@@ -998,7 +1040,7 @@ def test_nvml_says_of_the_card_what_the_driver_says(asked):
 @pytest.fixture(scope="session")
 def asked(once):
     """What each of these prints, one after the other in one program, and what smemsim told."""
-    asks = {"without context": WITHOUT_CONTEXT, "versions": VERSIONS, "graphics": GRAPHICS, "trims": TRIMS, "absent": ABSENT, "nvml": NVML_ASKING,
+    asks = {"without context": WITHOUT_CONTEXT, "versions": VERSIONS, "graphics": GRAPHICS, "trims": TRIMS, "physical": PHYSICAL, "absent": ABSENT, "nvml": NVML_ASKING,
             "textures": TEXTURES, "attributes": ATTRIBUTES, "contextless": CONTEXTLESS, "pointers": POINTERS,
             "runtime textures": RUNTIME_TEXTURES, "old launches": OLD_LAUNCHES}  # fmt: skip
 

@@ -70,7 +70,7 @@ from smemsim.virtual.mapping import Mappings, NotMapped
 from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
 from smemsim.virtual.occupancy import Occupancy
 from smemsim.virtual.policy import Launched, Policy, hooks_of, summary_of
-from smemsim.virtual.pools import Pool
+from smemsim.virtual.pools import GraphPool, Pool
 from smemsim.virtual.streams import Event, Stream
 from smemsim.virtual.turns import Turn, one_at_a_time
 
@@ -120,7 +120,7 @@ class VirtualDevice:
         self.registered: list[tuple[Allocation, Allocation]] = []  # the host's memory of another process, and what holds its copy here
         self.pools = {kind: Pool(kind) for kind in ("device", "managed", "pinned")}  # those that are there from the start
         self.pool = self.pools["device"]  # what cudaMallocAsync takes memory of
-        self.graph_pool = Pool("device")  # counts what nodes of graphs have taken
+        self.graph_pool = GraphPool("device")  # counts what launches of graphs have taken
         self.conditions: dict[int, Condition] = {}  # by their handles
         self._unwritten: set[int] = set()  # numbers of allocations of which it was told that unwritten bytes go to the host
         self.pool_of: dict[int, Pool] = {}  # by addresses of allocations
@@ -235,6 +235,7 @@ class VirtualDevice:
         for address, pool in self.pool_of.items():
             pool.gives_back(address)
         self.pool_of.clear()
+        self.graph_pool = GraphPool("device")
 
     # Memory
 
@@ -285,6 +286,7 @@ class VirtualDevice:
             self.advice.forget(address)
             if (pool := self.pool_of.pop(address, None)) is not None:
                 pool.gives_back(address)
+            self.graph_pool.gives_back(address)
 
     def begins_at(self, address: int) -> Allocation:
         """The allocation that an address is the first of. CudaError 1 where there is none."""

@@ -27,10 +27,14 @@ class NotMapped(ValueError):
 
 @dataclasses.dataclass(eq=False)
 class Physical:
-    """Memory without an address: what it holds while it is mapped nowhere, and how many handles programs have of it."""
+    """Memory without an address: what it holds while it is mapped nowhere, and how many handles programs have of it.
+
+    `properties` are what it was asked for with (CUmemAllocationProp): a program that wants compressible memory looks there whether it got any.
+    """
 
     size: int
     where: str = ""
+    properties: bytes = b""
     content: np.ndarray | None = None
     is_mapped: bool = False
     handles: int = 1
@@ -56,12 +60,12 @@ class Mappings:
         self._mappings: list[_Mapping] = []
         self._arrays: list[Allocation] = []
 
-    def create(self, size: int, where: str = "") -> Physical:
+    def create(self, size: int, where: str = "", properties: bytes = b"") -> Physical:
         """`size` bytes, a multiple of the granularity."""
         if not size or size % MAPPING_BYTES:
             raise NotMapped(f"{size} bytes: physical memory comes in multiples of {MAPPING_BYTES} bytes (cuMemGetAllocationGranularity)")
         self.memory.used += size
-        return Physical(size, where)
+        return Physical(size, where, properties)
 
     def release(self, physical: Physical) -> None:
         """A handle is given back; with the last one the memory is too, once it is mapped nowhere."""

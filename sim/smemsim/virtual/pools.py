@@ -17,7 +17,7 @@ import dataclasses
 
 from smemsim.spec.cards import MAPPING_BYTES
 
-__all__ = ["Pool"]
+__all__ = ["GraphPool", "Pool"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -52,6 +52,49 @@ class Pool:
     def most_reserved(self) -> int:
         """The most that it has held."""
         return _whole(self.most_used)
+
+
+class GraphPool(Pool):
+    """The memory of graphs' nodes: what is given back stays reserved for the next launch, until it is trimmed.
+
+    >>> pool = GraphPool("device")
+    >>> pool.gives(0x1000, 100)
+    >>> pool.gives_back(0x1000)
+    >>> pool.used, pool.reserved
+    (0, 2097152)
+    >>> pool.trim()
+    >>> pool.reserved
+    0
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._kept = 0
+
+    def gives(self, address: int, size: int) -> None:
+        """An allocation, where a launch before has not made it already."""
+        if address not in self._sizes:
+            super().gives(address, size)
+            self._kept = max(self._kept, self.used)
+
+    def gives_back(self, address: int) -> None:
+        """An allocation is over, if it is one of graphs."""
+        if address in self._sizes:
+            super().gives_back(address)
+
+    def trim(self) -> None:
+        """Give back what nobody uses."""
+        self._kept = self.used
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that it holds, used or not."""
+        return _whole(self._kept)
+
+    @property
+    def most_reserved(self) -> int:
+        """The most that it has held."""
+        return max(super().most_reserved, self.reserved)
 
 
 def _whole(size: int) -> int:

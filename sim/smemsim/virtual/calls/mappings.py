@@ -14,8 +14,11 @@ __all__ = ["MappingCalls"]
 class MappingCalls(Handles):
     """Physical memory, and ranges of addresses."""
 
-    def physical_create(self, size: int, where: str) -> int:
-        return self._keep(self.device.map("create", size, where))
+    def physical_create(self, size: int, properties: bytes, where: str) -> int:
+        return self._keep(self.device.map("create", size, where, properties))
+
+    def physical_properties(self, handle: int) -> bytes:
+        return self._of(handle, Physical).properties
 
     def physical_release(self, handle: int) -> None:
         self.device.map("release", self._of(handle, Physical))

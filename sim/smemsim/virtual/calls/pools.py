@@ -74,6 +74,9 @@ class PoolCalls(Handles):
             raise CudaError(INVALID_VALUE, "high watermarks of the memory of graphs can be set to 0, and nothing else")
         self.device.graph_pool.most_used = self.device.graph_pool.used
 
+    def trim_graph_memory(self) -> None:
+        self.device.graph_pool.trim()
+
 
 def _kind_of(kind: int, place: int) -> str:
     """Of CUmemAllocationType and CUmemLocationType: what memory a pool has."""

@@ -132,7 +132,7 @@ API R cuMemGetMemPool(U *pool, const int *location, int type) { WANT(pool && loc
 API R cuMemSetMemPool(const int *location, int type, U pool) { WANT(location); return location[0] == 1 && type == 1 ? CALL("pool_use", "i", pool) : 0; }
 API R cuDeviceGetGraphMemAttribute(int device, int attribute, U *value) { (void)device; return CALL("graph_memory", "i|I", (U)attribute, value); }
 API R cuDeviceSetGraphMemAttribute(int device, int attribute, const U *value) { (void)device; WANT(value); return CALL("set_graph_memory", "ii", (U)attribute, *value); }
-API R cuDeviceGraphMemTrim(int device) { (void)device; return 0; }
+API R cuDeviceGraphMemTrim(int device) { (void)device; return CALL("trim_graph_memory", "|"); }
 API R cuDeviceCanAccessPeer(int *can, int a, int b) { WANT(can); (void)a, (void)b; *can = 0; return 0; }
 API R cuDeviceGetP2PAttribute(int *value, int attribute, int a, int b) { WANT(value); (void)attribute, (void)a, (void)b; *value = 0; return 101; }
 API R cuDevicePrimaryCtxRetain(U *context, int device) {
@@ -712,11 +712,11 @@ API R cuMemCreate(U *handle, size_t bytes, const int *prop, U flags) {
     char text[1024];
     WANT(handle && prop && prop[0] == 1);
     if (prop[2] != 1) return smemsim_unknown("cuMemCreate of memory of the host");
-    return CALL("physical_create", "is|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), handle);
+    return CALL("physical_create", "ibs|I", (U)bytes, prop, (size_t)32, smemsim_caller(CALLER, text, sizeof text), handle);
 }
 API R cuMemRelease(U handle) { NEED; return CALL("physical_release", "i", handle); }
 API R cuMemRetainAllocationHandle(U *handle, U address) { NEED; WANT(handle); return CALL("physical_at", "i|I", address, handle); }
-API R cuMemGetAllocationPropertiesFromHandle(int *prop, U handle) { (void)handle; WANT(prop); memset(prop, 0, 32); prop[0] = prop[2] = 1; return 0; }
+API R cuMemGetAllocationPropertiesFromHandle(int *prop, U handle) { NEED; WANT(prop); return CALL("physical_properties", "i|B", handle, prop, (size_t)32); }
 API R cuMemAddressReserve(U *address, size_t bytes, size_t align, U wanted, U flags) { NEED; (void)wanted, (void)flags; WANT(address); return CALL("range_reserve", "ii|I", (U)bytes, (U)align, address); }
 API R cuMemAddressFree(U address, size_t bytes) { NEED; return CALL("range_free", "ii", address, (U)bytes); }
 API R cuMemMap(U address, size_t bytes, size_t offset, U handle, U flags) { NEED; (void)flags; return CALL("range_map", "iiii", address, (U)bytes, (U)offset, handle); }
