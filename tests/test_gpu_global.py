@@ -50,6 +50,7 @@ def message(publish: str, wait: str, grid: int = 3) -> dict[str, str]:
         ("membar.gl; red.global.add.u32 [%d21], 1;", f"{VOLATILE} membar.gl;", set()),
         ("atom.release.gpu.global.add.u32 %r4, [%d21], 1;", "ld.acquire.gpu.global.u32 %r3, [%d21];", set()),
         ("st.volatile.global.u32 [%d21], 1;", VOLATILE, {"X008"}),
+        (f"atom.global.exch.b32 %r4, [%d21], 1; {FENCE}", f"atom.global.or.b32 %r3, [%d21], 0; {FENCE}", {"X008"}),
         (RELEASE.format("cta"), ACQUIRE.format("cta"), {"X008"}),
         (f"{FENCE} st.global.u32 [%d21], 1;", f"{VOLATILE} {FENCE}", {"X008"}),
     ],

@@ -62,6 +62,8 @@ class Ordering:
 
     def acquire(self, x: Wave, piece: Piece) -> None:
         """The threads of a piece have seen what was released at their addresses."""
+        if self._is_apart(x, piece):
+            return
         for alike in _by_warps((threads, what) for threads, what in _by_address(x, piece) if not self._takes_turns(threads, what)):
             x.watch.loaded(alike, relaxed=not self.acquires, scope=self.level)
 
@@ -70,6 +72,8 @@ class Ordering:
 
         Of several warps that do so atomically at one address each has seen those before it, and not those behind it.
         """
+        if self._is_apart(x, piece):
+            return
         wrote = np.ones(x.total, bool)
         if which is not None:
             wrote[(x.threads if piece.part is None else x.threads[piece.part])[~which]] = False
@@ -89,6 +93,13 @@ class Ordering:
                     x.watch.stored(stored, **given)
         for alike in _by_warps((threads, what) for threads, what in apart if len(threads)):
             x.watch.stored(alike, **given)
+
+    def _is_apart(self, x: Wave, piece: Piece) -> bool:
+        """Does nobody synchronise by an atomic: is it relaxed, and has it nothing to hand on?"""
+        if not self.is_atomic or self.acquires or self.releases or piece.space == "local":
+            return False
+        threads, memory = x.threads if piece.part is None else x.threads[piece.part], piece.memory.__array_interface__["data"][0]
+        return not x.watch.hands_on_at(threads, piece.space, memory, piece.at)
 
     def _takes_turns(self, threads: np.ndarray, what: tuple[str, int, int]) -> bool:
         return what[0] == "global" and self.is_atomic and self.reads and self.writes and threads[0] >> 5 != threads[-1] >> 5

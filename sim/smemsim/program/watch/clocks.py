@@ -891,6 +891,16 @@ class Order:
         (phase,) = self._of_addresses([what])
         phase.closed, phase.carrier = None, None
 
+    def hands_on_at(self, warps: np.ndarray, space: str, memory: int, at: np.ndarray) -> bool:
+        """Can a relaxed atomic of warps hand on what they knew at a fence, or what somebody has done at its addresses before?"""
+        places = self._places if space == "global" else self._phases
+        if any(held[0][warps].any() for held in self._at_fence.values()):
+            return True
+        if places and any((space, memory, place) in places for place in distinct(at).tolist()):
+            return True
+        others = self.might_be if self.tensor is None else (*self.might_be, self.tensor)
+        return any(order.hands_on_at(warps, space, memory, at) for order in others)
+
     def is_carrier(self, what: Any) -> bool:
         """Has anybody released anything at an address?"""
         return what in (self._places if what[0] == "global" else self._phases)
@@ -963,11 +973,16 @@ class Order:
     @staticmethod
     def _met(warps: np.ndarray, here: np.ndarray, everybody: np.ndarray, rows: Rows) -> list[np.ndarray]:
         """What each warp of each group knows behind the meeting: those that are `here` what all know."""
-        found = []
+        found, are_all = [], bool(here.all())
         for matrix in rows:
             mine = matrix[warps]
-            joined = mine.max(axis=1, where=everybody[:, :, None], initial=0)
-            found.append(np.where(here[:, :, None], np.maximum(mine, joined[:, None, :]), mine))
+            if not mine.any():
+                found.append(mine)
+            elif are_all:  # nobody knows more than all together
+                found.append(np.broadcast_to(mine.max(axis=1)[:, None, :], mine.shape))
+            else:
+                joined = mine.max(axis=1, where=everybody[:, :, None], initial=0)
+                found.append(np.where(here[:, :, None], np.maximum(mine, joined[:, None, :]), mine))
         return found
 
     @staticmethod

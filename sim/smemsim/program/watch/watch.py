@@ -668,6 +668,10 @@ class Watch:
         warps = distinct(accesses[0][0] >> 5)
         self.order.stored(warps, [what for _, what in accesses], relaxed=relaxed, replaces=replaces, scope=scope)
 
+    def hands_on_at(self, threads: np.ndarray, space: str, memory: int, at: np.ndarray) -> bool:
+        """Can a relaxed atomic of threads hand something on? Where none of their warps has fenced, and nobody has been at its addresses, nobody synchronises with it."""
+        return self.order.hands_on_at(distinct(threads >> 5), space, memory, at)
+
     def loaded(self, accesses: Sequence[tuple[np.ndarray, Any]], *, relaxed: bool, scope: int) -> None:
         """Threads of the same warps have read so by operations that synchronise with who wrote there, unless that was a plain store."""
         strong = [(threads, what) for threads, what in accesses if self._is_strong(what)]
