@@ -34,6 +34,7 @@ __all__ = ["exchanged_loads", "stored_tiles"]
 
 MOST_CHAINS = 32  # accumulators of which the product is made again
 MOST_TERMS = 1 << 32  # of all of them together
+MOST_AT_ONCE = 1 << 18  # multiplications; of more OpenBLAS makes threads (4 * 65,536), which wait for each other longer than such a product takes
 MOST_TRIED = 2  # stores at a line
 MOST_STORES = 16  # of a kind
 _Matrices: TypeAlias = dict[
@@ -160,7 +161,10 @@ def _tile(chain: list[Product], launch: Launch, matrices: _Matrices) -> _Tile | 
             if left is None or right is None:
                 return None
             extent = _row_count(a), _row_count(b)
-            sums += _part(left, a, event.m, event.k) @ _part(right, b, event.n, event.k).T
+            rows, columns = _part(left, a, event.m, event.k), _part(right, b, event.n, event.k)
+            height = max(1, MOST_AT_ONCE // columns.size)
+            for row in range(0, len(rows), height):
+                sums[row : row + height] += rows[row : row + height] @ columns.T
     return _Tile(sums, *place, extent)
 
 
