@@ -8,6 +8,7 @@ Both must include each other in their scopes, which `watch/clocks.py` looks at.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -89,7 +90,7 @@ class Ordering:
         for some in [each for access in turns for each in _in_turn([access])] if are_followed else _in_turn(turns):
             for alike in some:
                 x.watch.loaded(alike, relaxed=not self.acquires, scope=self.level)
-                if stored := [(own[wrote[own]], what) for own, what in alike if wrote[own].any()]:
+                if stored := alike if which is None else [(own[wrote[own]], what) for own, what in alike if wrote[own].any()]:
                     x.watch.stored(stored, **given)
         for alike in _by_warps((threads, what) for threads, what in apart if len(threads)):
             x.watch.stored(alike, **given)
@@ -135,8 +136,10 @@ def _in_turn(accesses: list[Access]) -> Iterable[list[list[Access]]]:
     last: dict[int, int] = {}  # by warp: the group in which it came last
     of: dict[tuple[int, ...], int] = {}
     for threads, what in accesses:
-        each = np.split(threads, np.flatnonzero(np.diff(threads >> 5)) + 1)
-        warps = tuple(int(own[0]) >> 5 for own in each)
+        of_threads = (threads >> 5).tolist()
+        begins = [0, *(k for k in range(1, len(of_threads)) if of_threads[k] != of_threads[k - 1]), len(of_threads)]
+        each = [threads[begin:end] for begin, end in itertools.pairwise(begins)]
+        warps = tuple(of_threads[begin] for begin in begins[:-1])
         n = of.get(warps, -1)
         if n < 0 or any(last[warp] != n for warp in warps):
             n = of[warps] = len(groups)

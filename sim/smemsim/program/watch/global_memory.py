@@ -617,6 +617,8 @@ class GlobalShadow:
 
     def _tell(self, i: Instruction, array: ArrayShadow, suspects: np.ndarray, warps: np.ndarray, does: str, code: str = "") -> None:
         """A finding for each instruction with which there is a race, of its first place."""
+        if not len(suspects):
+            return
         if not code and (following := self._following(warps, suspects)).any():
             self._tell(i, array, suspects[following], warps[following], does, FOLLOWS)
             suspects, warps = suspects[~following], warps[~following]

@@ -7,6 +7,7 @@ A warp's time is a number that no other warp has, and never 0; its lowest bits c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,6 +62,19 @@ class Lanes:
         """Threads have synchronised with somebody, who may have been a lane of their warp."""
         if len(self.x.shared):
             self._some(threads, learns_only=True)
+
+    def learn_each(self, some: Sequence[np.ndarray]) -> None:
+        """Threads have synchronised so one after the other: most often each is a lane of one warp."""
+        warps = {int(threads[0]) // WARP for threads in some} if all(len(threads) == 1 for threads in some) else set()
+        warp = warps.pop() if len(warps) == 1 else -1
+        if warp < 0 or not len(self.x.shared) or np.count_nonzero(self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED) < 2:
+            for threads in some:
+                self.learn(threads)
+            return
+        met = self._met.setdefault(warp, np.zeros((WARP, WARP), np.int64))
+        for threads in some:
+            self.now[warp] += 1
+            met[int(threads[0]) % WARP] = self.now[warp] & _PARTS
 
     def _all_of(self, warps: np.ndarray | slice, times: int = 1) -> None:
         self.meetings[warps] += times

@@ -677,8 +677,7 @@ class Watch:
         strong = [(threads, what) for threads, what in accesses if self._is_strong(what)]
         if strong:
             self.order.loaded(distinct(strong[0][0] >> 5), [what for _, what in strong], relaxed=relaxed, scope=scope)
-        for threads, _ in strong:
-            self.lanes.learn(threads)
+        self.lanes.learn_each([threads for threads, _ in strong])
 
     def _is_strong(self, what: Any) -> bool:
         """Does what a strong operation has written lie at an address?"""
