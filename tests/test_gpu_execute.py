@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import Device, kernel, results
+from launches import Device, kernel, refused, results
 from smemsim import InputError
 from smemsim.program import LaunchConfig, RunOptions, spread
 from smemsim.program.execute import execute
@@ -390,3 +390,10 @@ def test_a_thousand_copies_are_forgotten_and_the_last_one_is_not(monkeypatch, wa
 def test_two_halves_of_a_clock_are_the_clock(low, high, whole):
     body = f"mov.u32 %r3, %{low}; mov.u32 %r4, %{high}; mov.b64 %d3, {{%r3, %r4}}; mov.u64 %d2, %{whole}; sub.u64 %d2, %d2, %d3;"
     assert (results(body, kind=np.uint64) < 1000).all()
+
+
+def test_an_operand_too_many_is_refused():
+    lines = ["bra ON, ON;", "bra.v4 ON;", "cvta.to.global.u64 %d1, %d2, %d2;", "shfl.sync.down.b32 %r1, %r2, 1, 31, -1, -1;", "activemask.b32 %r1, %r1;",
+             "mapa.shared::cluster.u32 %r1, %r2, %r3, %r3;", "bar.warp.sync -1, -1;", "redux.sync.add.u32 %r1, %r2, -1, -1;", "trap 1;"]  # fmt: skip
+    assert all(refused(["ON:" + line]) for line in lines)
+    assert refused(["ON: bra.uni ON;", "nanosleep.u32 1;", "elect.sync %r1|%p1, -1;", "fence.proxy.async;"]) == {}

@@ -10,6 +10,7 @@ __all__ = [
     "ATOMIC_TYPES",
     "ATOMIC_VECTORS",
     "LOAD_STORE_TYPES",
+    "MOST_OPERANDS",
     "OPERATION_TYPES",
     "REDUX_TYPES",
     "SET_TYPES",
@@ -74,6 +75,17 @@ _VECTORS_OF_HALVES = {"f16": (2, 4, 8), "bf16": (2, 4, 8), "f16x2": (2, 4), "bf1
 ATOMIC_VECTORS: dict[str, dict[str, tuple[int, ...]]] = {
     "add": {"f32": (2, 4), **_VECTORS_OF_HALVES},
     **dict.fromkeys(("min", "max"), _VECTORS_OF_HALVES),
+}
+
+# How many operands there are at the most, by the beginning of a name; the other instructions' builders count theirs. A result with its predicate is one.
+MOST_OPERANDS = {
+    **dict.fromkeys(("exit", "trap", "brkpt", "membar", "griddepcontrol"), 0),
+    **dict.fromkeys(("activemask", "bra", "bar.warp", "prefetch", "prefetchu", "wgmma.wait_group", "mbarrier.inval", "nanosleep"), 1),
+    **dict.fromkeys(("brx", "cvta", "elect", "isspacep", "movmatrix", "createpolicy.fractional", "createpolicy.cvt", "mbarrier.init", "mbarrier.pending_count",
+                     "mbarrier.complete_tx", "mbarrier.expect_tx"), 2),
+    **dict.fromkeys(("mapa", "match", "mbarrier.test_wait", "redux", "vote"), 3),
+    **dict.fromkeys(("createpolicy.range", "mbarrier.try_wait"), 4),
+    "shfl": 5,
 }
 
 VECTOR_BYTES, WIDE_VECTOR_BYTES = 16, 32  # of the longest vector that ld and st take; the wide ones in global memory, from sm_100 on

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from smemsim.errors import InputError
 from smemsim.program.registers import DTYPES, bits_of
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Register, Special, Symbol, Vector
+from smemsim.spec.operation_types import MOST_OPERANDS
 from smemsim.spec.ptx import LONG_REGISTERS
 
 __all__ = ["OperandTypes", "check_shapes"]
@@ -120,6 +121,9 @@ def check_shapes(i: Instruction, spaces: Mapping[str, str]) -> None:
 
     `spaces` are those of variables and of the kernel's parameters by their names.
     """
+    most = MOST_OPERANDS.get(i.op, MOST_OPERANDS.get(f"{i.op}.{i.modifiers[0]}" if i.modifiers else "", len(i.operands)))
+    if len(i.operands) > most:
+        raise InputError(f"takes {most} operands at most")
     if i.op in _WITH_MODES and not _MODES.isdisjoint(i.modifiers[1:]):
         mode = next(m for m in i.modifiers[1:] if m in _MODES)
         raise InputError(f".{mode} comes first: {i.op}.{mode}, then the type")

@@ -44,6 +44,8 @@ def build_bra(i: Instruction, c: Linker) -> Step:
     label = i.operands[0]
     if not isinstance(label, Label):
         raise unmodelled(i, "the target is no label")
+    if not {*i.modifiers} <= {"uni"}:
+        raise InputError("a branch has .uni or nothing")
     target = c.target(label.name)
 
     def end(x: Wave, following: int) -> None:
