@@ -55,6 +55,7 @@ __all__ = [
     "Prepared",
     "Tcgen05Mma",
     "TmemMma",
+    "Together",
     "check_instruction",
     "descriptor_of",
     "execute",
@@ -453,19 +454,56 @@ def execute(issues: Sequence[Issue]) -> list[bool]:
     >>> execute([Issue(prepare(mma), (tmem,), (shared,))]), float(tmem.cells[127, :16].view(np.float32)[15])
     ([False], 16.0)
     """
-    bits: dict[tuple[int, str], tuple[np.ndarray, bool]] = {}
-    if _are_added_in_place(issues):
-        return _add(issues, bits)
-    read = [_read(issue, functools.partial(_bits_among, bits, issues, n)) for n, issue in enumerate(issues)]
-    products = _multiply([(issue.mma, values) for issue, (values, _) in zip(issues, read, strict=True)])
-    for issue, d in zip(issues, products, strict=True):
-        _write(issue, d)
-    return [missing for _, missing in read]
+    return Together(issues).run()
 
 
-def _check_allocated(issue: Issue) -> None:
-    for cta, _, first, end in boxes_of_d(issue.mma.d):
-        issue.tensor[cta].check_columns(first, end)
+class Together:
+    """Several independent instructions, to be run at once, as often as one likes, while nothing else is assumed."""
+
+    def __init__(self, issues: Sequence[Issue]) -> None:
+        self.issues = tuple(issues)
+        self._boxes = [box for issue in issues for box in _columns_of_d(issue)]
+        self._in_place = _in_place(issues) if _are_added_in_place(issues) else []
+        self._windows = Windows([memory for issue in issues for memory in issue.shared])
+
+    def run(self) -> list[bool]:
+        """See `execute`."""
+        bits: dict[tuple[int, str], tuple[np.ndarray, bool]] = {}
+        if self._in_place:
+            for tensor, first, end in self._boxes:
+                tensor.check_columns(first, end)
+            return self._add(bits)
+        read = [_read(issue, functools.partial(_bits_among, bits, self.issues, n)) for n, issue in enumerate(self.issues)]
+        products = _multiply([(issue.mma, values) for issue, (values, _) in zip(self.issues, read, strict=True)])
+        for issue, d in zip(self.issues, products, strict=True):
+            _write(issue, d)
+        return [missing for _, missing in read]
+
+    def _add(self, found: dict[tuple[int, str], tuple[np.ndarray, bool]]) -> list[bool]:
+        """`run` of instructions that add in place; `found` is kept as by `_bits_among`."""
+        (b, is_unwritten), (a, missing) = (self._operands(found, side) for side in "BA")
+        for part in self._in_place:
+            mine, i = part.which, part.mma.i
+            types = i.a_type, i.b_type, i.d_type
+            of_a, of_b = (a, b) if mine is None else (a[mine], b[mine])
+            operands = of_a.reshape(-1, part.blocks.rows, a.shape[2]), of_b.reshape(-1, part.blocks.columns, b.shape[2])
+            add_tiles(*operands, part.operands, part.sums, row=row_of(i.kind, *types), types=types, options=part.mma.options)
+        return list((is_unwritten | missing).tolist())
+
+    def _operands(self, found: dict[tuple[int, str], tuple[np.ndarray, bool]], side: str) -> tuple[np.ndarray, np.ndarray]:
+        """Raw bits (instructions, rows, stored K) of an operand in shared memory, and of which instructions nobody wrote some of them."""
+        issues, number = self.issues, "BA".index(side)
+        first = issues[0].mma
+        if all(issue.mma is first for issue in issues):
+            bits, missing = first.shared_operands[number].bits_of(self._windows)
+            return bits.reshape(len(issues), -1, bits.shape[2]), np.asarray(missing.reshape(len(issues), -1).any(axis=1))
+        read = [_bits_among(found, issues, n, side, issue.mma.shared_operands[number]) for n, issue in enumerate(issues)]
+        return np.stack([bits for bits, _ in read]), np.array([missing for _, missing in read])
+
+
+def _columns_of_d(issue: Issue) -> list[tuple[TensorMemory, int, int]]:
+    """The columns of tensor memories in which D lies, from the first to behind the last."""
+    return [(issue.tensor[cta], first, end) for cta, _, first, end in boxes_of_d(issue.mma.d)]
 
 
 def _are_added_in_place(issues: Sequence[Issue]) -> bool:
@@ -480,35 +518,32 @@ def _are_added_in_place(issues: Sequence[Issue]) -> bool:
     ) and all(memory.room is room for issue in issues for memory in issue.tensor)
 
 
-def _add(issues: Sequence[Issue], found: dict[tuple[int, str], tuple[np.ndarray, bool]]) -> list[bool]:
-    """`execute` of such instructions; `found` is kept as by `_bits_among`."""
-    for issue in issues:
-        _check_allocated(issue)
+@dataclasses.dataclass(frozen=True, eq=False)
+class _InPlace:
+    """Instructions like `mma` whose D lies in the same blocks of their tensor memories: `which` of all (None: all), the numbers of the blocks' A and B, and where
+    the blocks lie."""
+
+    mma: Prepared
+    blocks: Blocks
+    which: list[int] | None
+    operands: tuple[np.ndarray, np.ndarray]
+    sums: Sums
+
+
+def _in_place(issues: Sequence[Issue]) -> list[_InPlace]:
+    """Of instructions that add in place those of the same blocks together."""
     all_blocks = [_blocks_of_d(issue.mma.d) for issue in issues]
-    (b, is_unwritten), (a, missing) = (_operands(issues, found, side) for side in "BA")
-    for blocks in dict.fromkeys(all_blocks):
-        if blocks is not None:
-            mine = [n for n, its in enumerate(all_blocks) if its is blocks]
-            _add_blocks(
-                [issues[n] for n in mine], blocks, a if len(mine) == len(issues) else a[mine], b if len(mine) == len(issues) else b[mine]
-            )
-    return list((is_unwritten | missing).tolist())
+    return [
+        _of_blocks(issues, blocks, [n for n, its in enumerate(all_blocks) if its is blocks])
+        for blocks in dict.fromkeys(all_blocks)
+        if blocks is not None
+    ]
 
 
-def _operands(issues: Sequence[Issue], found: dict[tuple[int, str], tuple[np.ndarray, bool]], side: str) -> tuple[np.ndarray, np.ndarray]:
-    """Raw bits (instructions, rows, stored K) of an operand in shared memory, and of which instructions nobody wrote some of them."""
-    first, memories = issues[0].mma, [memory for issue in issues for memory in issue.shared]
-    if all(issue.mma is first for issue in issues):
-        bits, missing = first.shared_operands["BA".index(side)].bits_of(Windows(memories))
-        return bits.reshape(len(issues), -1, bits.shape[2]), np.asarray(missing.reshape(len(issues), -1).any(axis=1))
-    read = [_bits_among(found, issues, n, side, issue.mma.shared_operands["BA".index(side)]) for n, issue in enumerate(issues)]
-    return np.stack([bits for bits, _ in read]), np.array([missing for _, missing in read])
-
-
-def _add_blocks(issues: Sequence[Issue], blocks: Blocks, a: np.ndarray, b: np.ndarray) -> None:
-    """Add the products of instructions whose D lies in the same blocks of their tensor memories; raw bits of A and B (instructions, rows, K)."""
+def _of_blocks(all_issues: Sequence[Issue], blocks: Blocks, mine: list[int]) -> _InPlace:
+    issues = [all_issues[n] for n in mine]
     mma, count = issues[0].mma, len(issues)
-    i, across, down = mma.i, mma.i.m // blocks.rows, mma.i.n // blocks.columns
+    across, down = mma.i.m // blocks.rows, mma.i.n // blocks.columns
     each = np.arange(count)[:, None, None]
     which_a = np.broadcast_to(each * across + np.arange(across)[:, None], (count, across, down)).reshape(-1)
     which_b = np.broadcast_to(each * down + np.arange(down), (count, across, down)).reshape(-1)
@@ -517,14 +552,14 @@ def _add_blocks(issues: Sequence[Issue], blocks: Blocks, a: np.ndarray, b: np.nd
     where[..., 0] = rooms[:, blocks.places[:, 0]]
     adds = np.repeat(np.array([bool(issue.mma.of.enable_input_d) for issue in issues]), across * down)
     sums = Sums(issues[0].tensor[0].room, where.reshape(-1, 3), adds)
-    types, operands = (i.a_type, i.b_type, i.d_type), (a.reshape(-1, blocks.rows, a.shape[2]), b.reshape(-1, blocks.columns, b.shape[2]))
-    add_tiles(*operands, (which_a, which_b), sums, row=row_of(i.kind, *types), types=types, options=mma.options)
+    return _InPlace(mma, blocks, None if count == len(all_issues) else mine, (which_a, which_b), sums)
 
 
 def _read(issue: Issue, bits_of: Callable[[str, SharedOperand], tuple[np.ndarray, bool]]) -> tuple[Values, bool]:
     """Everything that is read, and whether nobody wrote some of it in shared memory."""
     mma, tensor = issue.mma, issue.tensor
-    _check_allocated(issue)
+    for memory, first, end in _columns_of_d(issue):
+        memory.check_columns(first, end)
     b, is_unwritten = bits_of("B", mma.b)
     if isinstance(mma.a, SharedOperand):
         bits, missing = bits_of("A", mma.a)

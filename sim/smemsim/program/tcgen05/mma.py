@@ -13,7 +13,7 @@ from smemsim.arithmetic.multiply import row_of
 from smemsim.errors import HardwareTrap, InputError
 from smemsim.finding import Finding
 from smemsim.machine.memory import SharedMemory
-from smemsim.machine.tcgen05 import Issue, Prepared, Tcgen05Mma, descriptor_of, execute, prepared, scale_address
+from smemsim.machine.tcgen05 import Issue, Prepared, Tcgen05Mma, Together, descriptor_of, execute, prepared, scale_address
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import tcgen05_shift
 from smemsim.machine.tmem.layout import ATmemLayout, Copies, boxes_of, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
@@ -97,10 +97,25 @@ class _Mma:
         self._made: dict[Any, Prepared] = {}  # by the words of the operands, and what is assumed
 
     def run(self, x: Wave) -> None:
-        """Multiply, for every thread that is here: those of different CTAs together."""
+        """Multiply, for every thread that is here: those of different CTAs together. What the same threads issue with the same words is kept: a loop comes back."""
         threads = x.threads
         reads = {"d": self.d, "a": self.a, "b": self.b, "idesc": self.idesc, **self.more}
-        columns = {name: np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for name, read in reads.items()}
+        given = {name: np.asarray(read(x)) for name, read in reads.items()}
+        key = (threads.tobytes(), *(words.tobytes() for words in given.values()), in_force())
+        kept: dict[Any, _Batch] = x.state.setdefault((self, "together"), {})
+        if (batch := kept.get(key)) is not None:
+            self._run_together(x, batch)
+        else:
+            alone = self._run_in_turn(x, threads, given)
+            if alone is not None and not self.lanes:
+                if len(kept) >= MOST_WORDS:
+                    kept.clear()
+                kept[key] = alone
+        x.changes += 1
+
+    def _run_in_turn(self, x: Wave, threads: np.ndarray, given: dict[str, np.ndarray]) -> _Batch | None:
+        """Run the instructions of threads with these words; the batch, if there is one alone."""
+        columns = {name: np.broadcast_to(words, threads.shape).tolist() for name, words in given.items()}
         lanes = list(zip(*(np.broadcast_to(read(x), threads.shape).tolist() for read in self.lanes), strict=True)) if self.lanes else []
         if len(threads) > 1:
             added = zip(threads.tolist(), columns["d"], columns["enable_input_d"], strict=True)
@@ -117,16 +132,25 @@ class _Mma:
                     taken |= mine
             waiting = [n for n in waiting if n not in now]
             each = [(int(threads[n]), {name: column[n] for name, column in columns.items()}, lanes[n] if lanes else ()) for n in now]
-            self._run_together(x, each)
-        x.changes += 1
+            with refusals(x, self.i):
+                operations = [self._issued(x, thread, values, mask) for thread, values, mask in each]
+                batch = self._batch(x, operations)
+            self._run_together(x, batch)
+        return batch if len(now) == len(threads) else None
 
-    def _run_together(self, x: Wave, given: list[tuple[int, dict[str, Any], tuple[int, ...]]]) -> None:
-        """Run the instructions of threads whose groups of CTAs are not the same: of each its operands and its mask of lanes."""
+    @staticmethod
+    def _batch(x: Wave, operations: list[_Issued]) -> _Batch:
+        first = [operation.thread for operation in operations]
+        issuers = list(zip([x.ctas[n].number for n in x.cta_of[first].tolist()], x.tid[first].tolist(), strict=True))
+        return _Batch(operations, Together([operation.issue for operation in operations]), issuers, [o.issue.mma for o in operations])
+
+    def _run_together(self, x: Wave, batch: _Batch) -> None:
+        """Run the instructions of threads whose groups of CTAs are not the same."""
+        operations = batch.operations
         with refusals(x, self.i):
-            operations = [self._issued(x, thread, values, lanes) for thread, values, lanes in given]
             try:
                 if x.late is None:
-                    unwritten = execute([operation.issue for operation in operations])
+                    unwritten = batch.together.run()
                     for operation in operations:
                         self._shift(operation.issue)
                 else:
@@ -134,8 +158,8 @@ class _Mma:
                     for operation in operations:
                         lands(x, functools.partial(self._late, x, operation.issue), stream=("tcgen05", operation.members[0].index))
             except HardwareTrap:  # what it was meant to read may say why
-                for operation in operations:
-                    judge(x, self._event(x, operation, is_unwritten=False))
+                for event in self._events(batch.issuers, batch.mmas, [False] * len(operations)):
+                    judge(x, event)
                 raise
         reads = self._begun(x, operations) if x.watch is not None else []
         noted: set[tuple[Prepared, bool]] = set()  # what is to be noted of one is so of all that do the same
@@ -145,7 +169,18 @@ class _Mma:
                 self._note(x, operation, is_unwritten=is_unwritten)
             if n < len(reads):
                 self._tell(x, operation, *reads[n])
-        self._record(x, [self._event(x, operation, is_unwritten=missing) for operation, missing in zip(operations, unwritten, strict=True)])
+        make = functools.partial(self._events, batch.issuers, batch.mmas, unwritten)  # keeps no CTA
+        if x.launch.judge is None:
+            x.launch.events.products(len(operations), make)
+        else:
+            self._record(x, make())
+
+    def _events(self, issuers: list[tuple[int, int]], mmas: list[Prepared], unwritten: list[bool]) -> list[Mma]:
+        """What is recorded of each instruction."""
+        return [
+            Mma(cta, thread, self.i, *_recorded(mma, self.kind, is_unwritten=missing))
+            for (cta, thread), mma, missing in zip(issuers, mmas, unwritten, strict=True)
+        ]
 
     @staticmethod
     def _record(x: Wave, events: list[Mma]) -> None:
@@ -277,10 +312,6 @@ class _Mma:
         elif mma.only_adds:
             x.watch.tensor.added(op, members, mma.d)
 
-    def _event(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> Mma:
-        cta, thread = x.ctas[int(x.cta_of[operation.thread])].number, int(x.tid[operation.thread])
-        return Mma(cta, thread, self.i, *_recorded(operation.issue.mma, self.kind, is_unwritten=is_unwritten))
-
 
 @remembered(1024)
 def _recorded(mma: Prepared, kind: str, *, is_unwritten: bool) -> tuple[Any, ...]:
@@ -306,6 +337,16 @@ class _Issued:
     thread: int
     members: tuple[Cta, ...]
     issue: Issue
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Batch:
+    """Instructions of threads whose groups of CTAs are not the same, and who issues them: the CTA's number in the grid, the thread's in the CTA."""
+
+    operations: list[_Issued]
+    together: Together
+    issuers: list[tuple[int, int]]
+    mmas: list[Prepared]
 
 
 class _Product(Product):
