@@ -669,7 +669,7 @@ class Mbarrier:
         once. Returns how many there are."""
         if self.missed is not None:
             done[:] = self.takes_missed(tid)
-        if len(self.passed_by) <= (most := int(tid[-1])):
+        if len(self.passed_by) <= (most := int(tid.max())):
             self.passed_by = np.pad(self.passed_by, (0, (most // WARP + 1) * WARP - len(self.passed_by)))
         count: int = loops.pass_phase(tid, parity, self.parity, self.phase, self.passed_by, done)
         if count:
