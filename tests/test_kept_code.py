@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from smemsim import store
+from gpu_faults import KERNELS
+from smemsim import Gpu, store
 from smemsim.cli import COMMANDS, main
-from smemsim.compiling import Loop, describe, digest, ship
+from smemsim.compiling import LOOPS, Loop, describe, digest, ship
 from smemsim.compiling.ship import known, typed
+from smemsim.evidence import load_launch_file
+from smemsim.program import RunOptions
 from smemsim.program.watch import loops
 
 KEY = "ab" * 32
@@ -119,6 +122,21 @@ def test_every_loop_that_wheels_have_is_one_and_its_types_can_be_made():
             )
         else:
             assert callable(what)
+
+
+@pytest.mark.parametrize("name", ["gemm_specialized", "bitonic_sort"])
+def test_the_first_launch_of_a_wheel_compiles_no_loop(name, monkeypatch):
+    for one in LOOPS:  # as if nobody had called any
+        monkeypatch.setattr(one, "entries", {})
+        monkeypatch.setattr(one, "described", {})
+    gpu, file = Gpu("sm_90a"), load_launch_file(KERNELS / name)
+    arrays, args = file.placed(gpu)
+    assert arrays
+    assert not gpu.run(file.ptx, file.config(args), RunOptions(progress=False, workers=1)).findings
+    called = {(one.py_func, types) for one in LOOPS if one.__module__.startswith("smemsim.") for types in one.described}
+    shipped = {(what.py_func, types) for what, types in known() if isinstance(what, Loop)}
+    assert called
+    assert not called - shipped, "python -m tools.loops"
 
 
 def test_what_is_known_is_compiled_before_it_is_called(tmp_path, monkeypatch):
