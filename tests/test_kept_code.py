@@ -9,9 +9,11 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from numba.core.errors import NumbaError
 
 from gpu_faults import KERNELS
 from smemsim import Gpu, store
+from smemsim.arithmetic.loops import look_up
 from smemsim.cli import COMMANDS, main
 from smemsim.compiling import LOOPS, Loop, describe, digest, ship
 from smemsim.compiling.ship import known, typed
@@ -86,6 +88,26 @@ def test_types_of_arguments_can_be_written_down_and_made_again():
     arguments = (1, True, 2.5, np.uint64(3), (1, 1 << 63), np.zeros((4, 3), np.int16)[:, 1:], known, np.zeros(3, np.uint8))
     words = ",".join(map(describe, arguments))
     assert ",".join(map(describe, typed(words))) == words
+
+
+def test_arrays_that_are_only_read_have_one_machine_code():
+    table, codes, out = np.arange(4, dtype=np.float32), np.array([3, 1], np.uint8), np.zeros(2, np.float32)
+    look_up(table, codes, out)
+    known = set(look_up.described)
+    codes.flags.writeable = False
+    look_up(table, codes, out)
+    assert out.tolist() == [3, 1]
+    assert set(look_up.described) == known
+
+
+def test_a_loop_that_writes_to_what_it_says_it_reads_is_refused(folder):
+    def fill(out):
+        out[0] = 1
+
+    out = np.zeros(1)
+    with pytest.raises(NumbaError, match="readonly"):
+        Loop(fill, "out")(out)
+    assert out.tolist() == [0]
 
 
 def test_another_number_that_a_function_names_is_another_digest():
