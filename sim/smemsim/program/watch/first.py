@@ -150,7 +150,7 @@ class _Globals:
         return self._is_nothing(i, piece) or bool(self._of_all.passes_read(i, piece, size))
 
     def _is_nothing(self, i: Instruction, piece: Piece) -> bool:
-        return self.history.before is None and (i.modifiers[0] == "const" or self.history.is_unwritten(piece.memory))
+        return not self.history.before and (i.modifiers[0] == "const" or self.history.is_unwritten(piece.memory))
 
 
 class _Tensor:
