@@ -463,6 +463,16 @@ def test_accesses_that_ptxas_refuses_are_refused():
     assert sorted(set(range(len(lines))) - set(refused(lines))) == []
 
 
+def test_what_is_said_of_caches_is_for_global_memory():
+    lines = [
+        "ld.shared.L1::no_allocate.b32 %r1, [%r2];",
+        "st.local.L1::evict_first.b32 [%d1], %r1;",
+        "ld.shared.L2::cache_hint.b32 %r1, [%r2], %d2;",
+    ]
+    assert all("is for global memory" in refused([line])[0] for line in lines)
+    assert refused([line.replace(".shared", ".global").replace(".local", "").replace("%r2]", "%d1]") for line in lines]) == {}
+
+
 def test_256_bits_at_once_are_for_global_memory_of_blackwell():
     lines = [f"ld.global.v8.f32 {EIGHT}, [%d0];", f"st.v4.b64 [%d0], {FOUR};", f"ld.global.nc.v8.u32 {EIGHT}, [%d0];"]
     assert refused(lines) == {}

@@ -78,6 +78,7 @@ def access(i: Instruction, c: Linker) -> Access:
         raise unmodelled(i, vector)
     if form.size > VECTOR_BYTES and space not in (None, "global"):
         raise unmodelled(i, f"{vector} is for global memory")
+    _check_hints(space, hints)
     if "nc" in hints and space != "global":
         raise unmodelled(i, ".nc is for .global")
     if "mmio" in i.modifiers and (count > 1 or space not in (None, "global")):
@@ -86,6 +87,13 @@ def access(i: Instruction, c: Linker) -> Access:
     if len(i.operands) != 2 + policy:
         raise InputError(f"takes {2 + policy} operands")
     return form
+
+
+def _check_hints(space: str | None, hints: list[str]) -> None:
+    """InputError for what is said of caches of memory that goes through none of them."""
+    hint = next((hint for hint in hints if hint.startswith(("L1::", "L2::"))), None)
+    if hint is not None and space not in (None, "global"):
+        raise InputError(f".{hint} is for global memory, not .{space}: ptxas refuses it")
 
 
 def vector_length(rest: list[str]) -> int:
