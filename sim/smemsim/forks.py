@@ -101,7 +101,7 @@ def _descriptor(descriptors: Sequence[str], device: str, inode: int) -> int | No
 
 
 def to_own(ranges: Sequence[tuple[int, int, int, int]]) -> None:
-    """Have `shared_ranges` for this process alone from now on, with what is in them; OSError where that cannot be. A page of them is until its first write."""
+    """Have `shared_ranges` for this process alone from now on, with what is in them; OSError where that cannot be. A page is shared until its first write."""
     libc = _libc()
     libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long)
     flags = mmap.MAP_PRIVATE | 0x10 | _NORESERVE  # MAP_FIXED
