@@ -307,6 +307,8 @@ class VirtualDevice:
         address = self.allocate(size, pool.kind, where=where or _caller())
         pool.gives(address, size)
         self.pool_of[address] = pool
+        if stream is not None and stream.graph is not None:
+            self.submit(stream, Node("alloc", lambda: None, {"address": address, "given": (size, address)}))
         return address
 
     def advise(self, address: int, size: int, **values: Any) -> None:

@@ -28,6 +28,7 @@ NODE_TYPES = {
     "free": 11,
     "conditional": 13,
 }
+OF_CARD = struct.pack("<4i72x", 1, 0, 1, 0)  # CUmemPoolProps: pinned, without handles, on device 0
 CONDITIONALS = ("if", "while", "switch")  # CUgraphConditionalNodeType
 
 
@@ -137,8 +138,8 @@ class NodeCalls(Handles):
         return self._added(graph, after, Node("alloc", lambda: self.device.graph_pool.gives(address, size), info)), address
 
     def node_props(self, node: int) -> bytes:
-        """The pool properties of an allocation."""
-        return bytes(self._of(node, Node).info.get("props", b""))
+        """The pool properties of an allocation; a captured one is the card's."""
+        return bytes(self._of(node, Node).info.get("props", OF_CARD))
 
     def graph_add_free(self, graph: int, after: bytes, address: int) -> int:
         self.device.begins_at(address)

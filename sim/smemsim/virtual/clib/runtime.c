@@ -364,7 +364,7 @@ API R cudaMallocAsync(U *address, size_t bytes, U stream) { return allocate_asyn
 API R cudaMallocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { char text[1024]; WANT(address); return CALL("allocate_from_pool", "isii|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), pool, stream, address); }
 API R cudaFree(U address) { return CALL("free", "i", address); }
 API R cudaFreeHost(U address) { return CALL("free", "i", address); }
-API R cudaFreeAsync(U address, U stream) { return CALL("free_async", "ii", address, stream); }
+API R cudaFreeAsync(U address, U stream) { return address ? CALL("free_async", "ii", address, stream) : told(bound()); }
 API R cudaHostGetDevicePointer(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
 API R cudaHostGetFlags(unsigned *flags, U host) { WANT(flags); *flags = 2; return CALL("check_host", "i", host); }
 API R cudaHostRegister(U address, size_t bytes, unsigned flags) { (void)flags; char text[1024]; if (!smemsim_is_mapped(address, bytes)) return told(INVALID_VALUE); return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
