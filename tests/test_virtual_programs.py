@@ -320,14 +320,16 @@ def launched(made):
 (a, _), (b, _), (c, kept) = graph(True), graph(True), graph(False)
 print([has(), launched(a), launched(a), launched(b), launched(c)])
 print([rt.cudaDeviceGraphMemTrim(0), has(), rt.cudaFree(kept), has(), rt.cudaDeviceGraphMemTrim(0), has()])
+print([launched(c), rt.cudaMemset(kept, 1, ctypes.c_size_t(64)), rt.cudaFree(kept), has()])
 """
 
 
 def test_graphs_have_memory_when_they_are_launched_and_keep_it_until_it_is_trimmed(asked):
     """As NVIDIA's sample graphMemoryFootprint says of a card."""
-    made, given_back = (json.loads(line) for line in asked["trims"].splitlines())
+    made, given_back, again = (json.loads(line) for line in asked["trims"].splitlines())
     assert made == [[0, 0, 0], [0, 4, 4], [0, 4, 4], [0, 4, 4], [4, 4, 4]]
     assert given_back == [0, [4, 4, 4], 0, [0, 4, 4], 0, [0, 0, 4]]
+    assert again == [[4, 4, 4], 0, 0, [0, 4, 4]]  # what the program has given back is there at the next launch
 
 
 PHYSICAL = """

@@ -281,12 +281,13 @@ class VirtualDevice:
     def free(self, address: int) -> None:
         """Give an allocation back; 0 is none. CudaError 1 for what is no allocation's address."""
         self.check()
-        if address:
+        if address in self.graph_pool.addresses:  # the next launch of its graph has it there again
+            self.graph_pool.gives_back(address)
+        elif address:
             self.release(self.begins_at(address))
             self.advice.forget(address)
             if (pool := self.pool_of.pop(address, None)) is not None:
                 pool.gives_back(address)
-            self.graph_pool.gives_back(address)
 
     def begins_at(self, address: int) -> Allocation:
         """The allocation that an address is the first of. CudaError 1 where there is none."""

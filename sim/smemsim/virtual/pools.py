@@ -70,6 +70,7 @@ class GraphPool(Pool):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._kept = 0
+        self.addresses: set[int] = set()  # of all nodes: each has its own as long as there are graphs
 
     def gives(self, address: int, size: int) -> None:
         """An allocation, where a launch before has not made it already."""

@@ -134,6 +134,7 @@ class NodeCalls(Handles):
 
     def graph_add_alloc(self, graph: int, after: bytes, size: int, props: bytes, where: str) -> tuple[int, int]:
         address = self.device.allocate(size, pool_of(props).kind, where=where)  # as long as the graph lives: for ever
+        self.device.graph_pool.addresses.add(address)
         info = {"address": address, "props": props, "given": (size, address)}
         return self._added(graph, after, Node("alloc", lambda: self.device.graph_pool.gives(address, size), info)), address
 
