@@ -469,7 +469,7 @@ ld.param.u64 %d0, [out]; ld.param.u64 %d2, [given]; mov.u32 %r0, %tid.x; mov.u32
 mov.u32 %r4, 0; mul.wide.u32 %d3, %r0, 8; add.u64 %d2, %d2, %d3; // where
 @%p ld.global.u32 %r4, [%d2]; @%q ld.global.u32 %r5, [%d2+4]; @%q ld.global.u16 %h, [%d2+2]; cvt.u32.u16 %r6, %h; add.u32 %r5, %r5, %r6; mul.wide.u32 %d1, %r2, 16; add.u64 %d1, %d0, %d1;
 @%p st.global.u32 [%d1], %r2; @%p st.global.u32 [%d1+4], %r4; @%q st.global.u32 [%d1+8], %r5; st.global.u32 [%d1+12], %r1; // all
-ret; }
+END: ret; }
 """
 
 
@@ -477,6 +477,7 @@ ret; }
     ("change", "code"),
     [
         pytest.param(("", ""), None, id="right"),
+        pytest.param(("// where", "and.b32 %r6, %r0, 32; setp.eq.u32 %p, %r6, 0; @!%p bra END;"), None, id="groups that have gone"),
         pytest.param(("[%d1+12]", "[%d1+20]"), "X008", id="the last one in the next thread's place"),
         pytest.param(("%r1, 64, %r0", "%r1, 48, %r0"), "X008", id="CTAs that overlap"),
         pytest.param(("// all", "xor.b32 %r3, %r2, 33; mul.wide.u32 %d3, %r3, 16; add.u64 %d3, %d0, %d3; st.global.u32 [%d3+4], %r1;"), "X008", id="another warp behind"),
