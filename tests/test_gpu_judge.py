@@ -208,6 +208,24 @@ def test_a_wrong_stride_is_found_in_such_boxes_too(rows: int, box: tuple[int, in
     assert "stride_byte_offset 512 must be 1024" in first.repair
 
 
+@pytest.mark.parametrize(
+    ("parts", "at_b", "lbo", "codes"),
+    [(2, 0, 1024, []), (4, 0, 1024, []), (2, 8, 1024, ["R508"]), (2, 0, 2048, ["D308"]), (4, 0, 512, ["D308"])],
+)
+def test_k_of_two_dimensions_is_that_of_the_boxes_where_both_operands_have_it_alike(parts: int, at_b: int, lbo: int, codes: list[str]):
+    """A contraction over 32 x 2, in boxes of 8 of the first and all of the second, or more than there are, as CUTLASS's GETT has them."""
+    gpu = Gpu("sm_90a")
+    maps, size = [], parts * 1024  # of a box: each part has 64 rows of 16 bytes
+    for side in range(2):
+        array = gpu.array(np.random.default_rng(side).integers(1, 5, (ROWS, 2, 32)).astype(np.float16))
+        shape = {"global_dim": [32, ROWS, 2], "global_strides": [128, 64], "box_dim": [8, ROWS, parts]}
+        maps.append(TensorMap.tiled(data_type="f16", global_address=array.address, **shape))
+    loads = [Load(0, 0, (0, 0, 0), size), Load(1, size, (at_b, 0, 0), size)]
+    plain = {side: gap >> 4 << 16 | 128 >> 4 << 32 for side, gap in (("word_a", lbo), ("word_b", 1024))}
+    found = run(kernel(2, loads, [Product(at, size + at, **plain) for at in range(0, size, 2048)]), gpu, *maps)
+    assert [f.code for f in found.findings][:1] == codes
+
+
 @pytest.mark.parametrize(("sbo", "codes"), [(ATOM, []), (512, ["D308"])])
 def test_a_batch_of_one_may_have_any_stride(sbo: int, codes: list[str]):
     """CUTLASS writes 0."""

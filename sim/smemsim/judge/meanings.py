@@ -13,6 +13,7 @@ from types import MappingProxyType
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding
 from smemsim.judge.check import check
+from smemsim.judge.operands.boxes import in_boxes
 from smemsim.judge.operands.read import Issued, Mode, OperandRead, Product
 from smemsim.judge.operands.recorded import Reads
 from smemsim.judge.report import Report
@@ -103,7 +104,7 @@ def scenario_of(
     meant may lie.
     """
     different = _different(reads.products)
-    chosen = different[:most]
+    chosen = [in_boxes(p) for p in different[:most]]
     loads = {(p.cta, load.number): load for p in chosen for side in (p.a, p.b) for read in side if read is not None for load in read.loads}
     for p in chosen:
         if wide or any(read.share < 1 for read in p.reads):
