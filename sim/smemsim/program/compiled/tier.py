@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -197,8 +196,6 @@ class Segment:
         self.codes: dict[tuple[bool, bool], tuple[Code, list[Any]]] = {}
         self._texts: dict[tuple[bool, bool], Code] = {}
         self.failed = 0
-        self.launch: weakref.ref[Any] | None = None  # whose waves have `found` the arrays
-        self.found: dict[tuple[bool, bool], Found] = {}  # by the form of `code`: where accesses share a row all are in one array
 
     def code(self, masked: bool, *, is_direct: bool) -> tuple[Code, list[Any]]:
         """The machine code, for all threads or for some; where it `is_direct`, addresses stay in registers."""
@@ -266,11 +263,12 @@ class Segment:
 
     def _frame(self, x: Wave, code: Code, *, is_direct: bool) -> Frame:
         form = x.sel is not ALL, is_direct
-        return Frame.of(x, (self, *form), code, self.found.get(form) if self._is_of(x) else None)
+        return Frame.of(x, (self, *form), code, self._found(x).get(form))
 
-    def _is_of(self, x: Wave) -> bool:
-        """Is what was found of the wave's launch?"""
-        return self.launch is not None and self.launch() is x.launch
+    def _found(self, x: Wave) -> dict[tuple[bool, bool], Found]:
+        """What waves of the launch have found, by the form of `code`: where accesses share a row all are in one array. Other launches of the program may run beside it."""
+        found: dict[tuple[bool, bool], Found] = x.launch.kept.setdefault((self, "arrays"), {})
+        return found
 
     @staticmethod
     def _left(x: Wave, given: tuple[int, int, int | None], first: int) -> Any:
@@ -330,9 +328,7 @@ class Segment:
 
     def _keep(self, x: Wave, frame: Frame, *, is_direct: bool) -> None:
         """What was found is for all waves of the launch."""
-        if not self._is_of(x):
-            self.launch, self.found = weakref.ref(x.launch, self._forget), {}
-        self.found[x.sel is not ALL, is_direct] = frame.memory[HEAD:].copy(), list(frame.regions)
+        self._found(x)[x.sel is not ALL, is_direct] = frame.memory[HEAD:].copy(), list(frame.regions)
 
     def _whole(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], given: tuple[int, int, int | None]) -> bool:
         """Look at all addresses, ask the watch, move all bytes. False, and nothing has happened, where closures have to look."""
@@ -441,7 +437,7 @@ class Segment:
 
     def _finds(self, x: Wave, frame: Frame, code: Code, first: int) -> bool:
         """Look for the arrays by the addresses of the first tile, where this launch has not looked for them yet."""
-        if not code.of_global or frame.tiles is None or (self._is_of(x) and (x.sel is not ALL, False) in self.found):
+        if not code.of_global or frame.tiles is None or (x.sel is not ALL, False) in self._found(x):
             return False
         begin = first // frame.tiles.tile * frame.tiles.tile
         threads = x.threads[(x.threads >= first) & (x.threads < begin + frame.tiles.tile)] - begin
@@ -465,11 +461,6 @@ class Segment:
                 self._enter(frame, access, region)
         self._keep(x, frame, is_direct=False)
         return True
-
-    def _forget(self, launch: weakref.ref[Any]) -> None:
-        """A launch is gone: its arrays are not to be held by a program that is kept."""
-        if self.launch is launch:
-            self.launch, self.found = None, {}
 
     @staticmethod
     def _shadow(x: Wave) -> Shadow | None:
