@@ -562,6 +562,18 @@ def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doub
             "cvt.u64.u16 %d30, %two; shl.b64 %d30, %d30, 24; mov.b64 {%r43, %r42}, %d30; shr.u32 %r42, %r43, 24; st.global.b32 [%d20], %r42;",
             False,
         ),
+        ("cvt.u32.u16 %r42, %two; bfe.u32 %r42, %r42, 0, 8; st.global.b32 [%d20], %r42;", False),
+        ("cvt.u32.u16 %r42, %two; bfe.u32 %r42, %r42, 4, 8; st.global.b32 [%d20], %r42;", True),
+        ("mov.b32 %r42, {%two, %never16}; bfe.s32 %r42, %r42, 24, 16; shr.u32 %r42, %r42, 24; st.global.b32 [%d20], %r42;", True),
+        ("mov.b32 %r42, {%two, %two}; bfe.s32 %r42, %r42, 16, 8; st.global.b32 [%d20], %r42;", False),
+        ("mov.b32 %r42, {%two, %two}; bfi.b32 %r42, %r1, %r42, 8, 24; st.global.b32 [%d20], %r42;", False),
+        ("mov.b32 %r42, {%two, %two}; bfi.b32 %r42, %r1, %r42, 12, 20; st.global.b32 [%d20], %r42;", True),
+        ("mov.b32 %r42, {%two, %two}; bfi.b32 %r42, %r42, 0, 8, 8; st.global.b32 [%d20], %r42;", False),
+        ("mov.b32 %r42, {%two, %two}; bfi.b32 %r42, %r42, 0, 8, 9; st.global.b32 [%d20], %r42;", True),
+        ("mov.b32 %r42, {%two, %two}; shf.l.wrap.b32 %r42, 0, %r42, 24; st.global.b32 [%d20], %r42;", False),
+        ("mov.b32 %r42, {%two, %two}; shf.l.wrap.b32 %r42, 0, %r42, 23; st.global.b32 [%d20], %r42;", True),
+        ("mov.b32 %r42, {%two, %two}; shf.r.clamp.b32 %r42, %r42, 0, 16; st.global.b8 [%d20], %r42;", False),
+        ("mov.b32 %r42, {%two, %two}; shf.r.clamp.b32 %r42, %r42, 0, 17; st.global.b8 [%d20], %r42;", True),
         ("mov.b32 %r42, {%two, %two}; mov.b32 {%two, %other}, %r42; st.global.b8 [%d20], %other;", False),
         ("mov.b32 %r42, {%two, %two}; mov.b32 {%two, %other}, %r42; st.global.b16 [%d20], %other;", True),
     ],
@@ -569,7 +581,7 @@ def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doub
 def test_the_bytes_of_a_word_have_doubts_of_their_own(body, is_doubtful):
     """As XLA puts four e4m3 numbers into a word, each the lower one of a pair whose other one is a register that no instruction gives a value."""
     body = f"cvt.rn.satfinite.e4m3x2.f32 %two, %never, %given; {body}"
-    regs = ".reg .b16 %two, %other; .reg .b32 %never, %given; .reg .b32 %r43; .reg .b64 %d30;"
+    regs = ".reg .b16 %two, %other, %never16; .reg .b32 %never, %given; .reg .b32 %r43; .reg .b64 %d30;"
     text = ptx_kernel(1, f"{{ {regs} cvt.rn.f32.u32 %given, %r1; {body} }}", arch="sm_100a")
     gpu = Gpu("sm_100a")
     found = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)

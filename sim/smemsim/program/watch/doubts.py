@@ -137,6 +137,7 @@ CHOOSING = frozenset(
         *((op, f"{kind}{bits}") for op, kinds in (("and", "b"), ("shl", "b"), ("shr", "bsu")) for kind in kinds for bits in (16, 32, 64)),
     )
 )  # that take bytes or bits of a register by a number
+FIELDS = {"bfe": 2, "bfi": 2, "shf": 1}  # that take some of its bits, or put some in: how many of their last operands say which
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
 )  # they say themselves where the values go, and so does st.async
@@ -534,6 +535,8 @@ class Unwritten:
             return [(result.slot, self._joined([self._parts_of(source, threads, 2) for source in sources]))]
         elif isinstance(result, Register) and (i.op, *i.modifiers) in CHOOSING and isinstance(sources[-1], Immediate):
             return [(result.slot, self._chosen(i, sources, threads))]
+        elif isinstance(result, Register) and i.op in FIELDS and all(isinstance(source, Immediate) for source in sources[-FIELDS[i.op] :]):
+            return [(result.slot, self._funnelled(i, sources, threads) if i.op == "shf" else self._field(i, sources, threads))]
         elif isinstance(result, Register) and i.op in BITWISE:
             return self._bitwise(i, result, sources, threads)
         return None
@@ -593,6 +596,34 @@ class Unwritten:
             return np.stack([self._joined(below[n : n + 2]) if rest else below[n + 1] for n in range(size)])
         above = list(own) + [own[-1] if i.modifiers[0].startswith("s") else nothing] * (size + 1)
         return np.stack([self._joined(above[whole + n : whole + n + 2]) if rest else above[whole + n] for n in range(size)])
+
+    def _field(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
+        """The marks (bytes, n) of `bfe` and `bfi`, whose last operands are numbers: where a field begins and how many bits it has, of each their lowest 8."""
+        size = bits_of(i.modifiers[0]) // 8
+        begin, bits = (source.value & 0xFF for source in sources[-2:] if isinstance(source, Immediate) and isinstance(source.value, int))
+        own, *around = [self._parts_of(source, threads, size) for source in sources[:-2]]
+        nothing, marks = np.zeros_like(own[0]), []
+        there = min(bits, max(8 * size - begin, 0))
+        for low in range(0, 8 * size, 8):
+            first, end = (low, min(low + 8, bits)) if i.op == "bfe" else (max(low, begin) - begin, min(low + 8, begin + bits) - begin)
+            by = begin if i.op == "bfe" else 0
+            of_field = [own[n] for n in range((first + by) // 8, min(size, (end + by + 7) // 8))] if first < end else []
+            if (
+                i.op == "bfe" and i.modifiers[0].startswith("s") and bits and low + 8 > there
+            ):  # its last bit, or that of the register, stands above it
+                of_field.append(own[min((begin + bits - 1) // 8, size - 1)])
+            if i.op == "bfi" and (low < begin or low + 8 > begin + bits):
+                of_field.append(around[0][low // 8])
+            marks.append(self._joined([nothing, *of_field]))
+        return np.stack(marks)
+
+    def _funnelled(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
+        """The marks (bytes, n) of `shf`: 32 of the 64 bits of two registers."""
+        own = np.concatenate([self._parts_of(source, threads, WORD) for source in sources[:2]])
+        far = sources[2].value if isinstance(sources[2], Immediate) and isinstance(sources[2].value, int) else 0
+        far = far & 31 if "wrap" in i.modifiers else min(far & 0xFFFFFFFF, 32)
+        begins = [8 * n + (32 - far if "l" in i.modifiers else far) for n in range(WORD)]
+        return np.stack([self._joined(list(own[begin // 8 : (begin + 7) // 8 + 1])) for begin in begins])
 
     def _low(self, operand: Operand, threads: np.ndarray, bits: int) -> np.ndarray:
         """The marks of the lower bits of an operand."""
