@@ -208,22 +208,70 @@ def test_a_wrong_stride_is_found_in_such_boxes_too(rows: int, box: tuple[int, in
     assert "stride_byte_offset 512 must be 1024" in first.repair
 
 
+def contraction(
+    parts: int,
+    at_b: int = 0,
+    lbo: int = 1024,
+    ends_a: tuple[int, int] = (32, 2),
+    ends_b: tuple[int, int] = (32, 2),
+    room: int = 2,
+    gap: int = 0,
+) -> Run:
+    """Over two dimensions of K, in boxes of 8 of the first and `parts` of the second; the maps end at `ends`, the arrays at 32, in B with a `gap` of zeros
+    behind, and `room`."""
+    gpu = Gpu("sm_90a")
+    maps, size = [], parts * 1024  # of a box: each part has 64 rows of 16 bytes
+    for side, (first, second) in enumerate((ends_a, ends_b)):
+        numbers, row = np.random.default_rng(side).integers(1, 5, (ROWS, room, 32)).astype(np.float16), 64 + 2 * gap * side
+        array = gpu.array(np.pad(numbers, ((0, 0), (0, 0), (0, gap * side))))
+        shape = {"global_dim": [first, ROWS, second], "global_strides": [row * room, row], "box_dim": [8, ROWS, parts]}
+        maps.append(TensorMap.tiled(data_type="f16", global_address=array.address, **shape))
+    loads = [Load(0, 0, (0, 0, 0), size), Load(1, size, (at_b, 0, 0), size)]
+    plain = {side: gap >> 4 << 16 | 128 >> 4 << 32 for side, gap in (("word_a", lbo), ("word_b", 1024))}
+    return run(kernel(2, loads, [Product(at, size + at, **plain) for at in range(0, size, 2048)]), gpu, *maps)
+
+
 @pytest.mark.parametrize(
     ("parts", "at_b", "lbo", "codes"),
     [(2, 0, 1024, []), (4, 0, 1024, []), (2, 8, 1024, ["R508"]), (2, 0, 2048, ["D308"]), (4, 0, 512, ["D308"])],
 )
 def test_k_of_two_dimensions_is_that_of_the_boxes_where_both_operands_have_it_alike(parts: int, at_b: int, lbo: int, codes: list[str]):
     """A contraction over 32 x 2, in boxes of 8 of the first and all of the second, or more than there are, as CUTLASS's GETT has them."""
-    gpu = Gpu("sm_90a")
-    maps, size = [], parts * 1024  # of a box: each part has 64 rows of 16 bytes
-    for side in range(2):
-        array = gpu.array(np.random.default_rng(side).integers(1, 5, (ROWS, 2, 32)).astype(np.float16))
-        shape = {"global_dim": [32, ROWS, 2], "global_strides": [128, 64], "box_dim": [8, ROWS, parts]}
-        maps.append(TensorMap.tiled(data_type="f16", global_address=array.address, **shape))
-    loads = [Load(0, 0, (0, 0, 0), size), Load(1, size, (at_b, 0, 0), size)]
-    plain = {side: gap >> 4 << 16 | 128 >> 4 << 32 for side, gap in (("word_a", lbo), ("word_b", 1024))}
-    found = run(kernel(2, loads, [Product(at, size + at, **plain) for at in range(0, size, 2048)]), gpu, *maps)
+    found = contraction(parts, at_b, lbo, gap=8 if parts == 4 else 0)
     assert [f.code for f in found.findings][:1] == codes
+    assert "T209" not in {f.code for f in found.remarks}
+
+
+@pytest.mark.parametrize("ends_b", [(32, 1), (28, 2)])
+def test_one_map_alone_with_too_small_a_k_of_several_dimensions_is_found(ends_b: tuple[int, int]):
+    assert contraction(4, ends_b=ends_b).findings
+
+
+def test_k_of_several_dimensions_has_strides_of_its_own_in_each_operand():
+    """A is K-major, its boxes have all of the first dimension of k or a part; B is MN-major, with a gap behind that dimension."""
+    gpu = Gpu("sm_90a")
+    for first in (8, 16):
+        a, b = gpu.array(np.ones((ROWS, 2, first), np.float16)), gpu.array(np.ones((2, 24, ROWS), np.float16))
+        maps = [
+            TensorMap.tiled(data_type="f16", global_address=a.address, global_dim=[first, ROWS, 2], global_strides=[4 * first, 2 * first], box_dim=[8, ROWS, 4]),
+            TensorMap.tiled(
+                data_type="f16", global_address=b.address, global_dim=[ROWS, first, 2], global_strides=[128, 24 * 128], box_dim=[ROWS, 8, 4], swizzle="128B"
+            ),
+        ]  # fmt: skip
+        loads = [Load(0, 0, (first - 8, 0, 0), 4096), Load(1, 4096, (0, first - 8, 0), 4096)]
+        products = [Product(at, 4096 + at, 1024 >> 4 << 16 | 128 >> 4 << 32, word(ATOM, ATOM), transposed=True) for at in (0, 2048)]
+        found = run(kernel(2, loads, products), gpu, *maps)
+        assert found.findings == [], found.text()
+        assert found.judged.instructions == 2
+
+
+@pytest.mark.parametrize(("ends", "room"), [((32, 1), 2), ((32, 2), 4), ((28, 2), 2)])
+def test_too_small_a_k_of_several_dimensions_is_a_remark_where_both_maps_have_it(ends: tuple[int, int], room: int):
+    """Maps of a part of larger tensors are the same."""
+    found = contraction(4, ends_a=ends, ends_b=ends, room=room)
+    assert found.findings == []
+    dimension = 0 if ends[0] < 32 else 2
+    assert [f"end at {ends[dimension // 2]} along dimension {dimension}," in f.message for f in found.remarks if f.code == "T209"] == [True]
 
 
 @pytest.mark.parametrize(("sbo", "codes"), [(ATOM, []), (512, ["D308"])])

@@ -18,6 +18,7 @@ from smemsim.judge.explained import Executed, Wrong, explained, rounding_of
 from smemsim.judge.fills import exchanged_boxes
 from smemsim.judge.meanings import Written, judged, scenario_of
 from smemsim.judge.numbers import Rounding, Tolerance
+from smemsim.judge.operands.boxes import cut_off
 from smemsim.judge.operands.maps import of_maps
 from smemsim.judge.operands.ranks import own_ranks
 from smemsim.judge.operands.read import Issued, Product
@@ -379,6 +380,8 @@ class Run:
             stored = [*exchanged_loads(self.reads, self.launch, transposed), *halves(self.reads), *stored]
         if not any(f.code in ("R508", "T209") for f in (*causes, *executed, *stored)):
             stored = [*stored, *exchanged_boxes(self.launch)]
+        if self.reads is not None:
+            stored = [*stored, *cut_off(self.reads, self.launch.memory)]
         return causes, [*executed, *stored]
 
     @property
