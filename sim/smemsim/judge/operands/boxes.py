@@ -23,7 +23,7 @@ def in_boxes(p: Product) -> Product:
     a, b = p.a[0], p.b[0]
     if a is None or b is None or not (_is_parted(a) or _is_parted(b)) or _parts(a) != _parts(b):
         return p
-    return dataclasses.replace(p, **{side: [None if read is None else _in_boxes(read) for read in getattr(p, side)] for side in ("a", "b")})
+    return dataclasses.replace(p, a=_all_in_boxes(p.a), b=_all_in_boxes(p.b))
 
 
 def _is_parted(read: OperandRead) -> bool:
@@ -36,6 +36,10 @@ def _parts(read: OperandRead) -> tuple[tuple[int, int, int], ...]:
     """Of each dimension of K how many elements there are, which the first is that is loaded, and how many."""
     tm, at = read.loads[0].transfer.tensor_map, read.loads[0].event.coordinates
     return tuple((tm.global_dim[n], at[n], tm.box_dim[n]) for n in (mode.dimension for mode in read.modes[1]))
+
+
+def _all_in_boxes(reads: list[OperandRead | None]) -> list[OperandRead | None]:
+    return [None if read is None else _in_boxes(read) for read in reads]
 
 
 def _in_boxes(read: OperandRead) -> OperandRead:
