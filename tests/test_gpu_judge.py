@@ -288,6 +288,24 @@ def test_a_batch_of_one_may_have_any_stride(sbo: int, codes: list[str]):
     assert found.judged.instructions == found.judged.of == 4
 
 
+@pytest.mark.parametrize("rows", [ROWS, 40])
+@pytest.mark.parametrize(("sbo", "codes"), [(ATOM, []), (512, ["D308"])])
+def test_maps_whose_coordinates_take_an_address_around_2_to_the_64_are_judged_as_others(rows: int, sbo: int, codes: list[str]):
+    """Of sequences that lie one behind the other, QuACK (c8ec317) and Triton have one map: coordinates say where one ends, and bring it back to where it begins."""
+    gpu, pitch, begin = Gpu("sm_90a"), 2 * BOX, 24
+    array = gpu.array(np.random.default_rng(0).integers(1, 5, (begin + rows, BOX)).astype(np.float16), name="many")
+    most = 1 << 31
+    a = TensorMap.tiled(
+        data_type="f16", global_address=array.address, global_dim=[BOX, 1 << 30, most, most], global_strides=[pitch, pitch, (1 << 34) - pitch],
+        box_dim=[BOX, ROWS, 1, 1], swizzle="128B",
+    )  # fmt: skip
+    found = run(
+        kernel(1, [Load(0, 0, (0, (1 << 30) - rows, begin + rows, 1 << 30))], steps(0, 0, word_a=word(sbo), word_b=word(sbo))), gpu, a
+    )
+    assert [f.code for f in found.findings][:1] == codes
+    assert found.judged.instructions == found.judged.of == 4
+
+
 @pytest.mark.parametrize(("planes", "codes"), [(2, []), (4, ["T207"])])
 def test_a_stride_is_a_number_of_elements_where_the_array_holds_so_many_bytes(planes: int, codes: list[str]):
     """CUTLASS (7107b05, 75_blackwell_grouped_gemm) replaces the size of a map of scale factors by one in bytes, twice the elements, and loads none of

@@ -77,3 +77,23 @@ def test_directives_do_not_limit_what_occupancy_says():
     for directive in (".reqntid 1", ".maxntid 64", ""):
         kernel = device.load(text.replace("DIRECTIVE", directive)).function("k")
         assert [device.occupancy.blocks_per_multiprocessor(kernel, threads, 0) for threads in (1, 64, 128)] == [32, 32, 16]
+
+
+HOST = """
+import ctypes, os
+import smemsim.cutedsl
+smemsim.cutedsl.install("sm_100a")
+library = ctypes.CDLL(os.environ["CUTE_DSL_LIBS"])
+code, storage = (ctypes.c_char * 8)(), ctypes.c_uint64()
+load = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda at: FAILS)
+raises = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)(lambda kind, text: print(kind.decode(), text.decode()))
+print(library.cuda_dialect_init_library_once(ctypes.byref(storage), load, None, raises))
+"""
+
+
+@needs_dsl
+@pytest.mark.parametrize(("fails", "told"), [(0, ["0"]), (209, ["RuntimeError cudaErrorNoKernelImageForDevice", "-1"])])
+def test_host_code_whose_kernels_cannot_be_loaded_gets_an_exception_to_raise(fails: int, told: list[str]):
+    """A TVM FFI function looks for an exception where it gets a code: without one its process ended (QuACK's cache keeps one object for all cards)."""
+    done = subprocess.run([sys.executable, "-c", HOST.replace("FAILS", str(fails))], capture_output=True, text=True, timeout=60, check=True)
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == told

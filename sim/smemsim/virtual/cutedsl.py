@@ -215,17 +215,21 @@ def _name(at: int) -> str:
 
 
 @_entry("pppp", "cuda_dialect_init_library_once")
-def _init_library(storage: int, load: int, to_device: int, on_error: int) -> None:
+def _init_library(storage: int, load: int, to_device: int, on_error: int) -> int:
+    """Load a library once. `on_error` makes an exception of a kind and a text; whoever gets a code without one looks for an exception that is not there."""
     if ctypes.c_uint64.from_address(storage).value:
-        return
+        return 0
     library = ctypes.c_uint64()
     at = ctypes.addressof(library)
-    code = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64)(load)(at)
+    code: int = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64)(load)(at)
     if not code and to_device:
         code = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_int32)(to_device)(at, 0)
-    if code:
-        raise CudaError(code, session().reason)
-    _put(storage, library.value)
+    if code and on_error:
+        ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)(on_error)(b"RuntimeError", _text(code).encode())
+        return -1
+    if not code:
+        _put(storage, library.value)
+    return code
 
 
 @_entry("pp", "cuda_dialect_unload_library_once", "cuda_dialect_assert_success")
@@ -262,10 +266,13 @@ def _raised_by_launch(set_raised: int, code: int) -> None:
 
 
 def _set_raised(set_raised: int, code: int) -> None:
-    known = CUDA_CODES.get(code)
-    text = f"{known.runtime or known.driver if known else f'CUDA error {code}'}: {session().reason or (known.text if known else '')}"
-    parts = (ctypes.c_char_p * 1)(text.encode())
+    parts = (ctypes.c_char_p * 1)(_text(code).encode())
     ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int32)(set_raised)(b"RuntimeError", ctypes.addressof(parts), 1)
+
+
+def _text(code: int) -> str:
+    known = CUDA_CODES.get(code)
+    return f"{known.runtime or known.driver if known else f'CUDA error {code}'}: {session().reason or (known.text if known else '')}"
 
 
 @_entry("pp", "_cudaLibraryLoadData", "_cuLibraryLoadData")

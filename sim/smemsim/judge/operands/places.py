@@ -18,6 +18,7 @@ from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.smem_descriptor import BASE_OFFSET
+from smemsim.spec.tensor_map import LIMITS
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
@@ -234,7 +235,13 @@ def matrix_of(first: Issued, dimensions: tuple[int, ...]) -> Matrix | str:
         begin = at[n] if planes else 0
         outer_modes.append(Mode(n, tm.box_dim[n], stride[n], begin, tm.global_dim[n] - begin))
         address += begin * stride[n]
-    return Matrix(address, inner_modes, tuple(outer_modes))
+    return Matrix(_signed(address), inner_modes, tuple(outer_modes))
+
+
+def _signed(address: int) -> int:
+    """A sum in 64 bits, as the hardware has it. Maps of ragged tensors wrap around; their element (0, 0), which nobody reads, may lie in front of 0."""
+    half = 1 << LIMITS.address_bits - 1
+    return (address + half) % (2 * half) - half
 
 
 def _is_of(load: Issued, tm: TensorMap) -> bool:
