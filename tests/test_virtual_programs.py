@@ -321,15 +321,22 @@ def launched(made):
 print([has(), launched(a), launched(a), launched(b), launched(c)])
 print([rt.cudaDeviceGraphMemTrim(0), has(), rt.cudaFree(kept), has(), rt.cudaDeviceGraphMemTrim(0), has()])
 print([launched(c), rt.cudaMemset(kept, 1, ctypes.c_size_t(64)), rt.cudaFree(kept), has()])
+stream, captured, d = (ctypes.c_void_p() for _ in range(3))
+rt.cudaStreamCreate(ctypes.byref(stream)), rt.cudaStreamBeginCapture(stream, 0)
+rt.cudaMallocAsync(ctypes.byref(kept), ctypes.c_size_t(4 << 20), stream)
+rt.cudaMemsetAsync(kept, 1, ctypes.c_size_t(64), stream)
+rt.cudaStreamEndCapture(stream, ctypes.byref(captured)), rt.cudaGraphInstantiate(ctypes.byref(d), captured, ctypes.c_uint64(0))
+print([launched(d), rt.cudaFree(kept), has(), rt.cudaGraphLaunch(d, None), has(), rt.cudaFreeAsync(kept, None), has()])
 """
 
 
 def test_graphs_have_memory_when_they_are_launched_and_keep_it_until_it_is_trimmed(asked):
     """As NVIDIA's sample graphMemoryFootprint says of a card."""
-    made, given_back, again = (json.loads(line) for line in asked["trims"].splitlines())
+    made, given_back, again, captured = (json.loads(line) for line in asked["trims"].splitlines())
     assert made == [[0, 0, 0], [0, 4, 4], [0, 4, 4], [0, 4, 4], [4, 4, 4]]
     assert given_back == [0, [4, 4, 4], 0, [0, 4, 4], 0, [0, 0, 4]]
     assert again == [[4, 4, 4], 0, 0, [0, 4, 4]]  # what the program has given back is there at the next launch
+    assert captured == [[4, 4, 4], 0, [0, 4, 4], 0, [4, 4, 4], 0, [0, 4, 4]]  # of cudaMallocAsync under capture too
 
 
 PHYSICAL = """

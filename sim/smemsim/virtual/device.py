@@ -298,19 +298,32 @@ class VirtualDevice:
         return found
 
     def allocate_async(self, size: int, stream: Stream | None = None, *, pool: Pool | None = None, where: str = "") -> int:
-        """cudaMallocAsync, of a pool: the card's own without one. A graph under capture takes its memory now, and keeps it.
+        """cudaMallocAsync, of a pool: the card's own without one. A graph under capture gets a node (`graph_memory`).
 
         CudaError 2 where the pool may not grow as far.
         """
         pool = pool or self.pool
+        if stream is not None and stream.graph is not None:
+            node = self.graph_memory(size, pool.kind, where=where or _caller())
+            self.submit(stream, node)
+            return int(node.info["address"])
         if pool.most_bytes and pool.used + size > pool.most_bytes:
             raise CudaError(OUT_OF_MEMORY, f"{told(size)} more than the {told(pool.most_bytes)} of the pool, {told(pool.used)} are taken")
         address = self.allocate(size, pool.kind, where=where or _caller())
         pool.gives(address, size)
         self.pool_of[address] = pool
-        if stream is not None and stream.graph is not None:
-            self.submit(stream, Node("alloc", lambda: None, {"address": address, "given": (size, address)}))
         return address
+
+    def graph_memory(self, size: int, kind: str, *, where: str) -> Node:
+        """A node that takes memory: the same at every launch, and nobody else's as long as there are graphs, whoever gives it back."""
+        address = self.allocate(size, kind, where=where)
+        self.graph_pool.addresses.add(address)
+        return Node("alloc", lambda: self.graph_pool.gives(address, size), {"address": address, "given": (size, address)})
+
+    def graph_free(self, address: int) -> Node:
+        """A node that gives memory back. CudaError 1 for what is no allocation's address."""
+        self.begins_at(address)
+        return Node("free", lambda: self.graph_pool.gives_back(address), {"address": address, "given": (address,)})
 
     def advise(self, address: int, size: int, **values: Any) -> None:
         """cudaMemAdvise and cudaMemPrefetchAsync: what is said of managed memory, and changes nothing here. CudaError 1 for other memory."""
@@ -329,12 +342,12 @@ class VirtualDevice:
 
     def free_async(self, address: int, stream: Stream | None = None) -> None:
         """cudaFreeAsync. In a graph under capture the memory stays, for the next launch of the graph."""
+        if stream is not None and stream.graph is not None:
+            self.submit(stream, self.graph_free(address))
+            return
         self.begins_at(address)
-        if stream is None or stream.graph is None:
-            self.host.settle()
-            self.free(address)
-        else:
-            self.submit(stream, Node("free", lambda: None, {"given": (address,)}))
+        self.host.settle()
+        self.free(address)
 
     def bind(self, array: Any, *, name: str = "") -> int:
         """Make memory of this process the device's, without a copy: a contiguous numpy array, or what has a writable buffer. Its own address."""

@@ -133,20 +133,16 @@ class NodeCalls(Handles):
         return self._added(graph, after, made)
 
     def graph_add_alloc(self, graph: int, after: bytes, size: int, props: bytes, where: str) -> tuple[int, int]:
-        address = self.device.allocate(size, pool_of(props).kind, where=where)  # as long as the graph lives: for ever
-        self.device.graph_pool.addresses.add(address)
-        info = {"address": address, "props": props, "given": (size, address)}
-        return self._added(graph, after, Node("alloc", lambda: self.device.graph_pool.gives(address, size), info)), address
+        node = self.device.graph_memory(size, pool_of(props).kind, where=where)
+        node.info["props"] = props
+        return self._added(graph, after, node), node.info["address"]
 
     def node_props(self, node: int) -> bytes:
         """The pool properties of an allocation; a captured one is the card's."""
         return bytes(self._of(node, Node).info.get("props", OF_CARD))
 
     def graph_add_free(self, graph: int, after: bytes, address: int) -> int:
-        self.device.begins_at(address)
-        return self._added(
-            graph, after, Node("free", lambda: self.device.graph_pool.gives_back(address), {"address": address, "given": (address,)})
-        )
+        return self._added(graph, after, self.device.graph_free(address))
 
     def graph_add_child(self, graph: int, after: bytes, child: int) -> int:
         return self._keep(self._of(graph, Graph).add_graph(self._of(child, Graph), self._nodes(after)))
