@@ -265,6 +265,27 @@ def test_k_of_several_dimensions_has_strides_of_its_own_in_each_operand():
         assert found.judged.instructions == 2
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_dimensions_of_k_are_in_the_order_of_the_map_whatever_their_strides(order: tuple[int, int]):
+    gpu = Gpu("sm_90a")
+    arrays = [gpu.array(np.ones((ROWS, 2, 2, 16), np.float16)) for _ in range(2)]
+    strides = [(64, 32)[n] for n in order]
+    maps = [
+        TensorMap.tiled(
+            data_type="f16",
+            global_address=array.address,
+            global_dim=[16, ROWS, 2, 2],
+            global_strides=[128, *strides],
+            box_dim=[8, ROWS, 2, 2],
+        )
+        for array in arrays
+    ]
+    loads = [Load(side, side * 4096, (8, 0, 0, 0), 4096) for side in range(2)]
+    plain = 1024 >> 4 << 16 | 128 >> 4 << 32
+    found = run(kernel(2, loads, [Product(at, 4096 + at, plain, plain) for at in (0, 2048)]), gpu, *maps)
+    assert found.findings == [], found.text()
+
+
 @pytest.mark.parametrize(("ends", "room"), [((32, 1), 2), ((32, 2), 4), ((28, 2), 2)])
 def test_too_small_a_k_of_several_dimensions_is_a_remark_where_both_maps_have_it(ends: tuple[int, int], room: int):
     """Maps of a part of larger tensors are the same."""

@@ -33,9 +33,9 @@ def _is_parted(read: OperandRead) -> bool:
 
 
 def _parts(read: OperandRead) -> tuple[tuple[int, int, int], ...]:
-    """Of each dimension of K how many elements there are, which the first is that is loaded, and how many."""
+    """Of each dimension of K, in the order in which boxes have them, how many elements there are, which the first is that is loaded, and how many."""
     tm, at = read.loads[0].transfer.tensor_map, read.loads[0].event.coordinates
-    return tuple((tm.global_dim[n], at[n], tm.box_dim[n]) for n in (mode.dimension for mode in read.modes[1]))
+    return tuple((tm.global_dim[n], at[n], tm.box_dim[n]) for n in sorted(mode.dimension for mode in read.modes[1]))
 
 
 def _all_in_boxes(reads: list[OperandRead | None]) -> list[OperandRead | None]:
@@ -46,11 +46,14 @@ def _in_boxes(read: OperandRead) -> OperandRead:
     if not read.along_k:  # rows of several dimensions are counted in their box already
         return read
     box, at = read.loads[0].transfer.tensor_map.box_dim, read.loads[0].event.coordinates
-    modes, address, k, weight, left = [], read.matrix.address, 0, 1, read.at[1]
-    for mode in read.modes[1]:
+    index, left = {}, read.at[1]
+    for mode in read.modes[1][:-1]:
+        left, index[mode] = divmod(left, mode.size)
+    index[read.modes[1][-1]] = left
+    modes, address, k, weight = [], read.matrix.address, 0, 1
+    for mode in sorted(index, key=lambda mode: mode.dimension):  # a stride may be wider than that of the next dimension
         n, begin = mode.dimension, at[mode.dimension]
-        left, index = divmod(left, mode.size) if mode is not read.modes[1][-1] else (0, left)
-        k, weight = k + (index - begin) * weight, weight * box[n]
+        k, weight = k + (index[mode] - begin) * weight, weight * box[n]
         modes.append(Mode(n, box[n], mode.stride, begin, mode.extent - begin))
         address += begin * mode.stride
     return dataclasses.replace(read, matrix=dataclasses.replace(read.matrix, address=address, inner=tuple(modes)), at=(read.at[0], k))
@@ -70,7 +73,7 @@ def cut_off(reads: Reads, memory: GlobalMemory) -> list[Finding]:
     for p, a, b in pairs.values():
         if in_boxes(p) is p:
             continue
-        for of_a, of_b in zip(a.modes[1], b.modes[1], strict=True):
+        for of_a, of_b in zip(*(sorted(read.modes[1], key=lambda mode: mode.dimension) for read in (a, b)), strict=True):
             tm, n = a.loads[0].transfer.tensor_map, of_a.dimension
             if tm.global_dim[n] % tm.box_dim[n] and _goes_on(memory, a, of_a) and _goes_on(memory, b, of_b):
                 return [_found(a, n)]
