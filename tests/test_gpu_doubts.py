@@ -523,7 +523,7 @@ def test_bytes_that_are_given_a_value_are_known_beside_others_that_are_not(body,
             for chosen in (
                 "setp.eq.u32 %p1, %given, 7; selp.b16 %two, 127, %two, %p1",
                 "or.b16 %two, %two, 128",
-                "not.b16 %two, %two; xor.b16 %two, %two, %two",
+                "not.b16 %two, %two; or.b16 %two, %two, %two",
             )
             for numbers, bits, is_doubtful in (("%never, %given", 8, False), ("%never, %given", 16, True), ("%given, %never", 8, True))
         ),
@@ -570,6 +570,9 @@ def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doub
         ("mov.b32 %r42, {%two, %two}; bfi.b32 %r42, %r1, %r42, 12, 20; st.global.b32 [%d20], %r42;", True),
         ("mov.b32 %r42, {%two, %two}; bfi.b32 %r42, %r42, 0, 8, 8; st.global.b32 [%d20], %r42;", False),
         ("mov.b32 %r42, {%two, %two}; bfi.b32 %r42, %r42, 0, 8, 9; st.global.b32 [%d20], %r42;", True),
+        ("mov.b32 %r42, {%two, %two}; xor.b32 %r42, %r42, %r42; st.global.b32 [%d20], %r42;", False),
+        ("mov.b32 %r42, {%two, %two}; sub.u32 %r42, %r42, %r42; st.global.b32 [%d20], %r42;", False),
+        ("mov.b32 %r42, {%two, %two}; xor.b32 %r42, %r42, %r1; st.global.b32 [%d20], %r42;", True),
         ("mov.b32 %r42, {%two, %two}; shf.l.wrap.b32 %r42, 0, %r42, 24; st.global.b32 [%d20], %r42;", False),
         ("mov.b32 %r42, {%two, %two}; shf.l.wrap.b32 %r42, 0, %r42, 23; st.global.b32 [%d20], %r42;", True),
         ("mov.b32 %r42, {%two, %two}; shf.r.clamp.b32 %r42, %r42, 0, 16; st.global.b8 [%d20], %r42;", False),

@@ -131,7 +131,7 @@ def _by_warps(accesses: Iterable[Access]) -> Iterable[list[Access]]:
 
 def _in_turn(accesses: list[Access]) -> Iterable[list[list[Access]]]:
     """Accesses of addresses by several warps each, in turn: addresses at which the same warps come, and none of these elsewhere in between, go together. Of each such
-    group what the first warp does at all of them, the second one, and so on: nobody hears more of another by that, or less."""
+    group what the first warp does at all of them, the second one, and so on. Clocks are of warps: what a warp hears at one of these addresses, it hands on at all."""
     groups: list[list[list[Access]]] = []
     last: dict[int, int] = {}  # by warp: the group in which it came last
     of: dict[tuple[int, ...], int] = {}

@@ -204,6 +204,13 @@ class Words:
         self.marks, self.bytes = _widened(self.marks, threads, words), _widened(self.bytes, threads, words)
 
 
+def _cancels(i: Instruction, sources: Sequence[Operand]) -> bool:
+    """Is the result 0 whatever the register holds that both sources are?"""
+    first, second = sources if len(sources) == 2 else (None, None)
+    of_one = isinstance(first, Register) and isinstance(second, Register) and first.slot == second.slot
+    return of_one and (i.op == "xor" or (i.op == "sub" and INTEGERS.issuperset(i.modifiers)))
+
+
 def _widened(words: np.ndarray, threads: int, room: int) -> np.ndarray:
     """The words of each thread one after the other, when each gets room for so many."""
     own = words.reshape(threads, -1)
@@ -537,6 +544,8 @@ class Unwritten:
             return [(result.slot, self._chosen(i, sources, threads))]
         elif isinstance(result, Register) and i.op in FIELDS and all(isinstance(source, Immediate) for source in sources[-FIELDS[i.op] :]):
             return [(result.slot, self._funnelled(i, sources, threads) if i.op == "shf" else self._field(i, sources, threads))]
+        elif isinstance(result, Register) and _cancels(i, sources):
+            return [(result.slot, np.zeros((1, len(threads)), np.int32))]
         elif isinstance(result, Register) and i.op in BITWISE:
             return self._bitwise(i, result, sources, threads)
         return None
