@@ -34,9 +34,8 @@ __all__ = ["exchanged_loads", "stored_tiles"]
 
 MOST_CHAINS = 32  # accumulators of which the product is made again
 MOST_TERMS = 1 << 32  # of all of them together
-MOST_AT_ONCE = (
-    1 << 18
-)  # multiplications; of more OpenBLAS makes threads (4 * 65,536), which wait for each other longer than such a product takes
+# Multiplications; for more of them OpenBLAS started threads here, which wait for each other longer than such a product takes.
+MOST_AT_ONCE = 1 << 18
 MOST_TRIED = 2  # stores at a line
 MOST_STORES = 16  # of a kind
 _Matrices: TypeAlias = dict[
