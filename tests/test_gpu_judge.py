@@ -286,6 +286,74 @@ def test_dimensions_of_k_are_in_the_order_of_the_map_whatever_their_strides(orde
     assert found.findings == [], found.text()
 
 
+@dataclasses.dataclass(frozen=True)
+class Boxed:
+    """An operand of one box: the tensor's dimensions as the map has them, those behind the contiguous one in the order of their strides, the box, its swizzle."""
+
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: str = "NONE"
+
+    def loaded(self, gpu: Gpu, number: int, offset: int) -> tuple[TensorMap, Load]:
+        array = gpu.array(np.random.default_rng(number).integers(1, 5, int(np.prod(self.dims))).astype(np.float16))
+        steps = {n: 2 * self.dims[0] * int(np.prod([self.dims[m] for m in self.strides[:k]])) for k, n in enumerate(self.strides)}
+        tm = TensorMap.tiled(
+            data_type="f16", global_address=array.address, global_dim=self.dims, global_strides=[steps[n] for n in sorted(steps)], box_dim=self.box,
+            swizzle=self.swizzle,
+        )  # fmt: skip
+        return tm, Load(number, offset, (0,) * len(self.dims), 2 * int(np.prod(self.box)))
+
+
+SECOND, PLAIN = 2 * TILE, Boxed((64, 64), (1,), (64, 64), "128B")  # B lies behind two tiles of A
+ACROSS = {"word_a": word(ATOM, ATOM), "transposed_a": True}
+
+
+def without_swizzle(lbo: int, sbo: int = 128) -> int:
+    return lbo >> 4 << 16 | sbo >> 4 << 32
+
+
+def of_two_m(wrong: int) -> list[Product]:
+    """A MN-major has rows of two dimensions, each for an accumulator."""
+    return [Product(TILE * m + 2048 * n, SECOND + 32 * n + wrong * (n == 1), d=32 * m, **ACROSS) for m in range(2) for n in range(4)]  # type: ignore[arg-type]
+
+
+def of_two_n(wrong: int) -> list[Product]:
+    """B MN-major has rows of two dimensions, 32 of each, in one instruction."""
+    return [Product(32 * n, SECOND + 1024 * n, word_b=2 << 62 | without_swizzle(4096 - 64 * wrong, 512), transposed=True) for n in range(4)]
+
+
+def of_two_k(wrong: int) -> list[Product]:
+    """K of two dimensions, 64 of each, one after the other."""
+    return [Product(at + 32 * n, SECOND + at + 32 * n + wrong * (n == 1)) for at in (0, TILE) for n in range(4)]
+
+
+def in_eights(wrong: int) -> list[Product]:
+    """K of two dimensions, 8 of each, in one instruction."""
+    return [Product(0, SECOND, without_swizzle(1024), without_swizzle(1024 - 16 * wrong))]
+
+
+@pytest.mark.parametrize("strides", [(1, 2), (2, 1)])
+@pytest.mark.parametrize(
+    ("products", "a", "b"),
+    [
+        (of_two_m, ((128, 64, 2), (64, 64, 2), "128B"), PLAIN),
+        (of_two_n, PLAIN, ((64, 64, 2), (32, 64, 2), "64B")),
+        (of_two_k, ((128, 64, 2), (64, 64, 2), "128B"), ((128, 64, 2), (64, 64, 2), "128B")),
+        (in_eights, Boxed((32, 32, 2, 2), (2, 3, 1), (8, 32, 2, 2)), ((32, 64, 2), (8, 64, 2), "NONE")),
+    ],
+)
+def test_instructions_say_which_dimensions_of_a_box_are_k_and_which_are_rows(products, a, b, strides):  # type: ignore[no-untyped-def]
+    """The stride of one of K may be wider than a row's, and that of one of M narrower or wider than K's; a box may have a part of each."""
+    for wrong in (0, 32):
+        gpu = Gpu("sm_90a")
+        operands = [x if isinstance(x, Boxed) else Boxed(x[0], strides, *x[1:]) for x in (a, b)]
+        maps, loads = zip(*(operand.loaded(gpu, n, SECOND * n) for n, operand in enumerate(operands)), strict=True)
+        found = run(kernel(2, list(loads), products(wrong)), gpu, *maps)
+        assert bool(found.findings) == bool(wrong), found.text()
+        assert not found.judged.missed
+
+
 @pytest.mark.parametrize(("ends", "room"), [((32, 1), 2), ((32, 2), 4), ((28, 2), 2)])
 def test_too_small_a_k_of_several_dimensions_is_a_remark_where_both_maps_have_it(ends: tuple[int, int], room: int):
     """Maps of a part of larger tensors are the same."""

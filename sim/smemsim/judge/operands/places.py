@@ -73,13 +73,15 @@ class Places:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Told:
     """What is known of an operand: which of its loads are of its tensor, the first element's first, the dimensions that are walked, (outer, inner) of the
-    first element from the first load's corner, the share. `is_absolute`: does its matrix begin where the tensor does?"""
+    first element from the first load's corner, the share. `is_absolute`: does its matrix begin where the tensor does? `moves` are the dimensions of several along
+    which its rows go on, and its k."""
 
     order: tuple[int, ...]
     dimensions: tuple[int, ...]
     begin: tuple[int, int]
     share: float
     is_absolute: bool
+    moves: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
 @remembered(1)
@@ -172,7 +174,14 @@ def tile_of(
     order = tuple(real.index(load) for load in (first, *(load for load in held if load is not first)))
     corner = matrix.place(first.event.coordinates)
     is_absolute = tm.rank == 2
-    return Told(order, dimensions, (begin[0] - corner[0], begin[1] - corner[1]), share, is_absolute)
+    moves = ((), ()) if is_absolute else (_moved(at[:, 0], known[:, 0]), _moved(at[0], known[0]))
+    return Told(order, dimensions, (begin[0] - corner[0], begin[1] - corner[1]), share, is_absolute, moves)
+
+
+def _moved(at: np.ndarray, known: np.ndarray) -> tuple[int, ...]:
+    """Along which dimensions the coordinates of a row of chunks, those of them that are `known`, go on."""
+    held = at[known]
+    return tuple(int(n) for n in np.flatnonzero((held != held[:1]).any(axis=0)))
 
 
 def _begin_of(by: tuple[np.ndarray, np.ndarray], known: np.ndarray, begin: tuple[int, int]) -> tuple[tuple[int, int], float]:

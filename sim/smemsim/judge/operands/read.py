@@ -118,6 +118,10 @@ class OperandRead:
     along_k: bool
     at: tuple[int, int]
     share: float
+    moves: tuple[tuple[int, ...], tuple[int, ...]] = (
+        (),
+        (),
+    )  # the dimensions along which its rows go on, and its k, if there are more than two
 
     @property
     def is_fill(self) -> bool:

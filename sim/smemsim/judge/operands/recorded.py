@@ -465,7 +465,7 @@ class Reads:
         assert isinstance(matrix, Matrix)
         outer, inner = matrix.place(at)
         begin = (outer + told.begin[0], inner + told.begin[1])
-        return OperandRead(word, held, matrix, major == "K", begin if major == "K" else begin[::-1], told.share)
+        return OperandRead(word, held, matrix, major == "K", begin if major == "K" else begin[::-1], told.share, told.moves)
 
     def _relative(self, loads: list[Issued | None]) -> Any:
         """Loads as what they bring, where, and how far from the first one."""
