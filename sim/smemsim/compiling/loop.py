@@ -24,9 +24,9 @@ from smemsim.compiling.source import digest, python_of
 __all__ = ["LEVELS", "LOOPS", "Loop", "compiled", "describe", "elementwise", "kept"]
 
 
-_ARRAY_FLAGS = 0x501  # of numpy: C-contiguous, aligned, writeable
 _WIDE = 1 << 63  # integers from here on have a type of their own
 _PLAIN = frozenset({int, bool, float})
+_arrays: set[type] = set()  # types of arrays that arguments were of: numpy's
 _lock = threading.RLock()
 UNLINKED = (ImportError, AttributeError, RuntimeError, OSError)  # what another numba or LLVM than those tried may answer with
 LOOPS: list[Loop] = []  # all that were made
@@ -39,23 +39,34 @@ LEVELS = {
 }
 
 
+def _kinds(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What decides the machine code for arguments. Every call asks: what most of them are, whole numbers and arrays, is told apart here."""
+    return tuple(
+        [
+            int if type(value) is int and -_WIDE <= value < _WIDE
+            else (value.dtype, value.ndim, value.flags.num) if type(value) in _arrays
+            else _kind(value)
+            for value in values
+        ]
+    )  # fmt: skip
+
+
 def _kind(value: Any) -> Any:
-    """What decides the machine code for an argument. The fields of a named tuple have always the same types."""
+    """The same of one argument, whatever it is. The fields of a named tuple have always the same types."""
     own = type(value)
-    if own.__name__ == "ndarray" and value.ndim:
-        return value.dtype, value.ndim, value.flags.num & _ARRAY_FLAGS
     if own is int:
         return int if -_WIDE <= value < _WIDE else "wide"
     if own in _PLAIN:
         return own
     if own is tuple:
-        return tuple(map(_kind, value))
+        return _kinds(value)
     if isinstance(value, tuple):
         return own
-    flags = getattr(value, "flags", None)
-    if flags is not None and value.ndim:
-        return value.dtype, value.ndim, flags.num & _ARRAY_FLAGS
-    return own
+    if not hasattr(value, "flags") or not value.ndim:
+        return own
+    if own.__name__ == "ndarray":
+        _arrays.add(own)
+    return value.dtype, value.ndim, value.flags.num
 
 
 def describe(value: Any) -> str:
@@ -99,7 +110,7 @@ class Loop:
         LOOPS.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
-        kinds = tuple(map(_kind, arguments))
+        kinds = _kinds(arguments)
         entry = self.entries.get(kinds)
         if entry is None:
             with _lock:
