@@ -495,27 +495,44 @@ TEXT = {
 }
 
 
+WHO = st.sampled_from([0b111, 0b111, 0b111, 0b001, 0b110])  # of three CTAs: mostly all do the same
+
+
 @examples(60)
-@given(count=st.integers(1, 4), steps=st.lists(st.tuples(st.sampled_from(sorted(TEXT)), st.integers(1, 3)), max_size=25))
+@given(count=st.integers(1, 4), steps=st.lists(st.tuples(st.sampled_from(sorted(TEXT)), st.integers(1, 3), WHO), max_size=25))
 def test_mbarriers_are_the_automaton(count, steps):
-    """After every step both parities answer as the automaton's phase; what it forbids ends the kernel."""
-    body, expected, reference, allowed = f"mbarrier.init.shared::cta.b64 [bar], {count};", [], Automaton(count), True
-    for n, (op, amount) in enumerate(steps):
-        if op == "drop" and amount >= reference.expected:
+    """After every step both parities answer as the phase of the CTA's own automaton; what one of them forbids ends the kernel."""
+    body = f"mbarrier.init.shared::cta.b64 [bar], {count}; mov.u32 %r4, %ctaid.x; mad.wide.u32 %d6, %r4, 256, %d20;"
+    expected, each, allowed = {}, [Automaton(count) for _ in range(3)], True
+    for n, (op, amount, who) in enumerate(steps):
+        doing = [reference for k, reference in enumerate(each) if who >> k & 1]
+        if op == "drop" and any(amount >= reference.expected for reference in doing):
             continue
-        allowed = reference.do(op, amount)
-        body += TEXT[op].format(amount)
+        allowed = all(reference.do(op, amount) for reference in doing)
+        body += f"shr.u32 %r5, {who}, %r4; and.b32 %r5, %r5, 1; setp.ne.u32 %p2, %r5, 0; @%p2 {TEXT[op].format(amount)}"
         if not allowed:
             break
         for parity in (0, 1):
-            body += f"mbarrier.test_wait.parity.shared::cta.b64 %p1, [bar], {parity}; selp.u32 %r3, 1, 0, %p1; st.global.u32 [%d20+{8 * n + 4 * parity}], %r3;"
-            expected.append((2 * n + parity, int(reference.phase & 1 != parity)))
-    out = np.full(64, 7, np.uint32)
+            body += f"mbarrier.test_wait.parity.shared::cta.b64 %p1, [bar], {parity}; selp.u32 %r3, 1, 0, %p1; st.global.u32 [%d6+{8 * n + 4 * parity}], %r3;"
+            expected |= {(k, 2 * n + parity): int(reference.phase & 1 != parity) for k, reference in enumerate(each)}
+    out = np.full((3, 64), 7, np.uint32)
     if not allowed:
-        assert "arrivals at the mbarrier" in found(body, out, block=1)["X010"]
+        assert "arrivals at the mbarrier" in found(body, out, block=1, grid=3)["X010"]
         return
-    (out,) = launch(body, out, block=1, expected=("T210",))  # it may end with bytes that never came
-    assert [(n, int(out[n])) for n, _ in expected] == expected
+    (out,) = launch(body, out, block=1, grid=3, expected=("T210",))  # it may end with bytes that never came
+    assert {at: int(out[at]) for at in expected} == expected
+
+
+def test_a_hang_names_the_cta_whose_mbarrier_lacks_an_arrival():
+    """Three CTAs do the same at their mbarriers until one leaves an arrival out; the others go on."""
+    body = """mov.u32 %r4, %ctaid.x; @%p9 mbarrier.init.shared::cta.b64 [bar], 32; bar.sync 0; mov.u32 %r7, 0;
+    AGAIN: setp.eq.u32 %p2, %r7, 2; setp.eq.and.u32 %p2, %r4, 1, %p2; setp.eq.and.u32 %p2, %r1, 5, %p2; @!%p2 mbarrier.arrive.shared::cta.b64 %d5, [bar];
+    and.b32 %r8, %r7, 1; W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], %r8; @!%p1 bra W; add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, 4; @%p3 bra AGAIN;"""
+    told = found(body, np.zeros(1, np.uint32), grid=3)
+    assert set(told) == {"X006"}
+    assert "1 of 32 arrivals are missing" in told["X006"]
+    assert "of CTA 1" in told["X006"]
+    assert not any(f"of CTA {other}" in told["X006"] for other in (0, 2))
 
 
 def test_tokens_are_those_of_the_phase_before_the_arrival():

@@ -117,14 +117,14 @@ def credit(
     if op is not None:
         x.watch.complete_on([op], [barrier])
     if x.late is None:
-        barrier.complete_tx(x, count, by=by)
+        barrier.alone().complete_tx(x, count, by=by)
         return
     i, bring = current(x), hidden.take_back(places) if hidden is not None and places is not None and len(places) else None
 
     def arrive() -> None:
         if bring is not None:
             bring()
-        mbarrier_of(x, member(x, cta, rank), address, i, because=because).complete_tx(x, count, i=i, by=by)
+        mbarrier_of(x, member(x, cta, rank), address, i, because=because).alone().complete_tx(x, count, i=i, by=by)
 
     lands(x, arrive, words=None if bring is None or places is None else places >> 2)
 

@@ -8,8 +8,10 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.errors import Unmodelled
+from smemsim.program.barriers.causes import check_bytes
 from smemsim.program.barriers.cta import tell_parted
-from smemsim.program.barriers.mbarrier import Mbarrier, check_reused, mbarriers
+from smemsim.program.barriers.lives import check_reused
+from smemsim.program.barriers.mbarrier import Mbarrier, mbarriers
 from smemsim.program.held_up import brings_bytes, could_come, reached, roots
 from smemsim.program.launch import Launch
 from smemsim.program.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
@@ -31,7 +33,7 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
     """
     for cta in wave.ctas.made:
         for barrier in mbarriers(cta).values():
-            barrier.check_bytes(wave, hangs=hangs, is_to_come=functools.partial(_is_to_come, wave, barrier))
+            check_bytes(barrier, wave, hangs=hangs, is_to_come=functools.partial(_is_to_come, wave, barrier))
             check_reused(wave, barrier)
     tell_parted(wave)
 

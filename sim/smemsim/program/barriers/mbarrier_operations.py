@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError
-from smemsim.program.barriers.mbarrier import Mbarrier, arrive, current, initialise, invalidate, mbarrier_of, parity_of, pending_of
+from smemsim.program.barriers.causes import park
+from smemsim.program.barriers.lives import initialise, invalidate
+from smemsim.program.barriers.mbarrier import (
+    Mbarrier,
+    State,
+    arrive,
+    current,
+    mbarrier_of,
+    parity_of,
+    pending_of,
+    state_of_all,
+    with_threads,
+)
 from smemsim.program.linking.flow import is_read
 from smemsim.program.memory.ordering import SCOPES
 from smemsim.program.memory.spaces import Locate, locate, space_modifier
@@ -18,7 +30,7 @@ from smemsim.program.registers import Read, Write
 from smemsim.program.registry import End, Gate, Step, implements, unmodelled
 from smemsim.program.scopes import CLUSTER, level
 from smemsim.program.traps import misuse
-from smemsim.program.wave import YIELDED, Cta
+from smemsim.program.wave import ALL, YIELDED, Cta
 from smemsim.ptx.module import Instruction, Sink
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
 
@@ -34,15 +46,78 @@ _SHARED = (None, "shared", "shared::cta", "shared::cluster")
 
 def barriers(x: Wave, i: Instruction, find: Locate) -> Iterator[tuple[Cta, int, slice]]:
     """The mbarriers that running threads name: (CTA, offset, slice of the running threads), one entry for neighbouring threads that name one mbarrier."""
+    at = _places(x, i, find)
+    for lo, hi in _runs(at):
+        index, offset = divmod(int(at[lo]), x.pitch)
+        yield x.ctas[index], offset + x.window_begin, slice(lo, hi)
+
+
+def _places(x: Wave, i: Instruction, find: Locate) -> np.ndarray:
     pieces = find(x)
     piece = next((piece for piece in pieces if piece.space != "shared"), pieces[0])
     if piece.space != "shared":
         misuse(x, i, f"an address in {piece.space} memory: mbarriers lie in shared memory", "give the address of a shared variable")
-    at = piece.at
-    cuts = [0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)]
-    for lo, hi in itertools.pairwise(cuts):
-        index, offset = divmod(int(at[lo]), x.pitch)
-        yield x.ctas[index], offset + x.window_begin, slice(lo, hi)
+    return piece.at
+
+
+def _runs(at: np.ndarray) -> Iterator[tuple[int, int]]:
+    """From where to where neighbours are equal."""
+    return itertools.pairwise([0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)])
+
+
+def _alike(x: Wave, at: np.ndarray, *values: np.ndarray) -> list[tuple[int, slice]] | None:
+    """The offsets of mbarriers that running threads of the first CTA name, where those of the others do the same: of each its threads, the first of those that run.
+    None where others do something else, or have other `values`."""
+    count = len(x.ctas)
+    own, rest = divmod(len(at), count)
+    if not own or rest or x.launch.cluster_size > 1:
+        return None
+    apart = np.arange(count)[:, None]
+    same = [(at, apart * x.pitch), *((each, 0) for each in values)]
+    if x.sel is not ALL:
+        same.append((x.threads, apart * x.stride))
+    for each, more in same:
+        rows = each.reshape(count, own)
+        if not (rows == rows[0] + more).all():
+            return None
+    if at[own - 1] >= x.pitch or (x.sel is not ALL and x.threads[own - 1] >= x.stride):
+        return None
+    return [(int(at[lo]) + x.window_begin, slice(lo, hi)) for lo, hi in _runs(at[:own])]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Named:
+    """The mbarriers that running threads name, each with a slice of these: those of all CTAs by one state, and the threads of the first one, where all do the same."""
+
+    each: list[tuple[State, slice]]
+    ctas: int  # for which the slices stand
+
+    def threads(self, x: Wave) -> list[tuple[State, np.ndarray]]:
+        """With the threads of the wave."""
+        threads = x.threads
+        return [(state, threads[part]) for state, part in self.each]
+
+
+def _named(x: Wave, i: Instruction, find: Locate, *values: np.ndarray) -> _Named:
+    """The mbarriers that running threads name, and the watch is told that they use them; where `values` of threads differ, each by itself."""
+    at = _places(x, i, find)
+    alike = _alike(x, at, *values)
+    states = [(state_of_all(x, offset), part) for offset, part in alike or ()]
+    of_all = [(state, part) for state, part in states if state is not None]
+    if of_all and len(of_all) == len(states):
+        named = _Named(of_all, len(x.ctas))
+        if x.watch is not None:
+            for threads, barrier in with_threads(named.threads(x)):
+                x.watch.uses(i, barrier, threads)
+        return named
+    each = []
+    for lo, hi in _runs(at):
+        n, offset = divmod(int(at[lo]), x.pitch)
+        barrier, part = mbarrier_of(x, x.ctas[n], offset + x.window_begin, i), slice(lo, hi)
+        if x.watch is not None:
+            x.watch.uses(i, barrier, x.threads[part])
+        each.append((barrier.alone(), part))
+    return _Named(each, 1)
 
 
 @implements("mbarrier")
@@ -73,13 +148,18 @@ def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
     find, count = locate(i, c, i.operands[0], _only(i, rest), 8, only_shared=True), c.read(i.operands[1], "u32")
 
     def init(x: Wave) -> None:
-        counts, made = np.broadcast_to(count(x), (x.n,)), []
-        for cta, offset, part in barriers(x, i, find):
-            made.append((initialise(x, cta, offset, int(counts[part][-1]), i, x.threads[part]), int(x.threads[part][-1])))
+        counts, at = np.broadcast_to(count(x), (x.n,)), _places(x, i, find)
+        made: list[tuple[State, np.ndarray]] = []
+        alike = _alike(x, at, counts)
+        if alike is not None and len({offset for offset, _ in alike}) == len(alike):
+            for offset, part in alike:
+                made.append((initialise(x, x.ctas[:], offset, int(counts[part][-1]), i, x.threads[part]), x.threads[part]))
+        else:
+            for cta, offset, part in barriers(x, i, find):
+                made.append((initialise(x, [cta], offset, int(counts[part][-1]), i, x.threads[part]), x.threads[part]))
         if x.watch is not None:
-            x.watch.makes(i, made)
-            (piece,) = find(x)
-            x.watch.initialised(x, i, piece.at)
+            x.watch.makes(i, [(barrier, int(threads[-1])) for threads, barrier in with_threads(made)])
+            x.watch.initialised(x, i, at)
 
     return init
 
@@ -88,8 +168,13 @@ def _inval(i: Instruction, c: Linker, rest: list[str]) -> Step:
     find = locate(i, c, i.operands[0], _only(i, rest), 8, only_shared=True)
 
     def inval(x: Wave) -> None:
-        for cta, offset, part in barriers(x, i, find):
-            invalidate(x, cta, offset, i, x.threads[part])
+        alike = _alike(x, _places(x, i, find))
+        if alike is not None:
+            for offset, part in alike:
+                invalidate(x, x.ctas[:], offset, i, x.threads[part])
+        else:
+            for cta, offset, part in barriers(x, i, find):
+                invalidate(x, [cta], offset, i, x.threads[part])
 
     return inval
 
@@ -101,11 +186,10 @@ def _tx(i: Instruction, c: Linker, rest: list[str]) -> Step:
 
     def count(x: Wave) -> None:
         sizes = np.broadcast_to(size(x), (x.n,))
-        for cta, offset, part in barriers(x, i, find):
-            barrier = mbarrier_of(x, cta, offset, i)
+        for state, part in _named(x, i, find, sizes).each:
             for bytes_ in sizes[part].tolist():
                 _check_bytes(x, i, bytes_)
-                (barrier.expect_tx if expects else barrier.complete_tx)(x, bytes_, i=i)
+                (state.expect_tx if expects else state.complete_tx)(x, bytes_, i=i)
 
     return count
 
@@ -150,59 +234,54 @@ class _Arrive:
     scope: int
 
     def run(self, x: Wave) -> None:
-        amounts = None if self.amount is None else np.broadcast_to(self.amount(x), (x.n,)).tolist()
-        counts = [1] * x.n if amounts is None or self.expects else amounts
-        tokens = np.zeros(x.n, np.uint64)
-        for each in self._named(x, is_uniform=len(set(counts)) == 1):
+        amounts = np.ones(x.n, np.uint32) if self.amount is None else np.broadcast_to(self.amount(x), (x.n,))
+        named, tokens = _named(x, self.i, self.find, amounts), np.zeros(x.n, np.uint64)
+        own = x.n // named.ctas
+        sizes = amounts[:own].tolist() if self.expects else None
+        counts = [1] * own if self.expects else amounts[:own].tolist()
+        for each in self._apart(named.each, is_uniform=len(set(counts)) == 1):
             begin, end = each[0][1].start, each[-1][1].stop
             is_alike = len(set(counts[begin:end])) == 1 and 1 <= counts[begin] <= MBARRIER_ARRIVALS
             if is_alike and not (self.drops or self.stays or (self.expects and end - begin > len(each))):
-                self._together(x, each, counts[begin], amounts if self.expects else None, tokens)
+                self._together(x, each, counts[begin], sizes, tokens)
                 continue
-            for barrier, part in each:
+            for state, part in each:
                 for n in range(part.start, part.stop):
-                    tokens[n] = barrier.word
-                    self._one_thread(
-                        x, barrier, x.threads[n : n + 1], counts[n], amounts[n] if self.expects and amounts is not None else None
-                    )
+                    tokens[n] = state.word
+                    self._one_thread(x, state, x.threads[n : n + 1], counts[n], None if sizes is None else sizes[n])
         if self.token is not None:
-            self.token(x, tokens)
+            self.token(x, np.tile(tokens[:own], named.ctas))
 
-    def _named(self, x: Wave, *, is_uniform: bool) -> list[list[tuple[Mbarrier, slice]]]:
-        """The mbarriers that running threads name, with these: all together, where none comes twice and the counts are `is_uniform`."""
-        each, threads = [], x.threads
-        for cta, offset, part in barriers(x, self.i, self.find):
-            barrier = mbarrier_of(x, cta, offset, self.i)
-            if x.watch is not None:
-                x.watch.uses(self.i, barrier, threads[part])
-            each.append((barrier, part))
-        return [each] if is_uniform and len({barrier for barrier, _ in each}) == len(each) else [[one] for one in each]
+    @staticmethod
+    def _apart(each: list[tuple[State, slice]], *, is_uniform: bool) -> list[list[tuple[State, slice]]]:
+        """All together, where none comes twice and the counts are `is_uniform`; else one by one."""
+        return [each] if is_uniform and len({state for state, _ in each}) == len(each) else [[one] for one in each]
 
-    def _together(self, x: Wave, each: list[tuple[Mbarrier, slice]], count: int, sizes: list[int] | None, tokens: np.ndarray) -> None:
+    def _together(self, x: Wave, each: list[tuple[State, slice]], count: int, sizes: list[int] | None, tokens: np.ndarray) -> None:
         """Threads arrive `count` times at different mbarriers; where one thread does at each, it may expect bytes before (`sizes`, by the thread)."""
         threads = x.threads
-        before = [barrier.word for barrier, _ in each]
-        for barrier, part in each if sizes is not None else ():
+        before = [state.word for state, _ in each]
+        for state, part in each if sizes is not None else ():
             _check_bytes(x, self.i, sizes[part.start])  # type: ignore[index]
-            barrier.expect_tx(x, sizes[part.start], i=self.i)  # type: ignore[index]
-        arrivals = [(barrier, threads[part]) for barrier, part in each]
+            state.expect_tx(x, sizes[part.start], i=self.i)  # type: ignore[index]
+        arrivals = [(state, threads[part]) for state, part in each]
         found = arrive(x, arrivals, count, i=self.i, relaxed=self.relaxed, scope=self.scope)
         for (_, part), own, word in zip(each, found, before, strict=True):
             tokens[part] = own if sizes is None else word
 
-    def _one_thread(self, x: Wave, barrier: Mbarrier, thread: np.ndarray, count: int, size: int | None) -> None:
+    def _one_thread(self, x: Wave, state: State, thread: np.ndarray, count: int, size: int | None) -> None:
         """Arrive `count` times for one thread, which expects `size` bytes before."""
         if size is not None:
             _check_bytes(x, self.i, size)
-            barrier.expect_tx(x, size, i=self.i)
+            state.expect_tx(x, size, i=self.i)
         if not 1 <= count <= MBARRIER_ARRIVALS:
             misuse(x, self.i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
-        phase = barrier.phase
+        phase = state.phase
         if self.drops:
-            barrier.drop(x, count, self.i)
-        arrive(x, [(barrier, thread)], count, i=self.i, relaxed=self.relaxed, scope=self.scope)
-        if self.stays and barrier.phase != phase:
-            message = f"completes the phase of the mbarrier at {barrier.offset:#x}, which .noComplete rules out"
+            state.drop(x, count, self.i)
+        arrive(x, [(state, thread)], count, i=self.i, relaxed=self.relaxed, scope=self.scope)
+        if self.stays and state.phase != phase:
+            message = f"completes the phase of the mbarrier at {state.members[0].offset:#x}, which .noComplete rules out"
             misuse(x, self.i, message, "arrive without .noComplete")
 
 
@@ -257,7 +336,7 @@ class _Wait:
             waiting = []
         for barrier, threads in waiting:
             if len(threads):
-                barrier.park(x, threads, self.i, lambda b=barrier, t=threads: self._give_up(x, t, b))  # type: ignore[misc]
+                park(barrier, x, threads, self.i, lambda b=barrier, t=threads: self._give_up(x, t, b))  # type: ignore[misc]
         if not done.all():
             x.select(x.threads[done])
         return bool(done.any())
@@ -276,30 +355,29 @@ class _Wait:
         """Which running threads find their phase complete, and the barriers of the other threads with those threads' numbers."""
         parities = np.broadcast_to(np.asarray(self.phase(x)), (x.n,))
         parities = (parities & np.uint32(1) if self.by_parity else parity_of(parities)).astype(np.int32)
-        done, threads, tids = np.zeros(x.n, bool), x.threads, x.tid[x.sel]
-        waiting, passed = [], []
-        for cta, offset, part in barriers(x, self.i, self.find):
-            barrier = mbarrier_of(x, cta, offset, self.i)
-            here = threads[part]
-            if x.watch is not None:
-                x.watch.uses(self.i, barrier, here)
+        named, tids = _named(x, self.i, self.find, parities), x.tid[x.sel]
+        done = np.zeros(x.n // named.ctas, bool)
+        waiting: list[tuple[State, np.ndarray]] = []
+        passed: list[tuple[State, np.ndarray]] = []
+        for (state, part), (_, here) in zip(named.each, named.threads(x), strict=True):
             its = done[part]
-            count = barrier.passes(self.i, tids[part], parities[part], its)
+            count = state.passes(self.i, tids[part], parities[part], its)
             if count:
-                passed.append((here if count == len(here) else here[its], barrier))
+                passed.append((state, here if count == len(here) else here[its]))
             if count < len(here):
-                barrier.asked = barrier.phase
-                waiting.append((barrier, here[~its]))
+                state.asked = state.phase
+                waiting.append((state, here[~its]))
         if x.watch is not None and passed:
-            x.watch.waited(self.i, passed)
+            of_each = with_threads(passed)
+            x.watch.waited(self.i, of_each)
             if self.is_seen:
-                x.watch.acquire_at(current(x), passed, relaxed=self.relaxed, scope=self.scope, by_parity=self.by_parity)
-        return done, waiting
+                x.watch.acquire_at(current(x), of_each, relaxed=self.relaxed, scope=self.scope, by_parity=self.by_parity)
+        return np.tile(done, named.ctas), [(barrier, threads) for threads, barrier in with_threads(waiting)]
 
     def _give_up(self, x: Wave, threads: np.ndarray, barrier: Mbarrier | None = None) -> None:
         """Let waiting threads go on with False: their time is over. Or with True, where other lanes of their warp have passed the phase of a `barrier`."""
         if barrier is not None:
-            threads = threads[~barrier.misses(x.tid[threads])]
+            threads = threads[~barrier.alone().misses(x.tid[threads])]
         given_up = x.state.get(self)
         if given_up is None:
             given_up = x.state[self] = np.zeros(x.total, bool)

@@ -282,7 +282,7 @@ def _arrived(
             if carried is not None:
                 carried.put(_words(at, t.size) >> 2)
         if t.mbar is not None:
-            by = Delivery(i, cta, member(x, cta, t.dst_cta or 0), t.dst, t.transaction_bytes, reached)
+            by = Delivery(i, cta.rank, t.dst_cta or 0, t.dst, t.transaction_bytes, reached)
             to = member(x, cta, t.dst_cta or 0)
             places = _words(t.dst - cta.shared.begin + to.index * x.pitch, t.size)
             credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by, hidden=hidden, places=places)

@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.errors import InputError, Unmodelled
-from smemsim.program.barriers.mbarrier import mbarrier_of
+from smemsim.program.barriers.mbarrier import Mbarrier, arrive, mbarrier_of
 from smemsim.program.barriers.mbarrier_operations import barriers
 from smemsim.program.late import lands
 from smemsim.program.memory.load_store import gathered, merged, own_values, scattered
@@ -170,7 +170,7 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
     space = next((m for m in i.modifiers if m.startswith("shared")), None)
     find = locate(i, c, i.operands[0], space, 8, only_shared=True)
 
-    def arrive(x: Wave) -> None:
+    def run(x: Wave) -> None:
         kept, threads = x.sel, x.threads
         for cta, offset, part in barriers(x, i, find):
             barrier = mbarrier_of(x, cta, offset, i)
@@ -181,11 +181,16 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
             if counts:
                 lands(x, functools.partial(_arrives, x, i, cta, offset, threads[part]), stream=GROUP)
             elif x.late is not None:
-                barrier.adds(x, len(threads[part]))
-                lands(x, functools.partial(barrier.adds, x, -len(threads[part])), stream=GROUP)
+                barrier.alone().adds(x, len(threads[part]))
+                lands(x, functools.partial(_come, x, barrier, len(threads[part])), stream=GROUP)
 
-    return arrive
+    return run
+
+
+def _come(x: Wave, barrier: Mbarrier, count: int) -> None:
+    """Arrivals that were added have come."""
+    barrier.alone().adds(x, -count)
 
 
 def _arrives(x: Wave, i: Instruction, cta: Cta, offset: int, threads: np.ndarray) -> None:
-    mbarrier_of(x, cta, offset, i).arrive(x, threads, 1, i=i)
+    arrive(x, [(mbarrier_of(x, cta, offset, i).alone(), threads)], i=i)

@@ -98,7 +98,7 @@ def _counted(
         for thread, at, (cta, address) in zip(x.threads.tolist(), piece.at.tolist(), barriers, strict=True):
             barrier, index = mbarrier_of(x, cta, address, i), cta.index
             issuer, begin = x.ctas[int(x.cta_of[thread])], at - index * x.pitch + x.window_begin
-            barrier.sent(Delivery(i, issuer, cta, begin, size, (cta.rank,)))
+            barrier.alone().sent(Delivery(i, issuer.rank, cta.rank, begin, size, (cta.rank,)))
             if x.watch is not None:
                 operation = x.watch.begin(x, i, thread, f"{i.op}.async")
                 x.watch.op_writes(operation, x.ctas[index], np.arange(at - index * x.pitch, at - index * x.pitch + size, 4))
@@ -113,7 +113,7 @@ def _counted(
         def arrive() -> None:
             put(piece, taken)
             for cta, address in barriers:
-                mbarrier_of(x, cta, address, i).complete_tx(x, size, i=i)
+                mbarrier_of(x, cta, address, i).alone().complete_tx(x, size, i=i)
 
         lands(x, arrive, words=(piece.at[:, None] + np.arange(0, size, 4) >> 2).reshape(-1))
 

@@ -32,7 +32,7 @@ from smemsim.program.asynchronous import (
     touched,
     touched_runs,
 )
-from smemsim.program.barriers.mbarrier import Delivery, bring, mbarrier_of
+from smemsim.program.barriers.mbarrier import Delivery, bring, each_of, states_of
 from smemsim.program.copies.maps import map_at
 from smemsim.program.events import Load, Store
 from smemsim.program.late import Hidden
@@ -142,10 +142,10 @@ class _AlikeLoads:
         watch, to, deliveries, ops = x.watch, self.to, (self.to,), self._tell(x, i)
         begin, size, offset = to.smem_address, to.transaction_bytes, to.mbar.smem_address
         tm, mode = self.transfers[0].tensor_map, "tile"
-        barriers = [mbarrier_of(x, cta, offset, i) for cta, _ in self.issuers]
+        states = states_of(x, [cta for cta, _ in self.issuers], offset, i)
         if ops:
-            watch.complete_on(ops, barriers)
-        bring(x, barriers, size, [Delivery(i, cta, cta, begin, size, (0,)) for cta, _ in self.issuers])
+            watch.complete_on(ops, each_of(states))
+        bring(x, states, size, [Delivery(i, 0, 0, begin, size, (0,)) for _ in states])
         each = zip(self.issuers, self.boxes, strict=True)
         record_alike(
             x, [Load(cta.number, int(x.tid[thread]), i, self.map_address, tm, mode, where, (), deliveries) for (cta, thread), where in each]
@@ -211,7 +211,7 @@ def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[R
                 if transfer.chunk_bytes == CHUNK:
                     x.watch.op_brings(op, to, *_in_global(transfer), _in_shared(transfer, to.shared.begin))
         places = None if hidden is None else touched(to.shared.writers[-1], to.shared.begin) + to.index * x.pitch
-        by = Delivery(i, cta, to, d.smem_address, d.transaction_bytes, reached)
+        by = Delivery(i, cta.rank, to.rank, d.smem_address, d.transaction_bytes, reached)
         credit(x, cta, mbar.cta_rank, mbar.smem_address, d.transaction_bytes, op, by, hidden=hidden, places=places)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.program.asynchronous import member, stop
-from smemsim.program.barriers.mbarrier import Mbarrier, arrive, mbarrier_of
+from smemsim.program.barriers.mbarrier import Mbarrier, State, arrive, mbarrier_of
 from smemsim.program.late import lands
 from smemsim.program.memory.spaces import locate
 from smemsim.program.modifiers import Modifiers, Operands
@@ -78,11 +78,23 @@ def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
         x.watch.tensor.commit([(thread, barrier) for thread, _, barrier in each])
     count = assumed("commit.arrivals", 1, group)
     if x.late is None:
-        arrive(x, [(barrier, np.array([thread])) for thread, _, barrier in each], count, i=i, release=False)
+        arrive(x, _arrivals(x, each), count, i=i, release=False)
         return
     for thread, cta, barrier in each:
-        act = functools.partial(barrier.arrive, x, np.array([thread]), count, i=i, release=False)
+        act = functools.partial(_arrives, x, i, thread, barrier, count)
         lands(x, act, stream=("tcgen05", cta.index - cta.rank % group))
+
+
+def _arrivals(x: Wave, each: list[_Commit]) -> list[tuple[State, np.ndarray]]:
+    """The mbarriers with the threads that issued: one for all, where a thread of each CTA commits to one that does the same as the others."""
+    thread, state = each[0][0], each[0][2].state
+    if tuple(barrier for *_, barrier in each) == state.members and all(n == thread + x.stride * k for k, (n, *_) in enumerate(each)):
+        return [(state, np.array([thread]))]
+    return [(barrier.alone(), np.array([thread])) for thread, _, barrier in each]
+
+
+def _arrives(x: Wave, i: Instruction, thread: int, barrier: Mbarrier, count: int) -> None:
+    arrive(x, [(barrier.alone(), np.array([thread]))], count, i=i, release=False)
 
 
 @implements("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.program.barriers.mbarrier import before_loads, is_wait, mbarriers
+from smemsim.program.barriers.causes import before_loads, is_wait
+from smemsim.program.barriers.mbarrier import mbarriers
 from smemsim.program.runs import Runs
 from smemsim.program.watch.clocks import Operation
 from smemsim.program.watch.doubts import is_followed, uses
@@ -89,8 +90,8 @@ class EarlyReads:
             return ""
         for cta in self.x.ctas.made:
             for barrier in mbarriers(cta).values():
-                counts = barrier.is_counting if op is None else (cta, barrier.offset) in op.barriers.values()
-                if last.line in barrier.passed and counts:
+                counts = barrier.state.is_counting if op is None else (cta, barrier.offset) in op.barriers.values()
+                if last.line in barrier.state.passed and counts:
                     return (
                         f"the wait at line {last.line} for the mbarrier at {barrier.offset:#x} passed at once, before its first phase: "
                         "wait for parity 0 in the first round"

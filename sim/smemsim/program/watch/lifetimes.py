@@ -223,7 +223,8 @@ class Endings:
                         and _is_bulk(op)
                         and self.operations.remembers(op)
                         and not (
-                            self._is_known(self.order.done, op, cta.index - cta.rank, count) and (barrier.seen or not _is_multicast(op))
+                            self._is_known(self.order.done, op, cta.index - cta.rank, count)
+                            and (barrier.state.seen or not _is_multicast(op))
                         )
                     ):
                         self._tell(

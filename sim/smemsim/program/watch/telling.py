@@ -160,7 +160,7 @@ class Telling:
         if waited is None or not waited[2]:
             return "", ""
         barrier, line = waited[:2]
-        brought = [d for d in waited[2] if d.to is barrier.cta]
+        brought = [d for d in waited[2] if d.to == barrier.cta.rank]
         cta, words = divmod(at, self.x.pitch // WORD)
         offsets = words * WORD + self.x.window_begin
         came = any(((offsets >= d.begin) & (offsets < d.begin + d.size)).any() for d in brought)

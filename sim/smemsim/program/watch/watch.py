@@ -575,7 +575,7 @@ class Watch:
         for threads, barrier in waits:
             if self.order.might_be and "cta" in i.modifiers and self.order.hears_afar(distinct(threads >> 5), barrier):
                 self.telling.excuses["wait"] = i
-            self.telling.waits.update(dict.fromkeys((threads >> 5).tolist(), (barrier, i.line, barrier.last)))
+            self.telling.waits.update(dict.fromkeys((threads >> 5).tolist(), (barrier, i.line, barrier.state.last)))
 
     def waited_for_launch(self, x: Wave, i: Instruction) -> None:
         """griddepcontrol.wait of the running threads."""
@@ -616,7 +616,7 @@ class Watch:
             if early.any() and not formal and not self.order.too_early:
                 n = int(np.argmax(early.reshape(count_of(what), -1).any(axis=1)))
                 barrier = arrivals[n][1] if isinstance(what, Alike) else what
-                self._early_arrivals.setdefault(i.line, (i, int(warps[early][0]), barrier, barrier.phase - 1))
+                self._early_arrivals.setdefault(i.line, (i, int(warps[early][0]), barrier, barrier.state.phase - 1))
 
     def _tell_early_arrivals(self) -> None:
         """X010 where threads may have been counted in the phase before, if nothing else is wrong that would be why."""
