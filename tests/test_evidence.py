@@ -419,16 +419,17 @@ def test_memories_of_a_pair_are_told_apart_by_which_they_are():
 
 
 def test_a_run_is_stale_where_what_asks_does_something_else():
-    """Not where a file says something else of itself, imports or has other things."""
+    """Not where a file says something else of itself or of types, imports or has other things."""
     file = (
         'import numpy\nTABLE = 2\ndef asks(x):\n    "Twice."\n    return assumed("p", twice(x))  # as said\n'
-        "def twice(x):\n    return TABLE * x\ndef other(x):\n    return x\n"
+        "@compiled\ndef twice(x):\n    y = x\n    return TABLE * y\ndef other(x):\n    return x\n"
         'class Cell:\n    def cell(self):\n        return assumed("q", self.own())\n    def own(self):\n        return 1\n    def further(self):\n        return 2\n'
     )
     for point, was, now, is_same in (
         ("p", "import numpy", "", True), ("p", "Twice.", "So.", True), ("p", "  # as said", "", True), ("p", "return x", "return 3", True),
-        ("p", "return 1", "return 3", True), ("p", "TABLE = 2", "TABLE = 3", False), ("p", "TABLE * x", "TABLE + x", False),
-        ("q", "TABLE * x", "TABLE + x", True), ("q", "return 2", "return 3", True), ("q", "return 1", "return 3", False), ("q", "cell(self)", "cell(self, n)", False),
+        ("p", "return 1", "return 3", True), ("p", "TABLE = 2", "TABLE = 3", False), ("p", "TABLE * y", "TABLE + y", False),
+        ("p", "twice(x):", "twice(x: int) -> int:", True), ("p", "y = x", "y: int = x", True), ("p", "@compiled", "@compiled(reads='x')", True),
+        ("p", "@compiled", "@other", False), ("p", "def twice(x)", "def twice(x=1)", False), ("q", "TABLE * y", "TABLE + y", True), ("q", "return 2", "return 3", True), ("q", "return 1", "return 3", False), ("q", "cell(self)", "cell(self, n)", False),
     ):  # fmt: skip
         assert was in file
         assert (done_at(file.replace(was, now), point) == done_at(file, point)) == is_same, (point, was)

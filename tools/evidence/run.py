@@ -72,7 +72,7 @@ def point_digests(arch: str) -> dict[str, str]:
 
 @functools.cache
 def done_at(source: str, point: str) -> str:
-    """Of a file the functions that ask at a point, and what of the file they use, one by the other, without comments and docstrings.
+    """Of a file the functions that ask at a point, and what of the file they use, one by the other, without what changes no result: comments, docstrings, types.
 
     >>> file = "import numpy\\ndef f(x):\\n    'Twice.'\\n    return assumed(\"p\", g(x))\\ndef g(x): return 2 * x\\ndef other(): pass"
     >>> done_at(file, "p") == done_at(file.replace("import numpy", "").replace("Twice", "So").replace("pass", "f"), "p")
@@ -96,7 +96,7 @@ def _dumped(node: ast.AST) -> str:
 @functools.cache
 def _parts(source: str) -> dict[str, ast.AST]:
     """What a file defines, by name: functions, values, classes without their methods, and methods as "Class.method"."""
-    tree = ast.parse(source)
+    tree = _WithoutTypes().visit(ast.parse(source))
     found: dict[str, ast.AST] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -109,6 +109,44 @@ def _parts(source: str) -> dict[str, ast.AST]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found |= {x.id: node for target in targets for x in ast.walk(target) if isinstance(x, ast.Name)}
     return found
+
+
+class _WithoutTypes(ast.NodeTransformer):
+    """Takes away the types of functions, and which arrays a compiled one only reads; those of a class's fields stay, since a dataclass reads them."""
+
+    def __init__(self) -> None:
+        self.is_field = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        before, self.is_field = self.is_field, False
+        self.generic_visit(node)
+        self.is_field = before
+        node.returns = None
+        node.decorator_list = [_plain_loop(x) for x in node.decorator_list]
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        before, self.is_field = self.is_field, True
+        self.generic_visit(node)
+        self.is_field = before
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        self.generic_visit(node)
+        if self.is_field:
+            return node
+        return None if node.value is None else ast.copy_location(ast.Assign([node.target], node.value), node)
+
+
+def _plain_loop(decorator: ast.expr) -> ast.expr:
+    """`@compiled(reads=...)` as `@compiled`: it could not be compiled if that were not so, and does the same without."""
+    is_loop = isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "compiled"
+    return decorator.func if isinstance(decorator, ast.Call) and is_loop and not decorator.args else decorator
 
 
 def _said_nothing(node: ast.AST) -> ast.AST:
