@@ -282,6 +282,7 @@ def test_printf_in_a_function_that_calls_itself() -> None:
     [
         ("call (%r2), ackermann, (%r1);", "takes 2 arguments"),
         ("call %d1, (%r1);", "callprototype"),
+        ("call.uni.sync (%r2), ackermann, (%r1, %r1);", "no word but .uni"),
         ("P: .callprototype _ (.param .b64 _); call %d1, (%r1, %r1), P;", "takes 1 arguments"),
     ],
 )

@@ -473,6 +473,26 @@ def test_what_is_said_of_caches_is_for_global_memory():
     assert refused([line.replace(".shared", ".global").replace(".local", "").replace("%r2]", "%d1]") for line in lines]) == {}
 
 
+def test_orders_are_for_memory_that_others_see_and_go_with_no_cache():
+    """ptxas 13.0.88 refuses the second half."""
+    right = """ld.volatile.shared::cta.b32 %r1, [%r0]; ld.volatile.b32 %r1, [%d0]; ld.weak.local.b32 %r1, [%r0]; ld.volatile.global.L2::128B.b32 %r1, [%d0];
+    ld.acquire.gpu.global.L1::evict_last.b32 %r1, [%d0]; st.release.gpu.global.L1::no_allocate.b32 [%d0], %r1; ld.weak.global.cg.b32 %r1, [%d0]"""
+    wrong = """ld.volatile.local.b32 %r1, [%r0]; st.volatile.local.b32 [%r0], %r1; ld.volatile.const.b32 %r1, [%d0]; ld.relaxed.gpu.local.b32 %r1, [%r0];
+    st.release.cta.local.b32 [%r0], %r1; ld.volatile.param::func.b32 %r1, [%r0]; ld.volatile.global.ca.b32 %r1, [%d0]; ld.relaxed.gpu.global.nc.b32 %r1, [%d0];
+    ld.weak.global.nc.b32 %r1, [%d0]; st.release.gpu.wt.b32 [%d0], %r1; ld.volatile.global.L1::no_allocate.b32 %r1, [%d0];
+    ld.volatile.global.L2::cache_hint.b32 %r1, [%d0], %d2; ld.global.L2::evict_last.v4.b32 {%r1,%r2,%r3,%r4}, [%d0]; st.global.L2::evict_first.b32 [%d0], %r1"""
+    assert refused([right + ";"]) == {}
+    assert [text for text in wrong.split(";") if not refused([text.strip() + ";"])] == []
+
+
+def test_a_barrier_and_its_count_are_such_where_they_are_written_as_numbers():
+    """ptxas 13.0.88 refuses the second half; in a register they are found when they are used."""
+    right = "bar.sync 15; bar.sync 0, 64; bar.sync 0, 0; barrier.cta.arrive 4294967296, 32; bar.sync %r1, %r2; bar.warp.sync 40"
+    wrong = "bar.sync 16; barrier.sync -1; bar.arrive 16, 32; bar.red.popc.u32 %r1, 0x10, %p1; bar.sync 0, 33; bar.arrive 0, 0; barrier.sync.aligned %r1, 40"
+    assert refused([right + ";"]) == {}
+    assert [text for text in wrong.split(";") if not refused([text.strip() + ";"])] == []
+
+
 def test_256_bits_at_once_are_for_global_memory_of_blackwell():
     lines = [f"ld.global.v8.f32 {EIGHT}, [%d0];", f"st.v4.b64 [%d0], {FOUR};", f"ld.global.nc.v8.u32 {EIGHT}, [%d0];"]
     assert refused(lines) == {}
@@ -576,11 +596,12 @@ def test_the_scratch_memory_of_tiles_of_several_warps_is_there_for_those_that_as
 
 
 def test_vector_registers_are_their_elements():
-    """PTX ISA 9.1 §5.4.2 and 6.4.2: .x and .r are the first element; the name alone is the vector. A register of the same name around it is another."""
+    """PTX ISA 9.1 §5.4.2 and 6.4.2: .x and .r are the first element; the name alone is the vector. A register of the same name around it is another;
+    ptxas takes an alignment, which says nothing, and numbers of vectors."""
     body = """mov.u32 %r2, sm; mov.u32 %r3, 9; {
-        .reg .v4 .u32 %r3; .reg .v2 .b64 w;
+        .reg .v4 .u32 %r3; .reg .align 16 .v2 .b64 v, w<3>;
         mov.u32 %r3.x, 1; mov.u32 %r3.g, 2; add.u32 %r3.b, %r3.r, %r3.y; mov.u32 %r3.w, 4;
-        st.shared.v4.u32 [%r2], %r3; ld.shared.v2.b64 w, [%r2]; st.global.v2.b64 [%d20], w; st.global.b64 [%d20+16], w.y;
+        st.shared.v4.u32 [%r2], %r3; ld.shared.v2.b64 w2, [%r2]; st.global.v2.b64 [%d20], w2; st.global.b64 [%d20+16], w2.y;
     } st.global.u32 [%d20+24], %r3;"""
     (out,) = launch(body, np.zeros(8, np.uint32), block=1)
     assert out.tolist() == [1, 2, 3, 4, 3, 4, 9, 0]

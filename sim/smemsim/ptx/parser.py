@@ -366,6 +366,7 @@ def _joined(tokens: Tokens, name: str, pieces: list[tuple[int, _Piece]]) -> list
 
 
 _LARGEST_VARIABLE = 1 << 48  # bytes; no GPU has that much memory
+_MOST_VECTORS = 1 << 12
 _MOST_EXTENTS = 8
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 
@@ -389,32 +390,53 @@ def name_of(tokens: Tokens, what: str) -> str:
 
 
 def read_registers(tokens: Tokens, names: Names) -> None:
-    """`.reg .b32 %r<9>, a, b;` or `.reg .v4 .b32 v;` with `.reg` read already."""
+    """`.reg .b32 %r<9>, a, b;` or `.reg .v4 .b32 v;` with `.reg` read already. An alignment, which ptxas takes, says nothing of registers."""
+    while tokens.accept(".align"):
+        _alignment(tokens)
     vector = tokens.take() if tokens.peek() in _VECTORS else ""
     if vector == ".v8":
         tokens.fail(".v8 registers do not exist, .v2 and .v4 do (PTX ISA 9.1 §5.4.2); declare one register for each element")
-    kind = _type(tokens, "registers")
+    kind, lanes = _type(tokens, "registers"), _VECTORS.get(vector, 1)
+    if vector and (kind == "pred" or TYPE_BYTES[kind] * lanes > VECTOR_BYTES):
+        tokens.fail(f"{vector} .{kind} registers do not exist: {vector} is for numbers of up to {8 * VECTOR_BYTES // lanes} bits")
     while True:
         name = name_of(tokens, "a register")
-        if vector and tokens.peek() == "<":
-            tokens.fail(f"{name}<...: a number of {vector} registers is not read; declare each by its name")
-        if tokens.accept("<"):
-            count = tokens.take()
-            if not count.isdecimal() or len(count) > 9:
-                tokens.fail(f"{name}<{shown(count)}>: the number of registers must be a whole number")
-            tokens.expect(">", f"after {name}<{count}")
-            is_new = names.declare_range(name, int(count), kind)
-        else:
-            is_new = not names.is_declared(name)
-            if vector:
-                names.declare_vector(name, kind, _VECTORS[vector])
-            else:
-                names.declare_register(name, kind)
-        if not is_new:
+        if not _declare(tokens, names, name, kind, lanes):
             tokens.fail(f"{name} is declared twice in this scope")
         if not tokens.accept(","):
             break
     tokens.finish("the names of the registers")
+
+
+def _declare(tokens: Tokens, names: Names, name: str, kind: str, lanes: int) -> bool:
+    """One register or vector, or a number of them where `<9>` follows; False if the scope has it already."""
+    if not tokens.accept("<"):
+        its = [name]
+    else:
+        count = tokens.take()
+        if not count.isdecimal() or len(count) > 9:
+            tokens.fail(f"{name}<{shown(count)}>: the number of registers must be a whole number")
+        tokens.expect(">", f"after {name}<{count}")
+        if lanes == 1:
+            return names.declare_range(name, int(count), kind)
+        if int(count) > _MOST_VECTORS:
+            tokens.fail(f"{name}<{count}>: more than {_MOST_VECTORS} vectors of registers are not read")
+        its = [f"{name}{n}" for n in range(int(count))]
+    is_new = not any(names.is_declared(each) for each in its)
+    for each in its:
+        if lanes == 1:
+            names.declare_register(each, kind)
+        else:
+            names.declare_vector(each, kind, lanes)
+    return is_new
+
+
+def _alignment(tokens: Tokens) -> int:
+    """The number behind `.align`."""
+    value = whole_number(tokens, ".align")
+    if value < 1 or value & (value - 1):
+        tokens.fail(f".align {shown(value)}: needs a power of two, in bytes")
+    return value
 
 
 def read_variables(tokens: Tokens, space: str, *, is_extern: bool) -> Iterator[Variable]:
@@ -507,9 +529,7 @@ def _qualified(tokens: Tokens, what: str) -> tuple[int | None, str, int]:
         word = tokens.peek()
         if word == ".align":
             tokens.take()
-            value = whole_number(tokens, ".align")
-            if value < 1 or value & (value - 1):
-                tokens.fail(f".align {shown(value)}: needs a power of two, in bytes")
+            value = _alignment(tokens)
             align = align or value
         elif word == ".ptr":
             if kind is None:

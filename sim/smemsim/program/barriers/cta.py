@@ -22,7 +22,7 @@ from smemsim.program.scopes import CLUSTER, CTA
 from smemsim.program.threads.warps import bar_warp
 from smemsim.program.traps import find_misuse, misuse, thread_name
 from smemsim.program.wave import EXITED, WARP, Cta, Wait, are_whole_warps
-from smemsim.ptx.module import Instruction
+from smemsim.ptx.module import Immediate, Instruction, Operand
 from smemsim.spec.barriers import CTA_BARRIERS
 
 if TYPE_CHECKING:
@@ -420,7 +420,17 @@ def build_barrier(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     if not 1 + (rest == ["arrive"]) <= len(operands) <= 2:
         raise InputError("takes a barrier" + (" and a thread count" if rest == ["arrive"] else " and maybe a thread count"))
+    _check_numbers(operands, is_arrive=rest == ["arrive"])
     return End(_run(i, c.read(operands[0], "u32"), c.read(operands[1], "u32") if len(operands) == 2 else None, form))
+
+
+def _check_numbers(operands: list[Operand], *, is_arrive: bool) -> None:
+    """InputError for a barrier or a count of threads that is written as a number, and is none that there is; ptxas 13.0.88 refuses these."""
+    number, count = (x.value % (1 << 32) if isinstance(x, Immediate) else None for x in (*operands, None)[:2])
+    if number is not None and number >= CTA_BARRIERS:
+        raise InputError(f"barrier {number}: a CTA has barriers 0 to {CTA_BARRIERS - 1}: ptxas refuses it")
+    if count is not None and (count % WARP or (is_arrive and not count)):
+        raise InputError(f"{count} threads: needs a multiple of {WARP}{' other than 0' * is_arrive}: ptxas refuses it")
 
 
 def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Callable[[Wave, int], None]:

@@ -371,6 +371,8 @@ class _Expansion:
 
     def _call(self, caller: Function, i: Instruction, depth: int) -> None:
         whole, module = self.whole, self.module
+        if set(i.modifiers) - {"uni"}:
+            raise InputError(f"line {i.line}: {i.text}: call has no word but .uni: ptxas refuses others")
         callee = callee_of(i)
         before = i.operands.index(callee) if callee is not None else 0
         lists = [[o.items for o in part if isinstance(o, Arguments)] for part in (i.operands[:before], i.operands[before:])]

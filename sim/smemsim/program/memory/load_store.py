@@ -38,6 +38,7 @@ __all__ = ["Access", "access", "gathered", "items", "merged", "own_values", "sca
 
 # Cache operators; ptxas 13.0.88 takes these.
 _CACHE = {"ld": {"ca", "cg", "cs", "lu", "cv", "nc", "unified"}, "ldu": set(), "st": {"cg", "cs", "wb", "wt"}}
+_ORDERS = ("volatile", "relaxed", "acquire", "release")
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _RAW = {16: "b16", 32: "b32", 64: "b64"}
 
@@ -78,7 +79,8 @@ def access(i: Instruction, c: Linker) -> Access:
         raise unmodelled(i, vector)
     if form.size > VECTOR_BYTES and space not in (None, "global"):
         raise unmodelled(i, f"{vector} is for global memory")
-    _check_hints(space, hints)
+    _check_hints(form, hints)
+    _check_order(i, space, hints)
     if "nc" in hints and space != "global":
         raise unmodelled(i, ".nc is for .global")
     if "mmio" in i.modifiers and (count > 1 or space not in (None, "global")):
@@ -89,11 +91,27 @@ def access(i: Instruction, c: Linker) -> Access:
     return form
 
 
-def _check_hints(space: str | None, hints: list[str]) -> None:
-    """InputError for what is said of caches of memory that goes through none of them."""
+def _check_hints(form: Access, hints: list[str]) -> None:
+    """InputError for what is said of caches of memory that goes through none of them, and of L2 for less than it is for."""
     hint = next((hint for hint in hints if hint.startswith(("L1::", "L2::"))), None)
-    if hint is not None and space not in (None, "global"):
-        raise InputError(f".{hint} is for global memory, not .{space}: ptxas refuses it")
+    if hint is not None and form.space not in (None, "global"):
+        raise InputError(f".{hint} is for global memory, not .{form.space}: ptxas refuses it")
+    priority = next((hint for hint in hints if hint.startswith("L2::evict")), None)
+    if priority is not None and form.size < WIDE_VECTOR_BYTES:
+        raise InputError(f".{priority} is for .v8.b32 and .v4.b64, not for {form.size} bytes: ptxas refuses it")
+
+
+def _check_order(i: Instruction, space: str | None, hints: list[str]) -> None:
+    """InputError for orders of memory that a thread has for itself, and beside words that say how caches are gone through; ptxas 13.0.88 refuses these."""
+    order = next((m for m in i.modifiers if m in _ORDERS), None)
+    if order is not None and (space or "").partition("::")[0] in ("const", "local", "param"):
+        raise InputError(f".{order} is for global and shared memory, not .{space}: ptxas refuses it")
+    for hint in hints:
+        is_operator = hint in _CACHE[i.op] and hint != "unified"
+        if (order and is_operator) or (order == "volatile" and hint.startswith(("L1::", "L2::evict", "L2::cache"))):
+            raise InputError(f".{order} and .{hint} do not go together: ptxas refuses them")
+        if hint == "nc" and "weak" in i.modifiers:
+            raise InputError(".weak and .nc do not go together: ptxas refuses them")
 
 
 def vector_length(rest: list[str]) -> int:
