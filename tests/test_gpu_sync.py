@@ -266,7 +266,7 @@ def test_barriers_do_not_wait_for_those_who_left():
         ("bar.sync 1, 64;", "128 threads have arrived at barrier 1, which is for 64"),
         ("bar.sync 1, 96;", "128 threads have arrived at barrier 1, which is for 96"),
         ("bar.arrive 1, 256; bar.arrive 1, 256;", "twice in one phase"),
-        ("bar.sync 1, 40;", "multiple of 32"),
+        ("mov.u32 %r3, 40; bar.sync 1, %r3;", "multiple of 32"),
         ("mov.u32 %r3, 16; bar.sync %r3;", "0 to 15"),
         ("setp.lt.u32 %p1, %r1, 32; @%p1 bra A; bar.arrive 1, 160; bra B; A: bar.sync 1, 192; B:", "for 192 threads here, and for 160"),
         ("barrier.cluster.wait.aligned;", "without having arrived"),
