@@ -122,7 +122,7 @@ def _rounding_of_sums(launch: Launch) -> float:
             types = [m for m in i.modifiers if m in FORMATS]
             is_narrow = types[:1] == ["f16"] or (i.op == "wgmma" and not NARROW.isdisjoint(types))
             sums = max(sums, ROUNDING["narrowly summed" if is_narrow else "multiplied"])
-    if any(isinstance(e, Mma) and e.d_type == "f16" for e in launch.events):
+    if any(event.d_type == "f16" for event in launch.events.different_products()):
         sums = max(sums, ROUNDING["narrowly summed"])
     return float(sums)
 

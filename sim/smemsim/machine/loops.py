@@ -17,6 +17,7 @@ __all__ = [
     "load_lines",
     "load_words",
     "one_of_each",
+    "one_writers",
     "own_chunks",
     "own_places",
     "owners_of",
@@ -165,6 +166,20 @@ def one_of_each(values, out):  # type: ignore[no-untyped-def]
         for i in range(n * size, n * size + size):
             is_one &= values[i] == out[n]
     return is_one
+
+
+@compiled
+def one_writers(table, begins, lines, ends, out):  # type: ignore[no-untyped-def]
+    """Of each part of some lines, counted from where each window begins, the writer that all its lines have in all windows; 0 where that is not one. Part n ends at
+    `ends[n]`."""
+    begin = 0
+    for part in range(len(ends)):
+        writer, others = table[begins[0] + lines[begin]] >> _WRITER, np.uint64(0)
+        for n in range(len(begins)):
+            for i in range(begin, ends[part]):
+                others |= (table[begins[n] + lines[i]] >> _WRITER) ^ writer
+        out[part] = 0 if others else writer
+        begin = ends[part]
 
 
 @compiled

@@ -203,6 +203,13 @@ class Owners:
         found: np.ndarray = self._lines[lines] >> WRITER
         return found
 
+    def one_writers(self, begins: np.ndarray, lines: np.ndarray, ends: np.ndarray) -> list[int]:
+        """Of each part of some lines (part n ends at `ends[n]`), counted from where each of several windows begins, the one writer that its lines have in all of them,
+        or 0."""
+        found = np.empty(len(ends), np.int64)
+        loops.one_writers(self._lines, begins, lines, ends, found)
+        return found.tolist()
+
     def owned(self, chunks: np.ndarray) -> bool:
         """Has each of these chunks of 16 bytes been written as a whole by one writer? False also where it takes a look at the bytes."""
         entry = self._chunks[chunks]

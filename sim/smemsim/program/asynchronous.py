@@ -25,7 +25,7 @@ from smemsim.spec.shared_memory import LINE
 from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE
 
 if TYPE_CHECKING:
-    from smemsim.program.events import Event, Load, Mma
+    from smemsim.program.events import Event, Load, Products
     from smemsim.program.registers import Read
     from smemsim.program.wave import Cta, Wave
     from smemsim.words.tensor_map import TensorMap
@@ -203,10 +203,10 @@ def judge(x: Wave, event: Event) -> None:
         x.launch.judge(x, event)
 
 
-def judge_products(x: Wave, events: Sequence[Mma]) -> None:
+def judge_products(x: Wave, products: Products) -> None:
     """Have a matrix instruction judged that CTAs execute together, each by itself."""
     if x.launch.judge is not None:
-        x.launch.judge.multiplied(x, events)
+        x.launch.judge.multiplied(x, products)
 
 
 def record(x: Wave, event: Event) -> None:

@@ -7,6 +7,7 @@ thread's within the CTA (of a matrix instruction the first of its warp or warpgr
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, overload
 
@@ -17,7 +18,7 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["Bulk", "Copy", "Event", "Events", "Load", "Mma", "Store"]
+__all__ = ["Bulk", "Copy", "Event", "Events", "Load", "Mma", "Products", "Store"]
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -118,11 +119,31 @@ class Copy(_Issued):
 Event: TypeAlias = Load | Store | Bulk | Mma | Copy
 
 
+class Products:
+    """What one matrix instruction does in several CTAs or pairs, each by itself: so many events, made (from one to another) when something asks for them.
+
+    `ctas` are the numbers in the grid of CTAs that all do the same, in their order; none where that is not known.
+    """
+
+    def __init__(self, count: int, make: Callable[[int, int], list[Mma]], ctas: Sequence[int] = ()) -> None:
+        self.count, self._make, self.ctas = count, make, ctas
+
+    @functools.cached_property
+    def own(self) -> list[Mma]:
+        """The events of the first of CTAs that do the same."""
+        return self._make(0, self.count // max(1, len(self.ctas)))
+
+    @functools.cached_property
+    def all(self) -> list[Mma]:
+        """The events of all, one CTA's after the other's."""
+        return self.own + self._make(len(self.own), self.count)
+
+
 class Events(Sequence[Event]):
     """The events of a launch, in order. Those of matrix instructions may be made when something first asks for them."""
 
     def __init__(self) -> None:
-        self._parts: list[list[Event] | Callable[[], Sequence[Mma]]] = []
+        self._parts: list[list[Event] | Products] = []
         self._count = 0
 
     def append(self, event: Event) -> None:
@@ -139,18 +160,23 @@ class Events(Sequence[Event]):
         self._count += len(last) - before
         return self
 
-    def products(self, count: int, make: Callable[[], Sequence[Mma]]) -> None:
-        """So many matrix instructions more, which `make` makes."""
-        self._parts.append(make)
-        self._count += count
+    def products(self, products: Products) -> None:
+        """Some matrix instructions more."""
+        self._parts.append(products)
+        self._count += products.count
 
     def transfers(self) -> Iterator[Load | Store | Bulk | Copy]:
         """All but the matrix instructions."""
         return (event for part in self._parts if isinstance(part, list) for event in part if not isinstance(event, Mma))
 
+    def different_products(self) -> Iterator[Mma]:
+        """The matrix instructions, of CTAs that do the same those of the first."""
+        for part in self._parts:
+            yield from part.own if isinstance(part, Products) else (event for event in part if isinstance(event, Mma))
+
     def _all(self) -> list[Event]:
         if len(self._parts) != 1 or not isinstance(self._parts[0], list):
-            self._parts = [[event for part in self._parts for event in (part if isinstance(part, list) else part())]]
+            self._parts = [[event for part in self._parts for event in (part if isinstance(part, list) else part.all)]]
         (every,) = self._parts
         return every if isinstance(every, list) else []
 

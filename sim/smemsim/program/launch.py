@@ -18,7 +18,7 @@ from smemsim.arguments import flag, shown, suggestion, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Finding, Touched, at_instruction
 from smemsim.machine.region import GlobalMemory
-from smemsim.program.events import Event, Events, Load, Mma
+from smemsim.program.events import Event, Events, Load, Products
 from smemsim.program.linking.program import Program
 from smemsim.program.registers import Wave
 from smemsim.program.registry import ON_EXIT
@@ -306,7 +306,7 @@ class Judge(Protocol):
     def loaded(self, x: Wave, loads: Sequence[Load]) -> None:
         """Called with loads of boxes inside a tensor that several CTAs, none of a cluster, have executed together."""
 
-    def multiplied(self, x: Wave, events: Sequence[Mma]) -> None:
+    def multiplied(self, x: Wave, products: Products) -> None:
         """Called with the events of one matrix instruction that several CTAs execute together, each by itself, right before they happen."""
 
     def fresh(self) -> Judge:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 from smemsim.judge.operands.places import Noted
 from smemsim.judge.operands.read import Issued, Product
 from smemsim.machine.tma import Transfer
-from smemsim.program.events import Load, Mma
+from smemsim.program.events import Load, Mma, Products
 from smemsim.spec.shared_memory import LINE
 from smemsim.spec.wgmma import WGMMA_THREADS
 
@@ -76,12 +75,6 @@ class Course:
         return tuple(steps), tuple(along.items())
 
 
-_CTA = operator.attrgetter("cta")
-_FORM = operator.attrgetter(
-    "thread", "kind", "m", "n", "k", "a", "b", "is_new", "scale_d", "idesc", "d", "unwritten"
-)  # what it does, but for the CTA
-
-
 def _minus(at: tuple[int, ...], origin: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([c - d for c, d in zip(at, origin, strict=False)])
 
@@ -94,28 +87,19 @@ class SharedCourse:
     ctas: list[int]
     first: Course
     loads: list[tuple[Sequence[Load], list[Transfer]]] = dataclasses.field(default_factory=list)  # one of each CTA
-    # Of each step the events of its instruction, how many of them are those of one CTA, and which of these it is.
-    steps: list[tuple[Sequence[Mma], int, int]] = dataclasses.field(default_factory=list)
+    steps: list[tuple[Products, int]] = dataclasses.field(default_factory=list)  # of each its instruction, and which event of a CTA's it is
     of_map: dict[Any, tuple[Load, ...]] = dataclasses.field(default_factory=dict)  # of each map the first loads
     along: set[tuple[Any, ...]] = dataclasses.field(
         default_factory=set
     )  # maps whose tiles begin at one place along K, by which of their dimensions that is
     # The coordinates of the first loads of each map, and of those that begin at one address, a row for each CTA.
     _begun_at: dict[Any, np.ndarray] = dataclasses.field(default_factory=dict)
-    _numbers: dict[int, list[int]] = dataclasses.field(default_factory=dict)
     _begins: np.ndarray | None = None
 
-    def are_alike(self, events: Sequence[Mma], each: int) -> bool:
-        """Do all do the same by the events of an instruction, so many `each`?"""
-        if each not in self._numbers:
-            self._numbers[each] = [cta for cta in self.ctas for _ in range(each)]
-        forms = [*map(_FORM, events)]
-        return [*map(_CTA, events)] == self._numbers[each] and forms == forms[:each] * len(self.ctas)
-
     def begins(self, x: Wave) -> np.ndarray:
-        """Where their windows begin among the lines of all windows of their wave, a row for each."""
+        """Where their windows begin among the lines of all windows of their wave."""
         if self._begins is None:
-            self._begins = np.array([[x.numbered(cta).index * x.pitch // LINE] for cta in self.ctas], np.int64)
+            self._begins = np.array([x.numbered(cta).index * x.pitch // LINE for cta in self.ctas], np.int64)
         return self._begins
 
     def load_alike(self, loads: Sequence[Load], key: str) -> bool:
@@ -155,7 +139,8 @@ class SharedCourse:
             own: dict[int, Issued] = {}
             for load, (loads, transfers) in zip(issued, self.loads, strict=True):
                 own[id(load)] = course.loads[id(transfers[n])] = Issued(load.number, cta, loads[n], transfers[n], load.map_key)
-            for step, (events, each, k) in zip(self.first.steps, self.steps, strict=True):
+            for step, (products, k) in zip(self.first.steps, self.steps, strict=True):
                 noted = [None if it is None else it._replace(loads=tuple(own[id(load)] for load in it.loads)) for it in (step.a, step.b)]
-                course.steps.append(Step(step.when + n * each, step.number, events[n * each + k], *noted))
+                before = n * len(products.own)
+                course.steps.append(Step(step.when + before, step.number, products.all[before + k], *noted))
             yield course

@@ -9,7 +9,9 @@ from __future__ import annotations
 import collections
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
 
 from smemsim.judge.operands.courses import Course, SharedCourse, Step
 from smemsim.judge.operands.pieces import apart, goes_on
@@ -32,7 +34,7 @@ from smemsim.judge.thread_tiles import ThreadTiles
 from smemsim.machine.memory import SharedMemory
 from smemsim.machine.product import SharedOperand
 from smemsim.machine.tma import Transfer
-from smemsim.program.events import Copy, Event, Load, Mma, Store
+from smemsim.program.events import Copy, Event, Load, Mma, Products, Store
 from smemsim.spec.formats import element_format
 from smemsim.spec.wgmma import WGMMA_THREADS
 from smemsim.words.tensor_map import TensorMap
@@ -46,6 +48,14 @@ MOST_PIECES = 256  # pieces that differ, of which each is judged
 MOST_CACHED = 1 << 14
 MOST_WAYS = 1 << 10  # that all launches share
 NEAR = 64  # events of a CTA
+
+
+class _ReadAlike(NamedTuple):
+    """What the events of an instruction read in one CTA: of each operand its side, an event, itself and where it lies; the lines of all, which end at `ends`."""
+
+    of: list[tuple[str, Mma, SharedOperand, Places]]
+    lines: np.ndarray
+    ends: np.ndarray
 
 
 class Reads:
@@ -80,6 +90,7 @@ class Reads:
         self._together: dict[Wave, SharedCourse] = {}
         self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
         self._places: dict[SharedOperand, Places | None] = {}
+        self._read_alike: dict[Any, _ReadAlike | None] = {}  # by the instruction and the words of a CTA's events
         self._matrices: dict[Any, Matrix | str] = {}
         self._ways: dict[Any, Told] = {}  # by the load and how an operand lies in it; see `ways`
         self._done: set[tuple[Any, ...]] = set()  # what CTAs did whose pieces are kept
@@ -190,45 +201,62 @@ class Reads:
         if its is not None:
             self._waves[x] |= {course.cta: course for course in its.others()}
 
-    def _multiply_together(self, x: Wave, events: Sequence[Mma]) -> bool:
+    def _multiply_together(self, x: Wave, products: Products) -> bool:
         """Note what the CTAs of a wave multiply together, once for all; False, and nothing is noted, where each has to be looked at."""
         its = self._together.get(x)
-        if its is None:
+        if its is None or products.ctas != its.ctas:
             return False
-        each, rest = divmod(len(events), len(its.ctas))
-        own, course = events[:each], its.first
-        if rest or not own or own[0].cta_group != 1 or course.looked + each > MOST or not its.are_alike(events, each):
+        own, course = products.own, its.first
+        if own[0].cta_group != 1 or course.looked + len(own) > MOST:
             return False
-        noted: dict[tuple[str, int | None], Noted | None] = {}
-        for event in own:
-            for side, word in (("a", event.a), ("b", event.b)):
-                if (side, word) not in noted:
-                    it = self._noted_together(x, its, event, side)
-                    if it is None and word is not None:
-                        return False
-                    noted[side, word] = it
+        noted = self._noted_together(x, its, own)
+        if noted is None:
+            return False
         for k, event in enumerate(own):
             course.count += 1
             course.looked += 1
-            its.steps.append((events, each, k))
-            course.steps.append(Step(self.instructions, course.count, event, noted["a", event.a], noted["b", event.b]))
+            its.steps.append((products, k))
+            course.steps.append(Step(self.instructions, course.count, event, noted.get(("a", event.a)), noted["b", event.b]))
             self.instructions += 1
-        self.instructions += len(events) - each
+        self.instructions += products.count - len(own)
         self.ctas.update(its.ctas)
         return True
 
-    def _noted_together(self, x: Wave, its: SharedCourse, event: Mma, side: str) -> Noted | None:
-        """An operand that CTAs read alike, where one load has written all its lines, the same in each, and its tensor begins at one place for all."""
+    def _noted_together(self, x: Wave, its: SharedCourse, own: list[Mma]) -> dict[tuple[str, int | None], Noted] | None:
+        """The operands that CTAs read alike, by side and word, where of each one load has written all its lines, the same in each, and its tensor begins at one place for
+        all; else None."""
         cta = x.numbered(its.first.cta)
-        operand, places, _ = self._found(cta, event, side)
-        if places is None or places.lines is None:
+        key = tuple([(id(event.instruction), event.idesc, event.a, event.b) for event in own])
+        if key not in self._read_alike:
+            if len(self._read_alike) > MOST_CACHED:
+                self._read_alike.clear()
+            self._read_alike[key] = self._reads_of(cta, own)
+        reads = self._read_alike[key]
+        if reads is None:
             return None
-        writers = x.owners.of_lines(its.begins(x) + places.lines)
-        writer = int(writers[0, 0])
-        if not writer or (writers != writer).any():
-            return None
-        it = self._known(its.first, cta, (event, side), Found(operand, places, writer))
-        return it if isinstance(it, Noted) and its.begin_alike(it) else None
+        noted: dict[tuple[str, int | None], Noted] = {}
+        writers = x.owners.one_writers(its.begins(x), reads.lines, reads.ends)
+        for (side, event, operand, places), writer in zip(reads.of, writers, strict=True):
+            it = self._known(its.first, cta, (event, side), Found(operand, places, writer)) if writer else None
+            if not isinstance(it, Noted) or not its.begin_alike(it):
+                return None
+            noted[side, operand.number] = it
+        return noted
+
+    def _reads_of(self, cta: Cta, own: list[Mma]) -> _ReadAlike | None:
+        """The operands of a CTA's instructions that shared memory holds; None where it is not known of one in which lines it lies."""
+        of: dict[tuple[str, int], tuple[str, Mma, SharedOperand, Places]] = {}
+        lines = []
+        for event in own:
+            for side, word in (("a", event.a), ("b", event.b)):
+                operand, places, _ = self._found(cta, event, side)
+                if word is None or operand is None or (side, word) in of:
+                    continue
+                if places is None or places.lines is None:
+                    return None
+                of[side, word] = side, event, operand, places
+                lines.append(places.lines)
+        return _ReadAlike(list(of.values()), np.concatenate(lines), np.cumsum([len(some) for some in lines]))
 
     def _known(self, course: Course, cta: Cta, use: tuple[Mma, str], found: Found) -> Noted | str | None:
         """`_operand` of one that lies in whole lines of one load: most were looked at before."""
@@ -238,11 +266,12 @@ class Reads:
             return Noted(operand.number, operand.major, *told)
         return None if operand is None else self._operand(course, cta, use, operand, places, writer)
 
-    def multiplied(self, x: Wave, events: Sequence[Mma]) -> None:
+    def multiplied(self, x: Wave, products: Products) -> None:
         """What one matrix instruction does in several CTAs or pairs, each by itself: as if called with these events one after the other."""
-        if self._multiply_together(x, events):
+        if self._multiply_together(x, products):
             return
         self._part(x)
+        events = products.all
         groups = [_group_of(x, event) for event in events]
         found = [{side: self._lines_read(ctas, events, side) for side in ("a", "b")} for ctas in zip(*groups, strict=True)]
         for n, (event, group) in enumerate(zip(events, groups, strict=True)):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from smemsim.machine import loops
 from smemsim.machine.memory import Windows
 from smemsim.machine.wgmma import Reads, Wgmma, a_places, d_places, to_matrix, to_registers, types_of
 from smemsim.program.asynchronous import judge_products, stops
-from smemsim.program.events import Mma
+from smemsim.program.events import Mma, Products
 from smemsim.program.late import lands
 from smemsim.program.linking.unfenced import unfenced
 from smemsim.program.matrix.accumulators import accumulators, bits_of_slots, count_of, number_of
@@ -118,12 +119,14 @@ def build_mma(i: Instruction, c: Linker) -> Step:
 @dataclasses.dataclass(eq=False)
 class Warpgroups:
     """The warpgroups that execute: of each its first thread in the wave, its CTA, its number among those of the wave, where its D lies among accumulators of all,
-    and its window."""
+    and its window. Where each CTA of the wave has the same ones, `own` are those of the first; else it is 0."""
 
     key: bytes
     firsts: list[int]
+    own: int
     issuers: list[tuple[int, int]]  # the CTA's number in the grid, the first thread's in the CTA
     ctas: list[Cta]
+    each: list[int]  # the number in the grid of each CTA, once
     numbers: np.ndarray
     where: np.ndarray
     windows: Windows
@@ -145,7 +148,11 @@ def _warpgroups(x: Wave) -> Warpgroups:
         ctas = [x.ctas[n] for n in cta.tolist()]
         windows = Windows([cta.shared for cta in ctas])
         issuers = list(zip([cta.number for cta in ctas], tids.tolist(), strict=True))
-        found = kept[key] = Warpgroups(key, firsts.tolist(), issuers, ctas, numbers, where, windows)
+        own, rest = divmod(len(firsts), len(x.ctas))
+        if rest or len(x.ctas) < 2 or (np.diff(firsts.reshape(-1, own), axis=0) != x.stride).any():
+            own = 0
+        each = list(dict.fromkeys([cta.number for cta in ctas]))
+        found = kept[key] = Warpgroups(key, firsts.tolist(), own, issuers, ctas, each, numbers, where, windows)
     return found
 
 
@@ -159,11 +166,30 @@ def _fenced(x: Wave) -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class _Words:
-    """The descriptors of the warpgroups of an instruction, and what is read through them; without A's it is in registers."""
+    """The descriptors of the warpgroups of an instruction, B's and, where it is not in registers, A's, and what is read through them. Where each CTA of the wave has the
+    same ones, `own` are those of the first; else it is 0."""
 
     a: list[int] | None
     b: list[int]
+    own: int
     reads: Reads
+
+    def __post_init__(self) -> None:
+        self.each: list[tuple[int, ...]] = list(zip(self.b, strict=True) if self.a is None else zip(self.b, self.a, strict=True))
+        self.alike, self.alike_of_own = self._alike(self.each), self._alike(self.each[: self.own])
+
+    @staticmethod
+    def _alike(words: list[tuple[int, ...]]) -> list[list[int]]:
+        """Which have the same ones, by their places."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for n, own in enumerate(words):
+            found.setdefault(own, []).append(n)
+        return list(found.values())
+
+
+def _are_alike(values: list[Any], own: int) -> bool:
+    """Have all CTAs the same values, so many each? False where that number is not known."""
+    return own > 0 and values == values[:own] * (len(values) // own)
 
 
 class _Mma:
@@ -215,15 +241,15 @@ class _Mma:
         values, goes_on = self._held(x, here, scale)
         self._check_fences(x, here)
         adds = scale.tolist()
-        make = functools.partial(self._events, here.issuers, words.a, words.b, adds, goes_on)  # keeps no CTA
-        judged = None if x.launch.judge is None else make()
-        if judged is not None:
-            judge_products(x, judged)  # before they are executed: one may be what ends the kernel
+        own = words.own if _are_alike(adds, words.own) else 0
+        make = functools.partial(self._events, here.issuers, (words.a, words.b), adds, goes_on)  # keeps no CTA
+        products = Products(len(adds), make, here.each if _are_alike(goes_on, own) else ())
+        judge_products(x, products)  # before they are executed: one may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read(words.reads, registers, metadata)
-        self._record(x, make, judged, operands.unwritten)
+        self._record(x, products, operands.unwritten)
         if x.watch is not None:
-            self._tell(x, here, words, adds)
+            self._tell(x, here, words, adds, own)
         if x.late is None:
             self._add(x, operands, here, scale, values)
             return
@@ -244,7 +270,8 @@ class _Mma:
             if len(kept) >= MOST_WORDS:
                 kept.clear()
             of_a, of_b = None if a is None else a.tolist(), b.tolist()
-            found = kept[key] = _Words(of_a, of_b, self.of.reads(here.windows, of_a, of_b))
+            own = here.own if _are_alike(of_b, here.own) and (of_a is None or _are_alike(of_a, here.own)) else 0
+            found = kept[key] = _Words(of_a, of_b, own, self.of.reads(here.windows, of_a, of_b))
         return found
 
     def _held(self, x: Wave, here: Warpgroups, scale: np.ndarray) -> tuple[np.ndarray | None, list[bool]]:
@@ -277,19 +304,16 @@ class _Mma:
         """Registers (registers, warpgroups, 128)."""
         return np.stack([np.broadcast_to(read(x), x.n) for read in reads]).reshape(len(reads), -1, WARPGROUP)
 
-    def _record(self, x: Wave, make: Callable[[], list[Mma]], judged: list[Mma] | None, unwritten: np.ndarray) -> None:
+    def _record(self, x: Wave, products: Products, unwritten: np.ndarray) -> None:
         """Note the instruction of each warpgroup, of which it is known now whether it reads what nobody has written; R507 where the watch does not say so."""
         if not unwritten.any():
-            if judged is None:
-                x.launch.events.products(len(unwritten), make)
-            else:
-                x.launch.events += judged
+            x.launch.events.products(products)
             return
         if x.watch is None:
             x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
         x.launch.events += [
             dataclasses.replace(event, unwritten=True) if missing else event
-            for event, missing in zip(judged or make(), unwritten.tolist(), strict=True)
+            for event, missing in zip(products.all, unwritten.tolist(), strict=True)
         ]
 
     def _check_fences(self, x: Wave, here: Warpgroups) -> None:
@@ -304,12 +328,13 @@ class _Mma:
             x.launch.find("X014", self.i, told, repair, because="PTX ISA 9.1 §9.7.15.7.1", milder=Severity.NOTE)
 
     def _events(
-        self, issuers: list[tuple[int, int]], a: list[int] | None, b: list[int], scale: list[bool], goes_on: list[bool]
-    ) -> list[Mma]:
-        """What is recorded of the instruction of each warpgroup."""
+        self, issuers: list[tuple[int, int]], of: tuple[list[int] | None, list[int]], scale: list[bool], goes_on: list[bool], begin: int, end: int
+    ) -> list[Mma]:  # fmt: skip
+        """What is recorded of the instruction of some warpgroups."""
         i, shape, forms, negate, is_sparse, d = self.i, self.shape, self.forms, self.of.negate, self.of.is_sparse, self.first_slot
+        a, b = of
         words_of_a: Sequence[int | None] = [None] * len(b) if a is None else a
-        each = zip(issuers, words_of_a, b, scale, goes_on, strict=True)
+        each = itertools.islice(zip(issuers, words_of_a, b, scale, goes_on, strict=True), begin, end)
         return [
             Mma(cta, tid, i, *shape, word_a, word_b, *forms, adds, negate, is_sparse, d=d, is_new=not sums)
             for (cta, tid), word_a, word_b, adds, sums in each
@@ -325,30 +350,22 @@ class _Mma:
             raise Unmodelled(f"{self.i.name}: {what} is not the same in all threads of the warpgroup, as PTX ISA 9.1 §9.7.15.5.2 wants it")
         return found
 
-    def _tell(self, x: Wave, here: Warpgroups, of: _Words, scale: list[bool]) -> None:
-        """Tell the watch what was read."""
-        watch, ctas, firsts = x.watch, here.ctas, here.firsts
-        words: list[tuple[int, ...]] = list(zip(of.b, strict=True)) if of.a is None else list(zip(of.b, of.a, strict=True))
-        operations, behind = (
-            watch.begin_together(self.i, firsts, "wgmma", words, scale),
-            {own: self._operands(own) for own in dict.fromkeys(words)},
-        )
-        for op, cta, first, own in zip(operations, ctas, firsts, words, strict=False):
-            op.products.append(_Product(watch.unwritten, self, cta, first, behind[own], x.pitch))
-        are_read = all(
-            watch.ops_read(
-                [op for op, its in zip(operations, words, strict=False) if its == own],
-                [cta for cta, its, _ in zip(ctas, words, operations, strict=False) if its == own],
-                self._runs(own, ctas[0].shared),
-            )
-            for own in dict.fromkeys(words)
-        )
+    def _tell(self, x: Wave, here: Warpgroups, of: _Words, scale: list[bool], own: int) -> None:
+        """Tell the watch what was read; `own` are the warpgroups of each CTA where all do the same."""
+        watch, ctas, firsts, words = x.watch, here.ctas, here.firsts, of.each
+        operations = watch.begin_alike(self.i, firsts, "wgmma", own)
+        for op, cta, first, its in zip(operations, ctas, firsts, words, strict=False):
+            op.products.append(_Product(watch.unwritten, self, cta, first, self._operands(its), x.pitch))
+        are_read = True
+        for which in of.alike if len(operations) == len(words) else of.alike_of_own:
+            some, begin = [operations[n] for n in which], ctas[0].shared
+            are_read = are_read and watch.ops_read(some, [ctas[n] for n in which], self._runs(words[which[0]], begin))
         if are_read and not watch.unwritten.slots & self.named:  # no product has found anything
             watch.accumulate(operations, self.slots, self.sums, scale)
             return
-        for op, cta, own, goes_on in zip(watch.of_each(operations), ctas, words, scale, strict=True):
+        for op, cta, its, goes_on in zip(watch.of_each(operations), ctas, words, scale, strict=True):
             if not are_read:
-                watch.op_reads(op, cta, self._runs(own, cta.shared))
+                watch.op_reads(op, cta, self._runs(its, cta.shared))
             product = op.products[-1]
             if product.found or watch.unwritten.slots & self.named:
                 product.finish(product.rows_of_registers(), None, goes_on=goes_on)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +19,7 @@ from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import tcgen05_shift
 from smemsim.machine.tmem.layout import ATmemLayout, Copies, boxes_of, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
 from smemsim.program.asynchronous import check_alone, judge, judge_products, record
-from smemsim.program.events import Mma
+from smemsim.program.events import Mma, Products
 from smemsim.program.late import lands
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
@@ -158,7 +159,7 @@ class _Mma:
                     for operation in operations:
                         lands(x, functools.partial(self._late, x, operation.issue), stream=("tcgen05", operation.members[0].index))
             except HardwareTrap:  # what it was meant to read may say why
-                for event in self._events(batch.issuers, batch.mmas, [False] * len(operations)):
+                for event in self._events(batch.issuers, batch.mmas, [False] * len(operations), 0, len(operations)):
                     judge(x, event)
                 raise
         reads = self._begun(x, operations) if x.watch is not None else []
@@ -170,27 +171,18 @@ class _Mma:
             if n < len(reads):
                 self._tell(x, operation, *reads[n])
         make = functools.partial(self._events, batch.issuers, batch.mmas, unwritten)  # keeps no CTA
-        if x.launch.judge is None:
-            x.launch.events.products(len(operations), make)
-        else:
-            self._record(x, make())
-
-    def _events(self, issuers: list[tuple[int, int]], mmas: list[Prepared], unwritten: list[bool]) -> list[Mma]:
-        """What is recorded of each instruction."""
-        return [
-            Mma(cta, thread, self.i, *_recorded(mma, self.kind, is_unwritten=missing))
-            for (cta, thread), mma, missing in zip(issuers, mmas, unwritten, strict=True)
-        ]
-
-    @staticmethod
-    def _record(x: Wave, events: list[Mma]) -> None:
-        """Note what was executed, and have it judged: instructions of one form that CTAs execute each by itself together."""
-        if len(events) > 1 and len({event.idesc for event in events}) == 1:
-            x.launch.events += events
-            judge_products(x, events)
+        products = Products(len(operations), make, batch.ctas if len(set(unwritten)) == 1 else ())
+        if len(operations) > 1 and len({mma.of.i.word for mma in batch.mmas}) == 1:  # of one form
+            x.launch.events.products(products)
+            judge_products(x, products)
             return
-        for event in events:
+        for event in products.all:
             record(x, event)
+
+    def _events(self, issuers: list[tuple[int, int]], mmas: list[Prepared], unwritten: list[bool], begin: int, end: int) -> list[Mma]:
+        """What is recorded of some instructions."""
+        each = itertools.islice(zip(issuers, mmas, unwritten, strict=True), begin, end)
+        return [Mma(cta, thread, self.i, *_recorded(mma, self.kind, is_unwritten=missing)) for (cta, thread), mma, missing in each]
 
     def _late(self, x: Wave, issue: Issue) -> None:
         with refusals(x, self.i):  # its columns may have been given back by now
@@ -347,6 +339,13 @@ class _Batch:
     together: Together
     issuers: list[tuple[int, int]]
     mmas: list[Prepared]
+
+    @functools.cached_property
+    def ctas(self) -> list[int]:
+        """The numbers of CTAs that issue one instruction each, all by the same thread with the same words; none where that is not so."""
+        ctas, threads = ([one[n] for one in self.issuers] for n in range(2))
+        is_alike = len(set(ctas)) == len(ctas) and len({*threads}) == 1 and len({*map(id, self.mmas)}) == 1
+        return ctas if is_alike else []
 
 
 class _Product(Product):

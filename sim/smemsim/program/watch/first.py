@@ -469,6 +469,11 @@ class WatchOfFirst:
         count = self.own_count(threads, what)
         return self.first.begin_together(i, threads[:count], kind) if count else OF_ALL
 
+    @_or_of_all
+    def begin_alike(self, i: Instruction, threads: Sequence[int], kind: str, own: int) -> Any:
+        """As `Watch.begin_alike`: those of the first CTA, which stand for those of all."""
+        return self.first.begin_together(i, threads[:own], kind) if own else OF_ALL
+
     def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
         """The operations of all CTAs, of those that `begin_together` gave: each is to be told by itself from now on."""
         self.spread()

@@ -354,6 +354,10 @@ class Watch:
         those of the first one; `what` has an entry for each, by which they differ."""
         return self.operations.begin_together(i, threads, kind)
 
+    def begin_alike(self, i: Instruction, threads: Sequence[int], kind: str, own: int) -> list[Operation]:
+        """`begin_together` of threads of which each CTA has the same ones, to do the same: the first CTA has `own`; 0 where that is not so."""
+        return self.operations.begin_together(i, threads, kind)
+
     def of_each(self, ops: Sequence[Operation]) -> Sequence[Operation]:
         """The operations of all CTAs, of those that `begin_together` gave."""
         return ops
