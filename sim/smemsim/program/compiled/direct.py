@@ -58,7 +58,7 @@ def emit_direct(v: Vectors, access: Access, guard: Value | None, active: Value |
     first = v.line(f"add i64 {base.first}, {apart}") if apart else base.first
     bits = None if mask is None else v.line(f"bitcast <{LANES} x i1> {mask.name} to i{LANES}")
     conditions = [] if bits is None else [v.line(f"icmp eq i{LANES} {bits}, -1")]
-    begin, limit, host = table_of(access)
+    begin, limit, host = table_of(v, access)
     if looks:
         conditions += _inside(v, first, base.span, begin, limit, access.size)
     good = "true"

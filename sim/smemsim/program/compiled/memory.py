@@ -250,7 +250,7 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
         wide = at if at.type == "i64" else v.cast(at, "i64", "zext")
         if access.offset:
             wide = v.binary("add", wide, v.number("i64", access.offset))
-    begin, limit, host = (_broadcast(v, name) for name in table_of(access))
+    begin, limit, host = (_broadcast(v, name) for name in table_of(v, access))
     offset = v.binary("sub", wide, begin)
     bad = v.compare("icmp uge", offset, limit)
     if size > 1:
@@ -270,7 +270,7 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
 def _emit_from_base(v: Vectors, access: Access, slot: int) -> None:
     """The same, where all lanes run: what is the same for all accesses with the register in their address is looked at once, so that few scalars are left."""
     base = _base(v, slot, access.size)
-    begin, limit, host = table_of(access)
+    begin, limit, host = table_of(v, access)
     row = access.row
     first = v.line(f"add i64 {base.least}, {row.begin}") if row.begin else base.least
     span = v.line(f"add i64 {base.span}, {row.reach}") if row.reach else base.span
@@ -328,13 +328,18 @@ def _reduced(v: Vectors, name: str, wide: Value) -> str:
 V64 = f"<{LANES} x i64>"
 
 
-def table_of(access: Access) -> tuple[str, str, str]:
+def table_of(v: Vectors, access: Access) -> tuple[str, str, str]:
     """The row of the access's memory: begin, how many bytes from there it may begin, and where that lies in the host's memory. For shared memory a row for
     each CTA."""
     if access.space == "global":
-        begin, limit, host = (f"%g{access.number}.{k}" for k in range(3))
+        begin, limit, host = (v.line(f"load i64, ptr {_entry(v, access.number, k)}, align 8") for k in range(3))
         return begin, limit, host
     return "%window.begin", f"%limit{access.size}", "%window.host"
+
+
+def _entry(v: Vectors, n: int, k: int) -> str:
+    """A pointer to a number of an access's row of the table `memory`."""
+    return v.line(f"getelementptr i64, ptr %memory, i64 {HEAD + ROW * n + k}")
 
 
 def _broadcast(v: Vectors, scalar: str) -> Value:
@@ -350,10 +355,11 @@ def _note_bad(v: Vectors, access: Access, is_bad: str) -> None:
 def note_running(v: Vectors, n: int, active: Value) -> None:
     """That a thread does it, in the row of the table `memory`."""
     bits = v.line(f"bitcast <{LANES} x i1> {active.name} to i{LANES}")
-    before = v.line(f"load i64, ptr %any{n}, align 8")
+    at = _entry(v, n, 3)
+    before = v.line(f"load i64, ptr {at}, align 8")
     some = v.line(f"zext i{LANES} {bits} to i64")
     after = v.line(f"or i64 {before}, {some}")
-    v.lines.append(f"  store i64 {after}, ptr %any{n}, align 8")
+    v.lines.append(f"  store i64 {after}, ptr {at}, align 8")
 
 
 def shape_of(v: Vectors, at: Value, size: int) -> tuple[str, str]:

@@ -261,13 +261,10 @@ def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
     for n, i in enumerate(piece.instructions):
         if not piece.joins.follow(run, n, i):
             _emit(program, run, i, accesses.get(id(i)), emit_access)
-    kept = _kept(program, piece.instructions, run)
-    for slot in kept:
-        run.used.setdefault(slot, len(run.used))
+    stores = _stores_text(run, _kept(program, piece.instructions, run), masked=masked)
     parts, declared = [], set(run.declared)
-    slots = dict(run.used)
     if piece.accesses:
-        prepare = Vectors(program.registers, program.wide, given)
+        prepare = Vectors(program.registers, program.wide, given, run.used)
         active = Value("%active", "i1") if masked else None
         for i in _slice(piece):
             access = accesses.get(id(i))
@@ -277,12 +274,10 @@ def code_of(program: Program, piece: Run, *, masked: bool) -> Code:
                 guard = _guard(prepare, i)
                 both = guard if active is None else active if guard is None else prepare.binary("and", guard, active)
                 emit_address(prepare, access, both)
-        for slot in prepare.used:
-            slots.setdefault(slot, len(slots))
         declared |= prepare.declared
-        parts.append(_prepare_text(prepare, slots, in_order, masked=masked))
-    parts.append(_run_text(run, slots, in_order, kept, masked=masked))
-    return Code("\n".join((*sorted(declared), *parts)), tuple(slots), in_order, tuple(given.keys))
+        parts.append(_prepare_text(prepare, in_order, masked=masked))
+    parts.append(_run_text(run, in_order, stores, masked=masked))
+    return Code("\n".join((*sorted(declared), *parts)), tuple(run.used), in_order, tuple(given.keys))
 
 
 def direct_code_of(program: Program, piece: Run, *, masked: bool) -> Code:
@@ -292,30 +287,26 @@ def direct_code_of(program: Program, piece: Run, *, masked: bool) -> Code:
     given = Given(len(program.registers))
     stores = any(not access.is_load for access in piece.accesses)
     active = Value("%active", "i1") if masked else None
-    parts, declared, slots = [], set[str](), dict[int, int]()
+    parts, declared, used = [], set[str](), dict[int, int]()
     for name in ("prepare", "run") if stores else ("run",):
         moves, looks = name == "run", name == "prepare" or not stores
 
         def emit(v: Vectors, access: Access, guard: Value | None, *, moves: bool = moves, looks: bool = looks) -> None:
             emit_direct(v, access, guard, active, looks=looks, moves=moves)
 
-        v = Vectors(program.registers, program.wide, given)
+        v = Vectors(program.registers, program.wide, given, used)
         for i in piece.instructions if moves else _slice(piece):
             _emit(program, v, i, accesses.get(id(i)), emit)
-        kept = _kept(program, piece.instructions, v) if moves else []
-        for slot in (*v.used, *kept):
-            v.used.setdefault(slot, len(v.used))
-            slots.setdefault(slot, len(slots))
+        own = _stores_text(v, _kept(program, piece.instructions, v), masked=masked) if moves else []
         declared |= v.declared
-        parts.append(_direct_text(name, v, slots, piece.accesses, kept, masked=masked))
-    return Code("\n".join((*sorted(declared), *parts)), tuple(slots), piece.accesses, tuple(given.keys))
+        parts.append(_direct_text(name, v, piece.accesses, own, masked=masked))
+    return Code("\n".join((*sorted(declared), *parts)), tuple(used), piece.accesses, tuple(given.keys))
 
 
-def _direct_text(name: str, v: Vectors, slots: dict[int, int], accesses: Sequence[Access], kept: Sequence[int], *, masked: bool) -> str:
+def _direct_text(name: str, v: Vectors, accesses: Sequence[Access], stores: Sequence[str], *, masked: bool) -> str:
     """A function that goes through the groups from %first to %last, and stops in front of one with an address outside."""
-    stores = _stores_text(v, kept, masked=masked)
     lines = [f"define i64 @{name}({_HEAD}) {{", "entry:", BUFFER, *ROOM, "  store i8 0, ptr %bad.p, align 1", "  br label %loop", "loop:"]
-    lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_memory_text(accesses), *_pointers(v, slots)]
+    lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_memory_text(accesses)]
     if any(access.space == "shared" for access in accesses):
         lines += _window_text()
     lines += [
@@ -351,19 +342,6 @@ def _slice(piece: Run) -> list[Instruction]:
 _HEAD = "ptr %regs, ptr %mask, i64 %first, i64 %last, ptr %places, ptr %shapes, i64 %total, ptr %memory"
 
 
-def _pointers(v: Vectors, slots: dict[int, int]) -> Iterator[str]:
-    """Pointers to the group's part of each register; the numbers in the text are those of `v.used`.
-
-    They are made where they are used, as all that is the same for all groups is: kept over the loop, so many numbers would live on the stack, and cost more to
-    compile than all else.
-    """
-    for slot, own in v.used.items():
-        kind = v.stored_type(slot)
-        yield f"  %rp{own} = getelementptr ptr, ptr %regs, i64 {slots[slot]}"
-        yield f"  %r{own} = load ptr, ptr %rp{own}, align 8"
-        yield f"  %at{own} = getelementptr {'i8' if kind == 'i1' else kind}, ptr %r{own}, i64 %t"
-
-
 def _active_text(masked: bool) -> Iterator[str]:
     """The group's threads that run; a group without any is passed over."""
     yield "  %group = lshr i64 %t, 4"
@@ -386,7 +364,7 @@ def _rows_text(accesses: Sequence[Access]) -> Iterator[str]:
         yield f"  %srow{n} = mul i64 %groups, {n}"
 
 
-def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access], *, masked: bool) -> str:
+def _prepare_text(v: Vectors, accesses: Sequence[Access], *, masked: bool) -> str:
     """`prepare`: 0, or a bit for each access (modulo 64) with an address outside."""
     count = len(accesses)
     lines = [
@@ -396,7 +374,7 @@ def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access],
         "loop:",
     ]
     lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", "  %bad0 = phi i64 [ 0, %entry ], [ %bad.next, %skip ]"]
-    lines += [*_active_text(masked), *_rows_text(accesses), *_memory_text(accesses), *_pointers(v, slots)]
+    lines += [*_active_text(masked), *_rows_text(accesses), *_memory_text(accesses)]
     if any(access.space == "shared" for access in accesses):
         lines += _window_text()
     lines += [*v.lines, "  br label %looked", "looked:", "  br label %skip", "skip:"]
@@ -411,7 +389,7 @@ def _prepare_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access],
 
 
 def _memory_text(accesses: Sequence[Access]) -> Iterator[str]:
-    """The table `memory`: where threads' CTAs are, the windows' table, where accesses of windows may begin by size, then numbers for each access."""
+    """The head of the table `memory`: where threads' CTAs are, the windows' table, where accesses of windows may begin by size."""
     yield "  %nowhere.p = getelementptr i64, ptr %memory, i64 0"
     yield "  %nowhere = load i64, ptr %nowhere.p, align 8"
     yield "  %cta.p = getelementptr i64, ptr %memory, i64 1"
@@ -424,12 +402,6 @@ def _memory_text(accesses: Sequence[Access]) -> Iterator[str]:
         yield f"  %limit.whole{size} = sub i64 %window, {size - 1}"
         yield f"  %none{size} = icmp slt i64 %limit.whole{size}, 0"
         yield f"  %limit{size} = select i1 %none{size}, i64 0, i64 %limit.whole{size}"
-    for access in accesses:
-        if access.space == "global":
-            for k in range(3):
-                yield f"  %gp{access.number}.{k} = getelementptr i64, ptr %memory, i64 {HEAD + ROW * access.number + k}"
-                yield f"  %g{access.number}.{k} = load i64, ptr %gp{access.number}.{k}, align 8"
-        yield f"  %any{access.number} = getelementptr i64, ptr %memory, i64 {HEAD + ROW * access.number + 3}"
 
 
 def _window_text() -> list[str]:
@@ -445,12 +417,11 @@ def _window_text() -> list[str]:
     ]
 
 
-def _run_text(v: Vectors, slots: dict[int, int], accesses: Sequence[Access], kept: Sequence[int], *, masked: bool) -> str:
+def _run_text(v: Vectors, accesses: Sequence[Access], stores: Sequence[str], *, masked: bool) -> str:
     """`run`: the instructions, for groups from %first to %last."""
-    stores = _stores_text(v, kept, masked=masked)
     room = [BUFFER] if accesses else []
     lines = [f"define void @run({_HEAD}) {{", "entry:", *room, "  br label %loop", "loop:"]
-    lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_rows_text(accesses), *_pointers(v, slots)]
+    lines += ["  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", *_active_text(masked), *_rows_text(accesses)]
     lines += [*v.lines, *stores, "  br label %skip", "skip:", f"  %t.next = add i64 %t, {LANES}", "  %more = icmp slt i64 %t.next, %last"]
     lines += ["  br i1 %more, label %loop, label %done", "done:", "  ret void", "}"]
     return "\n".join(lines)
@@ -485,11 +456,11 @@ def _stores_text(v: Vectors, kept: Sequence[int], *, masked: bool) -> list[str]:
     """The registers that are kept, each stored once."""
     before = len(v.lines)
     for slot in kept:
-        value = v.final(slot)
+        value, at = v.final(slot), v.at(slot)
         if masked:
-            old = v.emit(value.type, f"load {vector(value.type)}, ptr %at{v.used[slot]}, align 1")
+            old = v.emit(value.type, f"load {vector(value.type)}, ptr {at}, align 1")
             value = v.emit(value.type, f"select {vector('i1')} %active, {vector(value.type)} {value.name}, {vector(value.type)} {old.name}")
-        v.lines.append(f"  store {vector(value.type)} {value.name}, ptr %at{v.used[slot]}, align 1")
+        v.lines.append(f"  store {vector(value.type)} {value.name}, ptr {at}, align 1")
     lines = v.lines[before:]
     del v.lines[before:]
     return lines
@@ -539,11 +510,10 @@ def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
     active = Value("%active.now", "i1")
     kept = {slot: inside.select(active, value, phis[slot]) for slot, value in carried.items()}
     goes_on = inside.binary("and", p, active)
-    numbers = {slot: n for n, slot in enumerate(outside.used)}
     lines = [
         "define i64 @run(ptr %regs, ptr %mask, i64 %first, i64 %last, i64 %most) {", "entry:", "  br label %loop", "loop:",
         "  %t = phi i64 [ %first, %entry ], [ %t.next, %skip ]", "  %longest = phi i64 [ 0, %entry ], [ %longest.next, %skip ]",
-        *_active_text(True), *_pointers(outside, numbers), *outside.lines, "  br label %turn", "turn:",
+        *_active_text(True), *outside.lines, "  br label %turn", "turn:",
         "  %trip = phi i64 [ 0, %work ], [ %trip.next, %turn ]",
         f"  %active.now = phi {vector('i1')} [ %active, %work ], [ {goes_on.name}, %turn ]",
     ]  # fmt: skip
@@ -559,7 +529,7 @@ def code_of_loop(program: Program, instructions: Sequence[Instruction]) -> Code:
     ends._names = inside._names
     for slot, value in kept.items():
         whole = ends.cast(value, "i8", "zext") if value.type == "i1" else value
-        ends.lines.append(f"  store {vector(whole.type)} {whole.name}, ptr %at{outside.used[slot]}, align 1")
+        ends.lines.append(f"  store {vector(whole.type)} {whole.name}, ptr {outside.at(slot)}, align 1")
     lines += [
         *ends.lines, f"  %mask.new = zext {vector('i1')} {goes_on.name} to {vector('i8')}", f"  store {vector('i8')} %mask.new, ptr %mp, align 1",
         "  %longer = icmp sgt i64 %trip.next, %longest", "  %longest.own = select i1 %longer, i64 %trip.next, i64 %longest", "  br label %skip", "skip:",

@@ -99,16 +99,19 @@ class Vectors:
     """The values of one group's registers while its instructions are made, and the text so far.
 
     `types` are the numpy types of all registers. `used` are the slots in the order in which they are first named: entry n of the table of pointers
-    that the function is called with is that of `used[n]`.
+    that the functions of a module are called with is that of `used[n]`.
     """
 
     lanes = LANES
 
-    def __init__(self, types: Sequence[np.dtype[Any]], wide: set[int], given: Given | None = None) -> None:
+    def __init__(
+        self, types: Sequence[np.dtype[Any]], wide: set[int], given: Given | None = None, used: dict[int, int] | None = None
+    ) -> None:
         self.types, self.wide = types, wide
         self.given = Given(len(types)) if given is None else given
         self.lines: list[str] = []
-        self.used: dict[int, int] = {}
+        self.used: dict[int, int] = {} if used is None else used
+        self._pointed: set[int] = set()
         self.current: dict[int, Value] = {}
         self.written: dict[int, None] = {}
         self.exposed: set[int] = set()  # read before anything was written there
@@ -201,15 +204,30 @@ class Vectors:
         dtype = self.types[slot] if slot < len(self.types) else self.given.type_of(slot)
         return "i1" if dtype == np.bool_ else f"i{8 * dtype.itemsize}"
 
+    def at(self, slot: int) -> str:
+        """A pointer to the group's part of a register, or to a parameter.
+
+        It is made where it is first asked for: all of them in front of the group's work, so many numbers would go to the stack and come back from there.
+        """
+        number = self.used.setdefault(slot, len(self.used))
+        if slot not in self._pointed:
+            self._pointed.add(slot)
+            entry = self.line(f"getelementptr ptr, ptr %regs, i64 {number}")
+            if self.given.is_one(slot):
+                self.lines.append(f"  %at{number} = load ptr, ptr {entry}, align 8")
+            else:
+                begin, kind = self.line(f"load ptr, ptr {entry}, align 8"), self.stored_type(slot)
+                self.lines.append(f"  %at{number} = getelementptr {'i8' if kind == 'i1' else kind}, ptr {begin}, i64 %t")
+        return f"%at{number}"
+
     def _load(self, slot: int) -> Value:
-        number = self._number(slot)
-        kind = self.stored_type(slot)
+        at, kind = self._read_at(slot), self.stored_type(slot)
         if self.given.is_one(slot):
-            return self.alike(kind, self.line(f"load {kind}, ptr %r{number}, align {bits_of(kind) // 8}"))
+            return self.alike(kind, self.line(f"load {kind}, ptr {at}, align {bits_of(kind) // 8}"))
         if kind == "i1":
-            raw = self.emit("i8", f"load {vector('i8')}, ptr %at{number}, align 1")
+            raw = self.emit("i8", f"load {vector('i8')}, ptr {at}, align 1")
             return self.compare("icmp ne", raw, self.number("i8", 0))
-        return self.emit(kind, f"load {vector(kind)}, ptr %at{number}, align {bits_of(kind) // 8}")
+        return self.emit(kind, f"load {vector(kind)}, ptr {at}, align {bits_of(kind) // 8}")
 
     def both(self, slot: int, kind: str) -> tuple[Value, Value]:
         """A register in the lower and the upper group of the warp, as memory has it: nothing has been written there, and nothing will be."""
@@ -228,7 +246,7 @@ class Vectors:
         """
         is_own = upper == lower + LANES  # nobody looks at another group
         begin = (
-            f"%at{self._number(slot)}"
+            self._read_at(slot)
             if is_own and slot not in self.written and self.stored_type(slot) == kind
             else self._begin(slot, kind)
         )
@@ -239,19 +257,19 @@ class Vectors:
         at = self.line(f"getelementptr {kind}, ptr {begin}, i64 {place}")
         return self.alike(kind, self.line(f"load {kind}, ptr {at}, align {bits_of(kind) // 8}"))
 
-    def _number(self, slot: int) -> int:
-        """The number of the pointer to a register that is read as it is in memory."""
+    def _read_at(self, slot: int) -> str:
+        """The pointer to a register that is read as it is in memory."""
         self.exposed.add(slot)
-        return self.used.setdefault(slot, len(self.used))
+        return self.at(slot)
 
     def _begin(self, slot: int, kind: str) -> str:
         """Where the warp's values of a register begin, in which other lanes look."""
         if slot in self.written or slot in self.wide or self.stored_type(slot) != kind:
             raise Uncompiled("a register of another group")
-        number = self._number(slot)
+        at = self._read_at(slot)
         self.crossed.add(slot)
         back = self.line(f"sub i64 0, {self.line(f'and i64 %t, {LANES}')}")
-        return self.line(f"getelementptr {'i8' if kind == 'i1' else kind}, ptr %at{number}, i64 {back}")
+        return self.line(f"getelementptr {'i8' if kind == 'i1' else kind}, ptr {at}, i64 {back}")
 
     def canonical(self, a: Value) -> Value:
         """With the NaN that the hardware gives, where it is the result of arithmetic."""
