@@ -25,7 +25,7 @@ from smemsim.program.compiled.tiles import LOOK, RUN, Tiles
 from smemsim.program.compiled.vectors import LANES
 from smemsim.program.memory.spaces import Piece, own
 from smemsim.program.rooms import forget_rooms
-from smemsim.program.special import is_alike, special
+from smemsim.program.special import fill_special, is_alike
 from smemsim.program.wave import ALL, WARP
 
 if TYPE_CHECKING:
@@ -57,43 +57,76 @@ _LOOP = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int6
 Found: TypeAlias = tuple[np.ndarray, list[Any]]  # the arrays that accesses of global memory were in: their rows of the table, the regions
 
 
+class Frames:
+    """Those of waves that have the same registers, one after the other: what machine code is given lies where it lay for the wave before."""
+
+    def __init__(self, x: Wave) -> None:
+        self.made: dict[Any, Frame] = {}
+        self.windows = np.empty((len(x.ctas), 2), np.int64)
+        self._own: dict[tuple[str, Any, np.dtype[Any]], np.ndarray] = {}  # what each wave has of its own
+        self._enter(x)
+
+    @classmethod
+    def of(cls, x: Wave) -> Frames:
+        """Those of a wave."""
+        found: Frames | None = x.state.get(cls)
+        if found is None:
+            pointers = x.register_pointers
+            key = x.total, cls, int(pointers[0]) if len(pointers) else 0
+            found = x.launch.kept.get(key)
+            if found is None:
+                found = x.launch.kept[key] = cls(x)
+            else:
+                found._enter(x)
+            x.state[cls] = found
+        return found
+
+    def _enter(self, x: Wave) -> None:
+        """The next wave has them."""
+        self.windows[:, 0] = x.window_begin + x.rank_bits[:: x.stride]
+        self.windows[:, 1] = x.shared.ctypes.data + np.arange(len(x.ctas), dtype=np.int64) * x.pitch
+        for (_, which, _), array in self._own.items():
+            fill_special(x, which, array)
+
+    def array(self, x: Wave, key: tuple[str, Any, np.dtype[Any]]) -> np.ndarray:
+        """A special register or the address of a variable, for every thread; a parameter once."""
+        what, which, kind = key
+        array: np.ndarray | None
+        if what != "special" or is_alike(which):
+            array = x.alike(("given", key), functools.partial(_alike, x, *key))
+            return array
+        array = self._own.get(key)
+        if array is None:
+            array = self._own[key] = np.empty(x.total, kind)
+            fill_special(x, which, array)
+        return array
+
+
 class Frame:
     """What a segment needs of a wave: pointers to its registers, room for places, the tables of memory. `found` is what a wave before has found."""
 
-    def __init__(self, x: Wave, code: Code, found: Found | None = None) -> None:
-        self.registers = _pointers(x, code)
+    def __init__(self, x: Wave, code: Code, frames: Frames, found: Found | None = None) -> None:
+        self._registers = _pointers(x, code, frames)
         self.count = code.rows
         self.memory = np.zeros(HEAD + ROW * len(code.accesses), np.int64)
+        self._rows = self.memory[HEAD:].reshape(-1, ROW)
+        self.runs = self._rows[:, 3]  # of each access that may be left out by all threads, whether one did it
         self.regions: list[Any] = [None] * len(code.accesses)
         self.tiles: Tiles | None = None
         if self.count:
-            self._place(x, found)
-        self.pointers = self.registers.ctypes.data, self.memory.ctypes.data
+            self._place(x, frames, found)
+        self.pointers = self._registers.ctypes.data, self.memory.ctypes.data
         self.total = x.total
         self._kept = x.launch.kept
-        self._is_alike = all(_is_alike(key) for key in code.given)
 
     @classmethod
     def of(cls, x: Wave, owner: Any, code: Code, found: Found | None = None) -> Frame:
         """That of a wave, made new or taken from a wave that is over and that has left its registers."""
-        frame: Frame | None = x.state.get(owner)
+        frames = Frames.of(x)
+        frame = frames.made.get(owner)
         if frame is None:
-            pointers = x.register_pointers
-            key = x.total, owner, int(pointers[0]) if len(pointers) else 0
-            frame = x.launch.kept.get(key)
-            if frame is None:
-                frame = x.launch.kept[key] = cls(x, code, found)
-            else:
-                frame._move(x, code)
-            x.state[owner] = frame
+            frame = frames.made[owner] = cls(x, code, frames, found)
         return frame
-
-    def _move(self, x: Wave, code: Code) -> None:
-        """To a wave with the same registers."""
-        if not self._is_alike:
-            self.registers[:] = _pointers(x, code)
-        if self.count:
-            self.memory[2] = x.fixed("windows", lambda: _windows(x)).ctypes.data
 
     @functools.cached_property
     def _tables(self) -> tuple[np.ndarray, np.ndarray]:
@@ -109,9 +142,13 @@ class Frame:
         """Of each access of a segment whose addresses stay in registers those of a group, where one is outside; else that of NOWHERE."""
         return np.full((len(self.regions), LANES), NOWHERE.ctypes.data, np.int64)
 
+    @functools.cached_property
+    def _outside_at(self) -> int:
+        return self.outside.ctypes.data
+
     def given_direct(self, first: int, last: int, mask: int | None) -> tuple[Any, ...]:
         """What functions of such a segment are called with."""
-        return self.pointers[0], mask, first, last, self.outside.ctypes.data, None, self.total, self.pointers[1]
+        return self.pointers[0], mask, first, last, self._outside_at, None, self.total, self.pointers[1]
 
     @property
     def places(self) -> np.ndarray:
@@ -131,12 +168,19 @@ class Frame:
 
     def row(self, number: int) -> np.ndarray:
         """Of an access of global memory: its begin, how many bytes from there it may begin, where in the host's memory that is, and whether a thread did it."""
-        return self.memory[HEAD + ROW * number : HEAD + ROW * (number + 1)]
+        found: np.ndarray = self._rows[number]
+        return found
 
-    def _place(self, x: Wave, found: Found | None) -> None:
-        own = x.fixed("windows", lambda: _windows(x))
+    def note_stores(self, x: Wave, stores: Sequence[Access]) -> None:
+        """That something was stored, by each of these that a thread did, is all that they change beside bytes."""
+        runs = self.runs.tolist()
+        for access in stores:
+            if access.instruction.guard is None or runs[access.number]:
+                own(x, _NOWHERE, access.size)
+
+    def _place(self, x: Wave, frames: Frames, found: Found | None) -> None:
         cta_of = x.alike("cta_of as int64", lambda: np.ascontiguousarray(x.cta_of, np.int64))
-        self.memory[:HEAD] = NOWHERE.ctypes.data, cta_of.ctypes.data, own.ctypes.data, x.window
+        self.memory[:HEAD] = NOWHERE.ctypes.data, cta_of.ctypes.data, frames.windows.ctypes.data, x.window
         if found is not None:  # else nothing may begin in the arrays, of which nobody knows yet
             self.memory[HEAD:], self.regions = found[0], list(found[1])
 
@@ -146,46 +190,30 @@ def _room(count: int, total: int) -> tuple[np.ndarray, np.ndarray]:
     return np.empty((count, total), np.int64), np.empty((count, total // LANES), np.uint8)
 
 
-def _pointers(x: Wave, code: Code) -> np.ndarray:
+def _pointers(x: Wave, code: Code, frames: Frames) -> np.ndarray:
     """Where in the host's memory the arrays are that machine code names by their slots."""
     pointers: np.ndarray = x.register_pointers
-    given = np.array([_given_array(x, key).ctypes.data for key in code.given], np.uint64)
     if code.given:
-        pointers = np.concatenate((pointers[: len(x.r)], given))
+        arrays = np.array([frames.array(x, key).ctypes.data for key in code.given], np.uint64)
+        pointers = np.concatenate((pointers[: len(x.r)], arrays))
     found: np.ndarray = pointers[code.slot_array]
     return found
 
 
-def _is_alike(key: tuple[str, Any, np.dtype[Any]]) -> bool:
-    """Is it the same in all waves?"""
-    return key[0] != "special" or is_alike(key[1])
-
-
-def _given_array(x: Wave, key: tuple[str, Any, np.dtype[Any]]) -> np.ndarray:
-    keep = x.alike if _is_alike(key) else x.fixed
-    array: np.ndarray = keep(("given", key), functools.partial(_given, x, *key))
-    return array
-
-
-def _given(x: Wave, what: str, which: Any, kind: np.dtype[Any]) -> np.ndarray:
-    """A special register or the address of a variable, for every thread; a parameter once."""
+def _alike(x: Wave, what: str, which: Any, kind: np.dtype[Any]) -> np.ndarray:
+    """What is the same in all waves, of every thread; a parameter once."""
     if what == "parameter":
         return np.frombuffer(x.launch.parameters[which : which + kind.itemsize].tobytes(), kind)
+    if what == "special":
+        array = np.empty(x.total, kind)
+        fill_special(x, which, array)
+        return array
     kept = x.sel
     x.select(ALL)
     try:
-        if what == "variable":
-            return np.ascontiguousarray(np.broadcast_to(x.own_shared(which), (x.total,)))
-        return np.ascontiguousarray(special(which)(x).astype(kind))
+        return np.ascontiguousarray(np.broadcast_to(x.own_shared(which), (x.total,)))
     finally:
         x.select(kept)
-
-
-def _windows(x: Wave) -> np.ndarray:
-    """Of each CTA the `.shared` address at which its window begins, and where that lies in the host's memory."""
-    begins = x.window_begin + x.rank_bits[:: x.stride]
-    hosts = x.shared.ctypes.data + np.arange(len(x.ctas), dtype=np.int64) * x.pitch
-    return np.ascontiguousarray(np.stack([begins, hosts], axis=1))
 
 
 class Segment:
@@ -217,10 +245,17 @@ class Segment:
             self._texts[key] = (direct_code_of if is_direct else code_of)(self.program, self.piece, masked=masked)
         return self._texts[key]
 
+    @functools.cached_property
+    def _uses_shared(self) -> bool:
+        return any(access.space == "shared" for access in self.piece.accesses)
+
+    @functools.cached_property
+    def _stores(self) -> bool:
+        return any(not access.is_load for access in self.piece.accesses)
+
     def _may_be_direct(self, *, is_watched: bool) -> bool:
         """Has it accesses, and does the watch ask of none where it is?"""
-        accesses = self.piece.accesses
-        return bool(accesses) and not (is_watched and any(access.space == "shared" or not access.is_load for access in accesses))
+        return bool(self.piece.accesses) and not (is_watched and (self._uses_shared or self._stores))
 
     def run(self, x: Wave) -> Any:
         """Run the machine code. The threads for which closures have to look, as `Wave.sel` has them: nothing has happened there. None: for nobody."""
@@ -238,9 +273,7 @@ class Segment:
         masked = x.sel is not ALL
         first, last, mask = _range(x)
         given = first, last, None if mask is None else mask.ctypes.data
-        if self._may_be_direct(is_watched=x.watch is not None) and not (
-            x.has_owners and any(a.space == "shared" for a in self.piece.accesses)
-        ):
+        if self._may_be_direct(is_watched=x.watch is not None) and not (x.has_owners and self._uses_shared):
             first, is_over = self._directly(x, given)
             if is_over:
                 return self._left(x, given, first)
@@ -285,8 +318,7 @@ class Segment:
         for _ in range(TRIES + len(code.accesses)):
             if self._looks(x, frame, code) is None:
                 return first, False
-            for access in stores:
-                frame.row(access.number)[3] = 0
+            frame.runs.fill(0)
             reached = functions[0](*frame.given_direct(first, last, mask))
             if reached == last:
                 break
@@ -297,9 +329,7 @@ class Segment:
             return first, True
         if stores:
             functions[-1](*frame.given_direct(*given))
-            for access in stores:
-                if access.instruction.guard is None or frame.row(access.number)[3]:
-                    own(x, _NOWHERE, access.size)
+            frame.note_stores(x, stores)
         return last, True
 
     def _finds_outside(self, x: Wave, frame: Frame, code: Code) -> bool:
@@ -333,8 +363,7 @@ class Segment:
     def _whole(self, x: Wave, frame: Frame, code: Code, functions: Sequence[Any], given: tuple[int, int, int | None]) -> bool:
         """Look at all addresses, ask the watch, move all bytes. False, and nothing has happened, where closures have to look."""
         arguments = frame.given(*given)
-        for access in code.stores:
-            frame.row(access.number)[3] = 0
+        frame.runs.fill(0)
         if functions[0](*arguments):
             places = {access.number: _places(x, frame, access, given[0])[1] for access in code.of_global}
             if not self._find(x, frame, code, places) or functions[0](*arguments):
@@ -366,12 +395,9 @@ class Segment:
         # Nothing of a segment that stores is done before all of it is in order.
         if not is_clear and frame.tiles.go(first, last, mask, LOOK) < last:
             return first
-        for access in code.stores:
-            frame.row(access.number)[3] = 0
+        frame.runs.fill(0)
         frame.tiles.go(first, last, mask, RUN)
-        for access in code.stores:
-            if access.instruction.guard is None or frame.row(access.number)[3]:
-                own(x, _NOWHERE, access.size)
+        frame.note_stores(x, code.stores)
         return last
 
     @staticmethod
@@ -423,8 +449,7 @@ class Segment:
     def _note(x: Wave, frame: Frame, access: Access, first: int) -> None:
         """What a store changes beside bytes, as its closure notes it; the watch over memory has noted it."""
         if access.space == "global" or not x.has_owners:  # that something was stored is all
-            if access.instruction.guard is None or frame.row(access.number)[3]:
-                own(x, _NOWHERE, access.size)
+            frame.note_stores(x, (access,))
             return
         threads, places = _places(x, frame, access, first)
         if len(places):
