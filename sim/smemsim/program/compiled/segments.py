@@ -21,8 +21,6 @@ from smemsim.program.compiled.forms import form_of
 from smemsim.program.compiled.joins import NO_JOINS, Joins
 from smemsim.program.compiled.memory import (
     BUFFER,
-    HEAD,
-    ROW,
     Access,
     access_of,
     emit_access,

@@ -18,6 +18,7 @@ from smemsim.program.watch.global_loops import CLOCK, WHEN, WHO
 from smemsim.program.wave import WARP
 
 if TYPE_CHECKING:
+    from smemsim.program.watch.global_loops import Cells
     from smemsim.program.wave import Wave
 
 __all__ = ["Stores"]
@@ -26,6 +27,7 @@ __all__ = ["Stores"]
 # What the function gets in one table of 64-bit numbers, by place. A table that is not there is a null pointer.
 _POINTERS = ("writers", "earlier", "readers", "others", "split", "line_writers", "line_readers", "line_others", "clock")
 _NUMBERS = ("host", "first_warp", "shift", "line", "nowhere")
+_HOST = len(_POINTERS)
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 4, ctypes.c_void_p)
 
 
@@ -371,6 +373,7 @@ class Stores:
         self.context = np.zeros(len(_POINTERS) + len(_NUMBERS), np.int64)
         self._at = self.context.ctypes.data
         self._call = _function()
+        self._of: tuple[Any, ...] = ()  # the tables that the context points at
 
     def passes(self, x: Wave, access: Access, memory: np.ndarray, places: int, given: tuple[int, int, int | None]) -> bool:
         """Has nobody else been where a store goes? Then it is noted."""
@@ -378,11 +381,17 @@ class Stores:
         if found is None:
             return False
         index, cells = found
-        tables = (
-            cells.writers, cells.earlier, cells.readers, cells.others, cells.split, cells.line_writers, cells.line_readers, cells.line_others,
-            self.globals.order.clock,
-        )  # fmt: skip
-        pointers = [array.ctypes.data if len(array) else 0 for array in tables]
-        self.context[:] = *pointers, memory.ctypes.data - access.apart, self.globals.first, cells.shift, cells.line, self.nowhere
+        self._look_at(cells, self.globals.order.clock)
+        self.context[_HOST] = memory.ctypes.data - access.apart
         first, last, mask = given
         return bool(self._call(places, mask, first, last, index, access.size, self._at))
+
+    def _look_at(self, cells: Cells, clock: np.ndarray) -> None:
+        if len(self._of) == 2 and self._of[0] is cells and self._of[1] is clock:
+            return
+        self._of = cells, clock
+        tables = (
+            cells.writers, cells.earlier, cells.readers, cells.others, cells.split, cells.line_writers, cells.line_readers, cells.line_others, clock,
+        )  # fmt: skip
+        pointers = [array.ctypes.data if len(array) else 0 for array in tables]
+        self.context[:] = *pointers, 0, self.globals.first, cells.shift, cells.line, self.nowhere

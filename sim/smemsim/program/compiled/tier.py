@@ -506,7 +506,10 @@ class Segment:
         first = given[0]
         cross = functools.cache(lambda: _cross(x, frame, code, first))
         filled: set[int] = set()
+        runs = frame.runs.tolist()
         for access in code.accesses:
+            if not access.is_load and access.instruction.guard is not None and not runs[access.number]:
+                continue
             is_global, i, size = access.space == "global", access.instruction, access.size
             region = frame.regions[access.number]
             memory = x.shared if not is_global else NOWHERE if region is None else region.words

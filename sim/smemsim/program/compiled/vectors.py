@@ -245,11 +245,7 @@ class Vectors:
         random programs).
         """
         is_own = upper == lower + LANES  # nobody looks at another group
-        begin = (
-            self._read_at(slot)
-            if is_own and slot not in self.written and self.stored_type(slot) == kind
-            else self._begin(slot, kind)
-        )
+        begin = self._read_at(slot) if is_own and slot not in self.written and self.stored_type(slot) == kind else self._begin(slot, kind)
         place = str(lower)
         if lower != upper and not is_own:
             is_upper = self.line(f"icmp ne i64 {self.line(f'and i64 %t, {LANES}')}, 0")

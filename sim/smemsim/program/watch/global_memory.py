@@ -69,7 +69,8 @@ class GlobalShadow:
         self.per_cluster = self.per_cta * x.launch.cluster_size
         # Proxy fences that are for global memory in particular, and what their warp had seen.
         self._fences: list[tuple[Operation, np.ndarray]] = []
-        self._has_narrow = any(is_for_shared(i) for i in x.launch.program.inlined.body)  # then `order.fenced` says nothing of global memory
+        # Is there such a fence? Then `order.fenced` says nothing of global memory.
+        self._has_narrow = x.alike(is_for_shared, lambda: any(map(is_for_shared, x.launch.program.inlined.body)))
         self._nothing = np.zeros_like(order.fenced) if self._has_narrow else order.fenced[:0]
         self._updates, self._accumulations = updates(x.launch.program), accumulations(x.launch.program)
         self._open: dict[Operation, int] = {}  # asynchronous ones that nobody has waited for

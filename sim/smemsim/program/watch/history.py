@@ -194,11 +194,11 @@ class ArrayShadow:
 
     def for_writes(self, scope: int) -> None:
         """Make room for writers, by strong operations where they have a `scope`."""
-        fine, lines = self._sizes
         if not len(self.cells.writers):
+            fine, lines = self._sizes
             self.cells = self.cells._replace(writers=np.zeros(fine, np.int64), line_writers=np.zeros(lines, np.int64))
         if scope and not len(self.cells.earlier):
-            self.cells = self.cells._replace(earlier=np.zeros(fine, np.int64))
+            self.cells = self.cells._replace(earlier=np.zeros(self._sizes[0], np.int64))
 
     @property
     def _sizes(self) -> tuple[int, int]:
