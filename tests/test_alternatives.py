@@ -34,7 +34,8 @@ from smemsim.machine.tcgen05 import instruction, prepare
 from smemsim.spec.alternatives import ALTERNATIVES, EXPERIMENTS, alternative_of, assuming
 from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force
 from smemsim.spec.compiled import COMPILED
-from smemsim.spec.evidence import RULES, Grade, kill_matrix, witnessed
+from smemsim.spec.evidence import RULES, kill_matrix, witnessed
+from smemsim.spec.grades import Grade
 from smemsim.spec.published import PUBLISHED
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_memory import COPY_SHAPES, LOAD_STORE_SHAPES

@@ -12,7 +12,7 @@ import exact
 from smemsim.arithmetic import dot as text
 from smemsim.arithmetic.multiply import Factors, multiply
 from smemsim.arithmetic.values import to_float64
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.mma_arithmetic import ARITHMETIC
 from strategies import examples
 

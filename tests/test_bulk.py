@@ -22,7 +22,8 @@ from smemsim import (
 from smemsim.evidence import load_suite, replay_suite, write_suite
 from smemsim.machine import bulk_reduce_bytes
 from smemsim.spec.bulk import BULK_LIMITS, BULK_TRAPS
-from smemsim.spec.evidence import RULES, Grade
+from smemsim.spec.evidence import RULES
+from smemsim.spec.grades import Grade
 from strategies import examples
 
 BEGIN, END = 0x400, 0x39000

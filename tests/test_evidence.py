@@ -19,7 +19,8 @@ from smemsim.spec import touched as touched_module
 from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, assuming, of_rule
 from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force
 from smemsim.spec.calibration import CALIBRATION, calibration
-from smemsim.spec.evidence import RULES, Grade, kill_matrix
+from smemsim.spec.evidence import RULES, kill_matrix
+from smemsim.spec.grades import Grade
 from smemsim.spec.touched import touched
 from tools.evidence import __main__ as command
 from tools.evidence.branches import CODES, REFUTES, assume, branch

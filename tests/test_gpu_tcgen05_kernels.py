@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -624,7 +623,7 @@ def test_work_is_done_once_whoever_does_it(cancel: str, begin: int, ctas: int) -
 
 
 def test_what_does_not_fit_on_the_card_at_once_can_be_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multiprocessors, "RESIDENCY", dataclasses.replace(multiprocessors.RESIDENCY, ctas=1))
+    monkeypatch.setattr(multiprocessors, "RESIDENCY", multiprocessors.RESIDENCY._replace(ctas=1))
     for grid, begin in ((3, 3), (5, 5), (12, 5)):
         _, done, began = taken_over(taking_over(), grid, multiprocessors=5)
         assert (done, began) == ([1] * grid, begin)

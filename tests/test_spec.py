@@ -11,9 +11,10 @@ from smemsim.layout.swizzle import swizzle
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.disputes import CUTE_DSL_BITS, CUTE_DSL_DISPUTES
 from smemsim.spec.errata import ERRATA
-from smemsim.spec.evidence import RULES, Grade
+from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import CODES
 from smemsim.spec.formats import FORMATS, element_format
+from smemsim.spec.grades import Grade
 from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC, layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import DATA_TYPES, SWIZZLES, TensorMapSwizzle, corner_bits

@@ -9,7 +9,8 @@ import smemsim.evidence.kinds.tensor_map as replace_kind
 from smemsim import InputError, TensorMap, TraceError
 from smemsim.evidence import load_suite, replay_suite, write_suite
 from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.evidence import RULES, Grade, Rule
+from smemsim.spec.evidence import RULES, Rule
+from smemsim.spec.grades import Grade
 from smemsim.spec.tensor_map import DATA_TYPES, DERIVED_FIELDS, TENSOR_MAP, TensorMapDataType, TensorMapSwizzle
 from smemsim.spec.tensor_map_replace import ELEMTYPES, REPLACE_FIELDS
 from smemsim.words.tensor_map.replace import build_sequence, kept_fields, tensormap_replace

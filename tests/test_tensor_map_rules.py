@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from smemsim import InputError, SmemsimError, TensorMap, TensorMapError, Unmodelled
 from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES
+from smemsim.spec.grades import Grade
 from smemsim.spec.tensor_map import DATA_TYPES, SWIZZLE_BITS, TENSOR_MAP, TensorMapSwizzle
 from smemsim.words.tensor_map.rules import TENSOR_MAP_RULES
 from strategies import examples

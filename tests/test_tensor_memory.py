@@ -28,7 +28,7 @@ from smemsim import (
     tmem_take,
 )
 from smemsim.machine import decompress
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, METADATA
 from strategies import examples
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cute import parse
 from smemsim import AccumulatorLayout, InputError, TmemAccess, TmemAddress, Unmodelled
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.tensor_memory import LANES, LOAD_STORE_SHAPES
 from strategies import examples
 

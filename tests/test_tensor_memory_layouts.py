@@ -11,7 +11,7 @@ from cute import parse
 from smemsim import AccumulatorLayout, ATmemLayout, InputError, MetadataLayout, ScaleLayout, TmemAddress, Unmodelled
 from smemsim.layout import tensor_memory as formulas
 from smemsim.machine import legal_n
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.tensor_memory import (
     A_CONTAINER_BITS,
     ACCUMULATORS,

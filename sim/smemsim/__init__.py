@@ -54,8 +54,9 @@ if TYPE_CHECKING:
     from smemsim.spec.bulk import BULK_TRAPS
     from smemsim.spec.disputes import DISPUTES
     from smemsim.spec.errata import ERRATA
-    from smemsim.spec.evidence import RULES, Grade
+    from smemsim.spec.evidence import RULES
     from smemsim.spec.findings import Severity
+    from smemsim.spec.grades import Grade
     from smemsim.spec.swizzles import Swizzle
     from smemsim.words.instr import INSTR_RULES, InstrDescriptor
     from smemsim.words.operand import operand_addresses
@@ -155,7 +156,7 @@ _HOMES = {
     "DISPUTES": "spec.disputes",
     "ERRATA": "spec.errata",
     "RULES": "spec.evidence",
-    "Grade": "spec.evidence",
+    "Grade": "spec.grades",
     "Finding": "finding",
     "CheckFinding": "finding",
     "RunFinding": "finding",

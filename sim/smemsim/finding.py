@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from smemsim.errors import SmemsimError
-from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES, Severity
+from smemsim.spec.grades import Grade
 
 if TYPE_CHECKING:
     import pathlib
@@ -129,8 +129,7 @@ class Path:
 # ---- The places that a finding can be at: a field of a word, a value of a scenario, an instruction of a launch
 
 
-@dataclasses.dataclass(frozen=True)
-class InWord:
+class InWord(NamedTuple):
     """In a field of a word: of a shared-memory descriptor, an instruction descriptor or a tensor map.
 
     `against` are the other things, by name, that the field does not go with: "swizzle_a" where A's major-ness and its swizzle have no instruction.
@@ -144,8 +143,7 @@ class InWord:
         return str(self.field)
 
 
-@dataclasses.dataclass(frozen=True)
-class InScenario:
+class InScenario(NamedTuple):
     """At a value of a scenario. `title` says for people what it is about: "step 2 (mma) a", "map tmA".
 
     `subject` is the path of that, where the value stands elsewhere: an operand is wrong, and the map that filled its buffer is to be changed.
@@ -166,8 +164,7 @@ class InScenario:
         return self.path if self.subject is None else self.subject
 
 
-@dataclasses.dataclass(frozen=True)
-class Touched:
+class Touched(NamedTuple):
     """Bytes of a CTA's shared memory that a finding is about: addresses from `begin` up to `end`."""
 
     cta: int
@@ -179,8 +176,7 @@ class Touched:
         return self.cta == other.cta and self.begin < other.end and other.begin < self.end
 
 
-@dataclasses.dataclass(frozen=True)
-class InLaunch:
+class InLaunch(NamedTuple):
     """At an instruction of a launch; None where it is about no single one. `launch` is the name of its PTX.
 
     `place` is the line of the source that a kernel author knows the instruction by, which is another one than its own where a function only wraps

@@ -13,8 +13,8 @@ from smemsim.arithmetic.dot import NOTHING
 from smemsim.arithmetic.values import accumulator, columns, numbers
 from smemsim.errors import InputError
 from smemsim.spec.assumptions import assumed, in_force
-from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
+from smemsim.spec.grades import Grade
 from smemsim.spec.mma_arithmetic import ARITHMETIC, LARGEST_ZERO_EXPONENT, LEAST_KEPT_BITS, NAN, MmaArithmetic, arithmetic_of
 
 __all__ = ["Factors", "Options", "Sums", "add_tiles", "certain", "is_added_in_place", "multiply", "multiply_tiles", "row_of"]

@@ -7,7 +7,7 @@ import json
 import pathlib
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -59,8 +59,7 @@ class Given:
     hints: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Read:
+class Read(NamedTuple):
     """What a command is given: maps, or, where there are none, the text of a word; `note` says how an ambiguous dump was read."""
 
     maps: tuple[Given, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -36,7 +35,8 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, EXPERIMENTS
     from smemsim.spec.architectures import architecture
     from smemsim.spec.compiled import COMPILED
-    from smemsim.spec.evidence import RULES, Grade
+    from smemsim.spec.evidence import RULES
+    from smemsim.spec.grades import Grade
     from smemsim.spec.published import PUBLISHED
 
     if rule is not None and rule not in RULES:
@@ -62,8 +62,8 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
             found.append({
                 "alternative": str(a), "instead": a.sentence, "because": a.source, "refuted_by": by, "refuted_by_own_programs": others,
                 "beside": _beside(by), "met_by_runs": _met(str(a)), "alike": ALIKE.get(str(a), ""), "experiment": EXPERIMENTS[a.point],
-                "published": [dataclasses.asdict(p) | {"against": str(a)} for p in PUBLISHED if str(a) in p.against],
-                "compiled": [dataclasses.asdict(c) | {"against": str(a)} for c in COMPILED if str(a) in c.against],
+                "published": [p._asdict() | {"against": str(a)} for p in PUBLISHED if str(a) in p.against],
+                "compiled": [c._asdict() | {"against": str(a)} for c in COMPILED if str(a) in c.against],
             })  # fmt: skip
     if as_json:
         click.echo(json.dumps(found, indent=1))

@@ -18,8 +18,8 @@ from smemsim.machine.tma import tma_store
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copy_shape
 from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
+from smemsim.spec.grades import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, LANES, WARP_LANES, CopyShape
 from smemsim.tables import TableError, mistake, plain
 from smemsim.words.operand import operand_addresses

@@ -25,8 +25,8 @@ from smemsim.machine.owners import Owners
 from smemsim.machine.product import shared_grade
 from smemsim.machine.tma import Transfer
 from smemsim.spec.architectures import Architecture, architecture
-from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import ElementFormat, element_format
+from smemsim.spec.grades import Grade
 from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK, LINE
 from smemsim.spec.smem_descriptor import REACH, START, layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode

@@ -18,9 +18,9 @@ from smemsim.judge.scenario import CopyStep, Grid, Meant, MmaStep, Operand, Scen
 from smemsim.judge.state import TMEM, Counts, Machine, Read, finding
 from smemsim.machine.tmem.layout import ATmemLayout, accumulator_path
 from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
+from smemsim.spec.grades import Grade
 from smemsim.spec.shared_memory import ATOM_ROWS
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tcgen05 import KINDS, WIDE_K, kind_of, shapes_of

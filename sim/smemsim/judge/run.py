@@ -112,7 +112,7 @@ def _placed(f: Finding, sources: Sources) -> Finding:
     if not isinstance(f.at, InLaunch) or f.location is None:
         return f
     other = f.at.other.location if f.at.other is not None else None
-    at = dataclasses.replace(f.at, place=sources.place(f.location), other_place=sources.place(other) if other is not None else None)
+    at = f.at._replace(place=sources.place(f.location), other_place=sources.place(other) if other is not None else None)
     return dataclasses.replace(f, at=at)
 
 
@@ -208,7 +208,7 @@ def _of_operand(p: Product, side: str, arch: str, line: int) -> Iterator[Touched
 def _of_watch(f: Finding, name: str, reads: Reads | None) -> Finding:
     """A finding of the watch, with the name of its launch and the bytes that it is about."""
     at = f.at if isinstance(f.at, InLaunch) else InLaunch(None)
-    return dataclasses.replace(f, at=dataclasses.replace(at, launch=name, touched=at.touched or _touched(at.instruction, reads)))
+    return dataclasses.replace(f, at=at._replace(launch=name, touched=at.touched or _touched(at.instruction, reads)))
 
 
 def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | None) -> Finding:

@@ -21,7 +21,7 @@ from smemsim.judge.tensors import GlobalTensor
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells
 from smemsim.machine.tmem.layout import ScaleLayout
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, WIDE_K, scale_modes
 from smemsim.spec.tensor_memory import COPY_SHAPES, SCALE_ID_SHIFT, SCALE_MODES, WARP_LANES, CopyShape, ScaleMode
 from smemsim.tables import TableError, plain

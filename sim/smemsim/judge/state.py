@@ -23,9 +23,9 @@ from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
 from smemsim.machine.tma import Transfer, tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
-from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.formats import element_format
+from smemsim.spec.grades import Grade
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode

@@ -19,8 +19,9 @@ from smemsim.errors import InputError
 from smemsim.machine.memory import Operand, SharedMemory, Windows
 from smemsim.machine.tma import Transfer
 from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import RULES, Grade
+from smemsim.spec.evidence import RULES
 from smemsim.spec.formats import element_format
+from smemsim.spec.grades import Grade
 from smemsim.spec.mma_arithmetic import MmaArithmetic
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.words.operand import operand_addresses

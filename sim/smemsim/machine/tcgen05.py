@@ -40,9 +40,10 @@ from smemsim.machine.tmem.layout import (
 )
 from smemsim.machine.tmem.memory import TensorMemory, check_together, memories_of
 from smemsim.spec.assumptions import assumed, remembered
-from smemsim.spec.evidence import RULES, Grade
+from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
+from smemsim.spec.grades import Grade
 from smemsim.spec.instr_descriptor import ZERO_COLUMN_MASK
 from smemsim.spec.tcgen05 import kind_of, scale_modes
 from smemsim.spec.tensor_memory import COLUMNS, DECOMPRESSIONS, EMPTY_GROUP, LANES, METADATA, SCALE_ID_SHIFT, Decompression, ScaleMode

@@ -20,8 +20,8 @@ from smemsim.layout import fragments
 from smemsim.machine.memory import WORDS, SharedMemory, Windows
 from smemsim.machine.product import MmaOperand, MmaResult, SharedOperand, halves, weaker
 from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
+from smemsim.spec.grades import Grade
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WGMMA_THREADS, WGMMA_TYPES, WgmmaTypes
 from smemsim.words.smem import SmemDescriptor
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 __all__ = ["Column", "Line", "Table"]
 
@@ -11,8 +11,7 @@ class Line(list[tuple[str, str]]):
     """Pieces of (text, style); a style is "", "bold", "dim" or a colour."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column of a table: what stands above it, how many characters it takes at least, and is it aligned to the right?"""
 
     head: str
@@ -20,8 +19,7 @@ class Column:
     right: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Rows of cells under `columns`; `styles` has one for each row, or one for each of its cells.
 
     A row with fewer cells than columns does not widen them with its last cell.

@@ -12,8 +12,8 @@ from smemsim.layout.tma import row_pitch, tile_size
 from smemsim.picture.table import Line
 from smemsim.show.words import finding_lines
 from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.evidence import Grade
 from smemsim.spec.fields import Field
+from smemsim.spec.grades import Grade
 from smemsim.spec.tensor_map import (
     DERIVED_FIELDS,
     LIMITS,

@@ -7,9 +7,8 @@ A row names the rule (`smemsim.RULES`), says what would be so instead and why on
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,8 +23,7 @@ from smemsim.spec.swizzles import Swizzle
 __all__ = ["ALIKE", "ALTERNATIVES", "EXPERIMENTS", "Alternative", "alternative_of", "assuming", "of_rule"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Alternative:
+class Alternative(NamedTuple):
     """One alternative: `change` makes of what passes at `point` what the alternative would have there."""
 
     rule: str
@@ -205,7 +203,7 @@ def _mode_swap(one: int, other: int) -> Callable[..., Any]:
 
 
 def _path(name: str, **changed: Any) -> Callable[..., Any]:
-    return lambda path: dataclasses.replace(path, **changed) if path.name == name else path
+    return lambda path: path._replace(**changed) if path.name == name else path
 
 
 def _cell(names: str, place: Callable[..., Any]) -> Callable[..., Any]:
@@ -298,7 +296,7 @@ def _register(shape: str, cell: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _copies(name: str, multicast: str, **changed: int) -> Callable[..., Any]:
-    return lambda row: dataclasses.replace(row, **changed) if (row.name, row.multicast) == (name, multicast) else row
+    return lambda row: row._replace(**changed) if (row.name, row.multicast) == (name, multicast) else row
 
 
 def _warps_of_64(row: Any) -> Any:
@@ -306,11 +304,11 @@ def _warps_of_64(row: Any) -> Any:
     if row.name != "64x128b":
         return row
     alike = {"run": 32, "run_step": 64, "copy_step": 32} if row.multicast.endswith("02_13") else {"run": 64, "run_step": 0, "copy_step": 64}
-    return dataclasses.replace(row, **alike)
+    return row._replace(**alike)
 
 
 def _shifted(name: str, shift: int) -> Callable[..., Any]:
-    return lambda row: dataclasses.replace(row, shift=shift) if row.name == name else row
+    return lambda row: row._replace(shift=shift) if row.name == name else row
 
 
 def _dealt(rows: list[np.ndarray], size: int) -> list[np.ndarray]:
@@ -339,13 +337,13 @@ _FOUR_BITS = ("mxf4", "mxf4nvf4")
 def _row(kinds: tuple[str, ...], d_type: str = "", **changed: Any) -> Callable[..., Any]:
     def change(row: MmaArithmetic) -> MmaArithmetic:
         is_meant = set(kinds) & set(row.kinds) and row.kept_bits is not None and d_type in ("", row.d_type)
-        return dataclasses.replace(row, **changed) if is_meant else row
+        return row._replace(**changed) if is_meant else row
 
     return change
 
 
 def _ungrouped(row: MmaArithmetic) -> MmaArithmetic:
-    return dataclasses.replace(row, group=1, kept_bits=25, zero_exponent=-133) if set(_FOUR_BITS) & set(row.kinds) else row
+    return row._replace(group=1, kept_bits=25, zero_exponent=-133) if set(_FOUR_BITS) & set(row.kinds) else row
 
 
 def _in_parts(count: int, backwards: bool = False) -> Callable[..., Any]:
@@ -552,7 +550,7 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative("tcgen05.cp", "warpx4_twice", ".32x128b.warpx4 writes lanes 0 to 31 and 64 to 95", "2x2 data path", "cp.shape", _copies("32x128b", "warpx4", copies=2, copy_step=64)),
     Alternative("tcgen05.cp", "4x256b_first_lanes", ".4x256b writes lanes 0 to 3", "the simplest reading", "cp.shape", _copies("4x256b", "", run=4)),
     Alternative("tcgen05.cp", "4x256b_all_lanes", ".4x256b writes its rows again in every 32 lanes", "as .warpx4 does", "cp.shape", _copies("4x256b", "", run=4, copies=4, copy_step=32)),
-    Alternative("tcgen05.cp", "64x128b_once", ".64x128b writes 64 lanes, without the copies", "multicast to warps, not to lanes", "cp.shape", lambda row: dataclasses.replace(row, copies=1) if row.name == "64x128b" else row),
+    Alternative("tcgen05.cp", "64x128b_once", ".64x128b writes 64 lanes, without the copies", "multicast to warps, not to lanes", "cp.shape", lambda row: row._replace(copies=1) if row.name == "64x128b" else row),
     Alternative("tcgen05.cp", "of_leader", ".cta_group::2: both CTAs get what the even one's shared memory has", "PTX ISA 9.1 §9.7.16.9.2 says only that both are written", "cp.sources", lambda sources: (sources[0],) * len(sources)),
     Alternative("tcgen05.cp", "exchanged", ".cta_group::2: each CTA gets what the other's shared memory has", "other order", "cp.sources", lambda sources: sources[::-1]),
     *(Alternative("tcgen05.cp", f"{name}_shift_{shift}", f".{name}: elements begin at bit {shift} of their byte", source, "decompression", _shifted(name, shift)) for name, shift, source in (
@@ -638,11 +636,11 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative("tma.blackwell", "gathered_consecutive", "tile::gather4: four rows from the first one on", "three of four operands ignored", "tma.gathered", lambda rows: tuple(rows[0] + n for n in range(len(rows)))),
     Alternative("tma.blackwell", "96b_pitch_128", "96B: rows lie 128 bytes apart", "the line of the other modes", "tma.pitch", lambda pitch, swizzle, row: 128 if swizzle == Swizzle.B96 else pitch),
     Alternative("tma.blackwell", "96b_dense", "96B: rows narrower than 96 bytes are dense", "as without swizzle", "tma.pitch", lambda pitch, swizzle, row: row if swizzle == Swizzle.B96 else pitch),
-    Alternative("tma.blackwell", "96b_unswizzled", "96B: no XOR", "other reading of table 9 of the driver's header", "tma.mode", lambda mode: dataclasses.replace(mode, mask=0) if mode.swizzle == Swizzle.B96 else mode),
-    Alternative("tma.blackwell", "atom_32b_as_128b", "128B_ATOM_32B: 16 bytes move together, of 8 lines", "other atom", "tma.mode", lambda mode: dataclasses.replace(mode, mask=7, shift=4) if mode.swizzle == Swizzle.B128_ATOM_32B else mode),
-    Alternative("tma.blackwell", "atom_32b_flipped", "128B_ATOM_32B changes 8-byte halves too", "other mode", "tma.mode", lambda mode: dataclasses.replace(mode, swizzle=Swizzle.B128_ATOM_32B_FLIP_8B) if mode.swizzle == Swizzle.B128_ATOM_32B else mode),
-    Alternative("tma.blackwell", "flip_ignored", "128B_ATOM_32B_FLIP_8B changes no halves", "other mode", "tma.mode", lambda mode: dataclasses.replace(mode, swizzle=Swizzle.B128_ATOM_32B) if mode.swizzle == Swizzle.B128_ATOM_32B_FLIP_8B else mode),
-    Alternative("tma.blackwell", "atom_64b_as_32b", "128B_ATOM_64B: 32 bytes move together, of 4 lines", "other atom", "tma.mode", lambda mode: dataclasses.replace(mode, mask=3, shift=5) if mode.swizzle == Swizzle.B128_ATOM_64B else mode),
+    Alternative("tma.blackwell", "96b_unswizzled", "96B: no XOR", "other reading of table 9 of the driver's header", "tma.mode", lambda mode: mode._replace(mask=0) if mode.swizzle == Swizzle.B96 else mode),
+    Alternative("tma.blackwell", "atom_32b_as_128b", "128B_ATOM_32B: 16 bytes move together, of 8 lines", "other atom", "tma.mode", lambda mode: mode._replace(mask=7, shift=4) if mode.swizzle == Swizzle.B128_ATOM_32B else mode),
+    Alternative("tma.blackwell", "atom_32b_flipped", "128B_ATOM_32B changes 8-byte halves too", "other mode", "tma.mode", lambda mode: mode._replace(swizzle=Swizzle.B128_ATOM_32B_FLIP_8B) if mode.swizzle == Swizzle.B128_ATOM_32B else mode),
+    Alternative("tma.blackwell", "flip_ignored", "128B_ATOM_32B_FLIP_8B changes no halves", "other mode", "tma.mode", lambda mode: mode._replace(swizzle=Swizzle.B128_ATOM_32B) if mode.swizzle == Swizzle.B128_ATOM_32B_FLIP_8B else mode),
+    Alternative("tma.blackwell", "atom_64b_as_32b", "128B_ATOM_64B: 32 bytes move together, of 4 lines", "other atom", "tma.mode", lambda mode: mode._replace(mask=3, shift=5) if mode.swizzle == Swizzle.B128_ATOM_64B else mode),
 )}
 # fmt: on
 

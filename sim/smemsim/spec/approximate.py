@@ -8,13 +8,12 @@ Samples of an H200 (tests/data/h200_approximate.npz) lie within each of them and
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 __all__ = ["APPROXIMATE", "Approximation"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Approximation:
+class Approximation(NamedTuple):
     """One instruction: its error bound, in the PTX ISA's terms, and where it stands there."""
 
     name: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
@@ -13,8 +12,7 @@ from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC
 __all__ = ["ARCHITECTURES", "Architecture", "architecture"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Architecture:
+class Architecture(NamedTuple):
     """`shared_begin` … `shared_end` is the largest shared window a CTA can have; addresses are those of `.shared`."""
 
     name: str

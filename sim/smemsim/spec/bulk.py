@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE, MISALIGNED_ADDRESS
 
 __all__ = ["BULK_LIMITS", "BULK_TRAPS", "BulkLimits", "BulkTrap"]
 
 
-@dataclasses.dataclass(frozen=True)
-class BulkLimits:
+class BulkLimits(NamedTuple):
     """Sizes in bytes."""
 
     unit: int = 16  # addresses are multiples, of sizes the rest is dropped; PTX ISA 9.1 §9.7.9.25.4.1, trace bulk_traps
@@ -24,8 +23,7 @@ class BulkLimits:
 BULK_LIMITS = BulkLimits()
 
 
-@dataclasses.dataclass(frozen=True)
-class BulkTrap:
+class BulkTrap(NamedTuple):
     """The CUDA error that one broken requirement ends in."""
 
     cuda_error: int

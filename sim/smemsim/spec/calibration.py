@@ -6,7 +6,6 @@ guess for rules about Blackwell that programs alone support.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import pathlib
@@ -41,8 +40,8 @@ def _as_on_blackwell() -> list[Alternative]:
     for a in ALTERNATIVES.values():
         by_words = a.point == "operand.words" and a.name not in ("only_128b", "next_bytes", "by_sbo", "constant_needed")
         if a.rule in rules and (by_words or a.name in _FIELDS):
-            found.append(dataclasses.replace(a, point=_FROM[a.point]))
-    found.append(dataclasses.replace(ALTERNATIVES["operand.swizzle=from_start"], point="wgmma.words"))
+            found.append(a._replace(point=_FROM[a.point]))
+    found.append(ALTERNATIVES["operand.swizzle=from_start"]._replace(point="wgmma.words"))
     return found
 
 
@@ -72,7 +71,7 @@ def _swap(one: str, other: str) -> Callable[..., Any]:
 
 
 def _row(which: Callable[[MmaArithmetic], bool], **changed: Any) -> Callable[..., Any]:
-    return lambda row: dataclasses.replace(row, **changed) if row.kept_bits is not None and which(row) else row
+    return lambda row: row._replace(**changed) if row.kept_bits is not None and which(row) else row
 
 
 def _is_8_bit(row: MmaArithmetic) -> bool:
@@ -84,7 +83,7 @@ def _is_wide(row: MmaArithmetic) -> bool:
 
 
 def _tma(mode: Swizzle, **changed: Any) -> Callable[..., Any]:
-    return lambda value: dataclasses.replace(value, **changed) if isinstance(value, SwizzleMode) and value.swizzle is mode else value
+    return lambda value: value._replace(**changed) if isinstance(value, SwizzleMode) and value.swizzle is mode else value
 
 
 _S, _A, _T = "operand.swizzle", "arithmetic.wgmma", "tma.placement"

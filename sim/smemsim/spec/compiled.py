@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 __all__ = ["COMPILED", "Compiled"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Compiled:
+class Compiled(NamedTuple):
     """Something that a compiler writes: which one, what, and `against` which alternatives it is; `words` are the numbers in it, by their names."""
 
     source: str

@@ -5,13 +5,12 @@ The numbers are those of CUresult and cudaError_t, which agree since CUDA 10.1; 
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 __all__ = ["CUDA_CODES", "CudaCode"]
 
 
-@dataclasses.dataclass(frozen=True)
-class CudaCode:
+class CudaCode(NamedTuple):
     """One error: `driver` or `runtime` is "" where that API has no such code."""
 
     number: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smemsim.spec.evidence import Dispute
+from smemsim.spec.grades import Dispute
 from smemsim.spec.mma_arithmetic import ARITHMETIC_DISPUTES
 from smemsim.spec.tcgen05 import TCGEN05_DISPUTES
 from smemsim.spec.tensor_map import TensorMapSwizzle

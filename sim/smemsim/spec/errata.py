@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 __all__ = ["ERRATA", "Erratum"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Erratum:
+class Erratum(NamedTuple):
     """One disagreement; `trace` is the suite that settles it, empty where none does."""
 
     topic: str

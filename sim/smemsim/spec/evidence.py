@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import functools
 import json
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["RULES", "Dispute", "Grade", "Rule", "kill_matrix", "witnessed"]
+from smemsim.spec.grades import Grade
 
-
-class Grade(enum.StrEnum):
-    """How sure a rule is; where grades disagree the first of these wins.
-
-    >>> import smemsim
-    >>> smemsim.RULES["operand.base_offset"].grades["sm_90a"]
-    'measured'
-    """
-
-    MEASURED = "measured"  # a golden trace shows it
-    WITNESSED = "witnessed"  # programs known right come out right with it, and wrong with each of its alternatives
-    DOCUMENTED = "documented"  # the PTX ISA, the CUDA guide or the driver's header says so
-    COMPILED = "compiled"  # shipping compilers and kernels rely on it
-    INFERRED = "inferred"  # reasoned from the others
-
-    def __repr__(self) -> str:
-        return repr(str(self))
+__all__ = ["RULES", "Rule", "kill_matrix", "witnessed"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """One rule: the statement, the grade by architecture (absent: the rule does not exist there), sources, traces under golden/sm_90a."""
 
     name: str
@@ -43,15 +24,6 @@ class Rule:
     def __str__(self) -> str:
         grades = ", ".join(f"{arch} {grade}" for arch, grade in self.grades.items())
         return f"{self.name}: {self.statement} ({grades}; {self.source})"
-
-
-@dataclasses.dataclass(frozen=True)
-class Dispute:
-    """One disagreement of sources that no trace settles: the model `takes` what `source` says, `other` says something else."""
-
-    takes: str
-    source: str
-    other: str
 
 
 def _grades(sm_90a: str | None, sm_100a: str | None, sm_103a: str | None = "") -> dict[str, Grade]:
@@ -91,7 +63,7 @@ def _raised(rule: Rule) -> Rule:
         and order.index(grade) > order.index(Grade.WITNESSED)
         and rule.name in witnessed(arch)
     }
-    return dataclasses.replace(rule, grades={**rule.grades, **raised}) if raised else rule
+    return rule._replace(grades={**rule.grades, **raised}) if raised else rule
 
 
 _OPERANDS = ("wgmma_operands", "reference_gemm")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import pathlib
+from typing import NamedTuple
 
 __all__ = ["CODES", "CONSEQUENCES", "TOLD_APART", "UPSTREAM", "UPSTREAM_IF_MENDED", "Code", "Severity"]
 
@@ -36,8 +36,7 @@ class Severity(enum.StrEnum):
         }[self]
 
 
-@dataclasses.dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """A code's number, its slug, the severity its findings have unless they say otherwise, and what it says."""
 
     number: str

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 from smemsim.spec.formats import FORMATS
 
 __all__ = ["FLOAT_TYPES", "FloatType"]
 
 
-@dataclasses.dataclass(frozen=True)
-class FloatType:
+class FloatType(NamedTuple):
     """A type of float instructions; `nan` is the result where there is no number. Measured on an H200 (`tools/capture/arithmetic_forms.py`,
     digests in tests/data/h200_arithmetic.json; trace launches); on sm_100a inferred from that.
 

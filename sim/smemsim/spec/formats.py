@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
@@ -11,8 +10,7 @@ from smemsim.errors import InputError
 __all__ = ["FORMATS", "SCALE_BIAS", "SCALE_MAGNITUDE", "ElementFormat", "element_format"]
 
 
-@dataclasses.dataclass(frozen=True)
-class ElementFormat:
+class ElementFormat(NamedTuple):
     """One element type: its name in the PTX ISA, its bits, the names numpy and ml_dtypes have for it, and what its bits mean.
 
     Floats have `exponent_bits` and `fraction_bits` (bias 2^(exponent_bits - 1) - 1; tf32 is the upper 19 bits of its word) and these

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
+from typing import NamedTuple
 
 __all__ = ["HEAP", "HeapSpec"]
 
 
-@dataclasses.dataclass(frozen=True)
-class HeapSpec:
+class HeapSpec(NamedTuple):
     """Sizes of the heap of `malloc` in kernels; allocations are counted in units.
 
     `classes` are the most bytes of an allocation and the units that it takes; a larger one takes blocks of `block`, (bytes, units).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 __all__ = [
     "DEFAULT_SHARED",
@@ -20,8 +20,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True)
-class LaunchLimits:
+class LaunchLimits(NamedTuple):
     """The largest grid, block and cluster, and how much local memory a thread may have."""
 
     grid: tuple[int, int, int]
@@ -42,8 +41,7 @@ PORTABLE_CLUSTER = 8  # CTAs of a cluster, where the kernel does not allow more 
 DEFAULT_SHARED = 48 << 10  # bytes of shared memory that a kernel has without cudaFuncSetAttribute (CUDA programming guide, shared memory)
 
 
-@dataclasses.dataclass(frozen=True)
-class Residency:
+class Residency(NamedTuple):
     """How much of a grid is on a multiprocessor at once: CTAs that poll what others write need these to be there too."""
 
     threads: int  # of a multiprocessor
@@ -67,8 +65,7 @@ RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
 RESIDENCY = Residency(2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")
 
 
-@dataclasses.dataclass(frozen=True)
-class Registers:
+class Registers(NamedTuple):
     """The registers of a multiprocessor (32 bits each), how ptxas shares them out, and how many a thread has at most."""
 
     multiprocessor: int

@@ -8,9 +8,9 @@ are inferred from public studies, which name MMA-Sim (arXiv 2511.10909) as the o
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
-from smemsim.spec.evidence import Dispute, Grade
+from smemsim.spec.grades import Dispute, Grade
 
 __all__ = [
     "ARITHMETIC",
@@ -24,8 +24,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True)
-class MmaArithmetic:
+class MmaArithmetic(NamedTuple):
     """The constants of one instruction's dot product; `a_types` and `b_types` go together in any combination.
 
     `kept_bits` None: integers, summed exactly in 32 bits. `fraction_bits` of the result: 13 of f32 means that the low 10 bits of every

@@ -12,9 +12,9 @@ that of wgmma, and rounded once. That a B200 does the same is inferred: Khattak 
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.mma_arithmetic import MmaArithmetic
 
 __all__ = ["MMA_SYNC_SUMS", "MMA_SYNC_TYPES", "SELECTORS", "WMMA_TYPES", "MmaSyncTypes", "WmmaTypes"]
@@ -23,8 +23,7 @@ __all__ = ["MMA_SYNC_SUMS", "MMA_SYNC_TYPES", "SELECTORS", "WMMA_TYPES", "MmaSyn
 Shape = tuple[int, int, int]
 
 
-@dataclasses.dataclass(frozen=True)
-class MmaSyncTypes:
+class MmaSyncTypes(NamedTuple):
     """Types that go together, and their shapes (M, N, K). `group` elements of K share four bits of metadata (0: no .sp)."""
 
     a: tuple[str, ...]
@@ -53,8 +52,7 @@ MMA_SYNC_TYPES: tuple[MmaSyncTypes, ...] = (  # any type of A with any of B in i
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
-class WmmaTypes:
+class WmmaTypes(NamedTuple):
     """Shapes (M, N, K) of wmma with A and B of one type, and the types that C and D may have.
 
     `k_step` elements of K are multiplied at once, 0: all of them.

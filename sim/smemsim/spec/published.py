@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 __all__ = ["PUBLISHED", "Published"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """A measurement that others published: where, on which card, what it says and how far that reaches; `against` are alternatives that it contradicts."""
 
     source: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
+from typing import NamedTuple
 
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
 __all__ = [
@@ -55,8 +55,7 @@ class HandsOn(enum.IntEnum):
     OLD = 2  # that of the memory it adds to first, made quiet
 
 
-@dataclasses.dataclass(frozen=True)
-class ReductionType:
+class ReductionType(NamedTuple):
     """One element type. The last five columns decide everything about a float that IEEE 754 leaves open.
 
     `nan`: what an addition makes where there is no number: of infinities of unlike sign, and of a NaN operand unless `hands_on_nan`.
@@ -101,7 +100,7 @@ REDUCTION_TYPES: dict[str, ReductionType] = {t.name: t for t in (
 )}
 # fmt: on
 # atom.shared.add.f64 is a loop of compare-and-swap around DADD (SASS of ptxas 13.0), which treats NaNs as that instruction does (trace launches).
-SHARED_F64 = dataclasses.replace(REDUCTION_TYPES["f64"], source="trace launches", hands_on_nan=HandsOn.OLD)
+SHARED_F64 = REDUCTION_TYPES["f64"]._replace(source="trace launches", hands_on_nan=HandsOn.OLD)
 
 
 def _ops(names: str) -> frozenset[ReductionOp]:

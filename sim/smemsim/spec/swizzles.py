@@ -11,8 +11,8 @@ its 128-byte line. What differs is how many bits (`mask`) and where they land (`
 
 from __future__ import annotations
 
-import dataclasses
 import enum
+from typing import NamedTuple
 
 __all__ = ["MODES", "Swizzle", "SwizzleMode"]
 
@@ -39,8 +39,7 @@ class Swizzle(enum.StrEnum):
         return repr(str(self))
 
 
-@dataclasses.dataclass(frozen=True)
-class SwizzleMode:
+class SwizzleMode(NamedTuple):
     """One row: bytes of contiguous extent, the XOR, the codes it has in each place, CuTe's name for it."""
 
     swizzle: Swizzle

@@ -6,13 +6,12 @@ compiler says something else, `TCGEN05_DISPUTES` has it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from smemsim.arguments import choice
-from smemsim.spec.evidence import Dispute
 from smemsim.spec.fields import Word
+from smemsim.spec.grades import Dispute
 from smemsim.spec.instr_descriptor import BLOCK_SCALED, MXF4, PLAIN
 from smemsim.spec.tensor_memory import METADATA, SCALE_MODES, ScaleMode
 
@@ -33,8 +32,7 @@ __all__ = [
 ASHIFT_M = (128, 256)  # rows of D with .ashift; PTX ISA 9.1 §9.7.16.10
 
 
-@dataclasses.dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """One `.kind::…`; types by their code in the instruction descriptor. `k` is dense, a sparse instruction has twice as many."""
 
     name: str
@@ -65,8 +63,7 @@ class Kind:
         return "k_size" in self.word.fields
 
 
-@dataclasses.dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """M and N that some kinds have, with these qualifiers. `sparse` or `wide_k` None: both with and without."""
 
     kinds: tuple[str, ...]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from typing import NamedTuple
 
-from smemsim.spec.evidence import Grade
 from smemsim.spec.fields import Field, Word
+from smemsim.spec.grades import Grade
 from smemsim.spec.swizzles import Swizzle
 
 __all__ = [
@@ -178,8 +179,7 @@ DATA_TYPES: dict[TensorMapDataType, DataType] = {d.code: d for d in (
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The driver's bounds, all inclusive (driver 580 on an H200; the documents say the same except where a rule says otherwise)."""
 
     max_rank: int = 5

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from smemsim.spec.fields import Field
 from smemsim.spec.tensor_map import DATA_TYPES, TENSOR_MAP, TensorMapDataType
@@ -22,8 +23,7 @@ __all__ = ["ELEMTYPES", "MAX_ORDINALS", "REPLACE_FIELDS", "ReplaceField", "Write
 MAX_ORDINALS = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class Write:
+class Write(NamedTuple):
     """One store into the map: the bits of `field` become those of (operand - minus) >> shift; `{}` stands for the ordinal."""
 
     field: str

@@ -6,9 +6,9 @@ Nothing here has been measured. `Grade.DOCUMENTED` is text of the PTX ISA, `Grad
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
-from smemsim.spec.evidence import Dispute, Grade
+from smemsim.spec.grades import Dispute, Grade
 
 __all__ = [
     "ACCUMULATORS",
@@ -54,8 +54,7 @@ _FRAG = "CUTLASS include/cute/atom/mma_traits_sm100_frag.hpp"
 _COPY = "CUTLASS include/cute/atom/copy_traits_sm100.hpp"
 
 
-@dataclasses.dataclass(frozen=True)
-class Allocation:
+class Allocation(NamedTuple):
     """tcgen05.alloc: a power of two of columns, all lanes of each. PTX ISA 9.1 §9.7.16.7.1."""
 
     least: int = 32
@@ -71,8 +70,7 @@ class Allocation:
 ALLOCATION = Allocation()
 
 
-@dataclasses.dataclass(frozen=True)
-class AccumulatorPath:
+class AccumulatorPath(NamedTuple):
     """One of the seven organizations of D. `rows` of M are in one CTA; N lies in `split` bands of lanes, one after the other in N.
 
     Of every 32 lanes the rows take the first `block`, from one of the `lanes` on. `ws` or `sparse` None: either.
@@ -121,8 +119,7 @@ A_GRADES: dict[str, tuple[Grade, str]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class LoadStoreShape:
+class LoadStoreShape(NamedTuple):
     """A shape of tcgen05.ld and tcgen05.st: lanes of a warp's window, bits of a lane, 32-bit registers of a thread, all for .x1."""
 
     name: str
@@ -151,8 +148,7 @@ LOAD_STORE_SHAPES: dict[str, LoadStoreShape] = {s.name: s for s in (
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
-class CopyShape:
+class CopyShape(NamedTuple):
     """A shape of tcgen05.cp with its multicast: row r goes to lane r % run + r / run * run_step, and again every `copy_step` lanes."""
 
     name: str
@@ -190,8 +186,7 @@ COPY_SHAPES: dict[tuple[str, str], CopyShape] = {(s.name, s.multicast): s for s 
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
-class Decompression:
+class Decompression(NamedTuple):
     """tcgen05.cp .b8x16: 16 elements of `bits` packed at the front of each 16-byte chunk become a byte each, moved up by `shift` bits."""
 
     name: str
@@ -213,8 +208,7 @@ DECOMPRESSIONS: dict[str, Decompression] = {d.name: d for d in (
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
-class ScaleMode:
+class ScaleMode(NamedTuple):
     """A scale_vectorsize: `scales` bytes a row, the first at byte `id` of the cell, for instructions of kinds `kinds` and dense `k`."""
 
     name: str
@@ -239,8 +233,7 @@ SCALE_MODES: tuple[ScaleMode, ...] = (
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
-class MetadataRow:
+class MetadataRow(NamedTuple):
     """Sparsity metadata of one kind: `k` logical elements a row, `pair_bits` bits for two of them, `columns` columns.
 
     Where it is `interleaved`, 16 rows share 8 lanes twice: rows m and m + 8 lie in one cell, the second half of K 8 lanes further.
@@ -273,8 +266,7 @@ METADATA: dict[str, MetadataRow] = {kind: row for row in (
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
-class Shift:
+class Shift(NamedTuple):
     """tcgen05.shift.down: `columns` columns (32 bytes); every lane but the last of a window takes what the next one had."""
 
     columns: int = 8

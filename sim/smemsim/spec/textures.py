@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 __all__ = [
     "ADDRESS_MODES", "ARRAY_FORMATS", "CHANNEL_KINDS", "CUBE", "FILTERING", "LAYERED", "QUERIES", "SURFACE", "SURFACE_QUERIES", "Filtering", "TextureFormat",
@@ -14,8 +14,7 @@ LAYERED, SURFACE, CUBE = 1, 2, 4  # of an array: cudaArrayLayered ..., CUDA_ARRA
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")  # cudaTextureAddressMode, CUaddress_mode
 
 
-@dataclasses.dataclass(frozen=True)
-class TextureFormat:
+class TextureFormat(NamedTuple):
     """The elements of an array: `channels` of `bits` each, "signed", "unsigned" or "float"."""
 
     kind: str
@@ -40,8 +39,7 @@ ARRAY_FORMATS = {
 }  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class Filtering:
+class Filtering(NamedTuple):
     """Bits of fixed-point numbers: a normalised coordinate keeps `coordinate` bits behind the point, a weight has `weight`; texels that are weighed
     together are cut `texels` bits below the largest one's exponent, by bits of the element, `srgb` bits below it where they are in sRGB. Planes are aligned
     to exponents (of significands below 1) that are `phase` and multiples of `step` more."""

@@ -8,7 +8,7 @@ Sources: PTX ISA 9.1 §9.7.15.2 (shapes), 9.7.15.5 (dense), 9.7.15.6 (sparse). p
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 __all__ = [
     "A_REGISTERS",
@@ -41,8 +41,7 @@ INVALID_METADATA_2_4 = frozenset((0b0000, 0b0101, 0b1010, 0b1111))  # both eleme
 METADATA_1_2 = frozenset((0b0100, 0b1110))  # of tf32, the only meaningful values: the element is the group's first or second
 
 
-@dataclasses.dataclass(frozen=True)
-class WgmmaTypes:
+class WgmmaTypes(NamedTuple):
     """One syntax of the instruction: the types that go together, and the operands it has.
 
     `k` is the dense K, twice that with .sp. `group` elements of K share four bits of metadata (0: no .sp), half of them are stored.
@@ -85,8 +84,7 @@ WGMMA_TYPES: tuple[WgmmaTypes, ...] = (  # any type of A with any of B and any o
 # fmt: on
 
 
-@dataclasses.dataclass(frozen=True)
-class Guarded:
+class Guarded(NamedTuple):
     """What ptxas makes of an instruction that touches a register of a wgmma in flight, which PTX ISA 9.1 §9.7.15.7 leaves undefined.
 
     `is_safe`: the machine code is right all the same. `does` says how, `told` are the messages that it prints then.

@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from smemsim.arguments import choice, flag, in_steps, shown, whole
 from smemsim.errors import InputError
 from smemsim.finding import Finding, in_word
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.assumptions import remembered
-from smemsim.spec.evidence import Grade
 from smemsim.spec.fields import Word
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
+from smemsim.spec.grades import Grade
 from smemsim.spec.instr_descriptor import MAX_SHIFTS, SCALE_TYPES
 from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tcgen05 import (
@@ -313,8 +313,7 @@ _SCALE_VECTORS = ("1X", "2X", "4X", "block16", "block32")
 _SHARED_SWIZZLES = tuple(str(s) for s in (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128, Swizzle.B128_ATOM_32B))
 
 
-@dataclasses.dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """What is known of the instruction beside its descriptor; None is unknown."""
 
     cta_group: int | None = None
@@ -382,9 +381,8 @@ def find_problems(d: InstrDescriptor, context: Mapping[str, Any]) -> list[Findin
 
 
 def _context(given: Mapping[str, Any]) -> Context:
-    names = [f.name for f in dataclasses.fields(Context)]
-    if unknown := sorted(given.keys() - set(names)):
-        raise InputError(f"{', '.join(unknown)}: not known of an instruction; given can be {', '.join(names)}")
+    if unknown := sorted(given.keys() - set(Context._fields)):
+        raise InputError(f"{', '.join(unknown)}: not known of an instruction; given can be {', '.join(Context._fields)}")
     values = {name: value for name, value in given.items() if value is not None}
     if "cta_group" in values and (isinstance(values["cta_group"], bool) or values["cta_group"] not in (1, 2)):
         raise InputError(f"cta_group = {shown(values['cta_group'])}: needs 1 or 2")

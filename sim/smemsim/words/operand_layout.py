@@ -8,7 +8,8 @@ from smemsim.arguments import choice
 from smemsim.layout.operand import absolute_chunk, k_major_chunk, mn_major_chunk
 from smemsim.layout.swizzle import swizzle
 from smemsim.spec.architectures import Architecture
-from smemsim.spec.evidence import RULES, Grade, Rule
+from smemsim.spec.evidence import RULES, Rule
+from smemsim.spec.grades import Grade
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 
 __all__ = [

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from smemsim.arguments import shown, whole
 from smemsim.errors import InputError
@@ -218,8 +218,7 @@ SMALLEST_ROWS = 64  # every A operand has at least 64 rows, and most B operands
 MOST_CHUNKS = 1 << 16  # an operand beyond any instruction's size is not walked
 
 
-@dataclasses.dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     arch: Architecture
     fmt: ElementFormat | None
     major: str | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,7 +43,7 @@ def rivals(product: Product) -> Iterator[tuple[str, MmaArithmetic | Reference]]:
         (f"zeros counted with 2^{zero}" if zero > NEVER else "zeros did not count", {"zero_exponent": zero})
         for zero in _near(row.zero_exponent, 1, NEVER, *OTHER_ZERO_EXPONENTS, *(r.zero_exponent for r in ARITHMETIC))
     ]
-    yield from ((text, other) for text, change in named if (other := dataclasses.replace(row, **change)) != row)
+    yield from ((text, other) for text, change in named if (other := row._replace(**change)) != row)
     if row.d_type == "f32":
         yield from REFERENCES.items()
 

@@ -25,7 +25,7 @@ from smemsim.machine.product import SharedOperand, weaker
 from smemsim.machine.tmem.address import TmemAddress, check_columns
 from smemsim.machine.tmem.memory import TensorMemory, TmemCopy, check_together, memories_of
 from smemsim.spec.assumptions import assumed
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape, Decompression
 from smemsim.words.smem import SmemDescriptor
 

@@ -41,7 +41,7 @@ from smemsim.layout.tensor_memory import (
 )
 from smemsim.machine.tmem.address import check_columns, indices, layout_repr, plain, together
 from smemsim.spec.assumptions import assumed, remembered
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.tcgen05 import SHAPES, WIDE_K, kind_of, scale_modes
 from smemsim.spec.tensor_memory import (
     A_CONTAINER_BITS,

@@ -37,7 +37,7 @@ from smemsim.machine.tmem.address import TmemAddress, check_columns, indices, pl
 from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
 from smemsim.spec.architectures import architecture
 from smemsim.spec.assumptions import assumed
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.tensor_memory import (
     ALLOCATION,
     CELL_BITS,

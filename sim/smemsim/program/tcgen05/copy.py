@@ -21,7 +21,7 @@ from smemsim.program.runs import read_runs
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
 from smemsim.program.watch.doubts import WORD, Follows
 from smemsim.ptx.module import Instruction
-from smemsim.spec.evidence import Grade
+from smemsim.spec.grades import Grade
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape
 

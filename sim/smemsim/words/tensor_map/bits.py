@@ -15,8 +15,8 @@ from typing import Any
 
 from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Finding, TensorMapError
-from smemsim.spec.evidence import Grade
 from smemsim.spec.fields import PART_BITS, Selection
+from smemsim.spec.grades import Grade
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_map import (
     DATA_TYPES,

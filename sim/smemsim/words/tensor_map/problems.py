@@ -10,8 +10,8 @@ from smemsim.finding import Finding, in_word
 from smemsim.layout.tma import row_pitch, tile_size
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.disputes import ATOM_DISPUTES, GUIDE_SWIZZLED_ALIGNMENT, PADDED_DISPUTE, WIDE_HALO_DISPUTE, WIDE_STEP_DISPUTE, Dispute
-from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import Severity
+from smemsim.spec.grades import Grade
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES, WIDE_IS_IM2COL, Im2colWideMode, Interleave, TensorMapSwizzle
 from smemsim.spec.transfers import ENCODE_CALLS

@@ -16,8 +16,8 @@ from typing import Any
 
 from smemsim.finding import Finding, InWord, Path
 from smemsim.spec.architectures import ARCHITECTURES, architecture
-from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES
+from smemsim.spec.grades import Grade
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_map import (
     DATA_TYPES,

@@ -1,0 +1,34 @@
+"""How sure a rule is, and what sources disagree about."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+__all__ = ["Dispute", "Grade"]
+
+
+class Grade(enum.StrEnum):
+    """How sure a rule is; where grades disagree the first of these wins.
+
+    >>> import smemsim
+    >>> smemsim.RULES["operand.base_offset"].grades["sm_90a"]
+    'measured'
+    """
+
+    MEASURED = "measured"  # a golden trace shows it
+    WITNESSED = "witnessed"  # programs known right come out right with it, and wrong with each of its alternatives
+    DOCUMENTED = "documented"  # the PTX ISA, the CUDA guide or the driver's header says so
+    COMPILED = "compiled"  # shipping compilers and kernels rely on it
+    INFERRED = "inferred"  # reasoned from the others
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+
+class Dispute(NamedTuple):
+    """One disagreement of sources that no trace settles: the model `takes` what `source` says, `other` says something else."""
+
+    takes: str
+    source: str
+    other: str
