@@ -146,7 +146,7 @@ def test_every_loop_that_wheels_have_is_one_and_its_types_can_be_made():
             assert callable(what)
 
 
-@pytest.mark.parametrize("name", ["gemm_specialized", "bitonic_sort"])
+@pytest.mark.parametrize("name", ["gemm_specialized", "bitonic_sort", "cp_async"])
 def test_the_first_launch_of_a_wheel_compiles_no_loop(name, monkeypatch):
     for one in LOOPS:  # as if nobody had called any
         monkeypatch.setattr(one, "entries", {})
