@@ -540,6 +540,42 @@ def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doub
     assert [f.code for f in (*found.findings, *found.remarks)] == ["R507"] * is_doubtful
 
 
+# What is done to a word of bytes 0 and 2 with a value, 1 and 3 without one, and a number in a register: the number, bits that are stored, is there a doubt?
+WHAT_NUMBERS_SETTLE = {
+    "mul.lo.u32 %r42, %r42, %r44": [
+        (0, 32, False),
+        (1, 32, True),
+        (1, 8, False),
+        (256, 16, False),
+        (0x1000000, 32, False),
+        (0x10000, 32, True),
+        (16, 16, True),
+    ],
+    "mul.hi.u32 %r42, %r44, %r42": [(0, 32, False), (2, 8, True)],
+    "mad.lo.s32 %r42, %r42, %r44, %r1": [(0, 32, False), (256, 16, False), (128, 16, True)],
+    "mad.lo.s32 %r42, %r1, %r44, %r42": [(0, 8, False), (0, 16, True)],
+    "sub.u32 %r42, %r44, %r42": [(5, 8, False), (5, 16, True)],
+    "and.b32 %r42, %r44, %r42": [(0xFF00FF, 32, False), (0x100, 16, True)],
+    "or.b32 %r42, %r42, %r44": [(0xFF00FF00, 32, False), (0x7F00FF00, 16, False), (0x7F00FF00, 32, True)],
+    "lop3.b32 %r42, %r42, %r44, %r1, 0xCC": [(7, 32, False)],
+    "lop3.b32 %r42, %r42, %r44, %r1, 0xC0": [(0xFF, 32, False), (0x8000, 16, True)],
+    "lop3.b32 %r42, %r42, %r42, %r44, 0x3C": [(0, 8, False)],
+    "prmt.b32.f4e %r42, %r42, %r1, %r44": [(0, 8, False), (1, 8, True), (3, 8, True), (2, 8, False)],
+    "prmt.b32.rc8 %r42, %r42, 0, %r44": [(2, 32, False), (3, 32, True)],
+    "prmt.b32.ecl %r42, %r42, 0, %r44": [(2, 16, False), (2, 32, True)],
+    "prmt.b32 %r42, %r42, %r1, %r44": [(0x7A20, 32, False), (0x7920, 32, True)],
+    "shl.b32 %r42, %r42, %r44": [(24, 32, False), (23, 32, True), (40, 32, False)],
+    "bfe.u32 %r42, %r42, %r44, 8": [(16, 32, False), (15, 32, True)],
+    "dp2a.lo.u32.u32 %r42, %r44, %r42, %r1": [(0x10001, 32, True), (1, 32, False)],
+    "prmt.b32 %r42, %r42, 0, 0x1120; dp2a.lo.u32.u32 %r42, %r44, %r42, %r1": [(0x10001, 32, False)],
+    "prmt.b32 %r42, %r42, 0, 0x1120; dp2a.hi.u32.u32 %r42, %r44, %r42, %r1": [(0, 32, False), (0x10000, 32, True)],
+    "dp4a.u32.u32 %r42, %r42, %r44, %r1": [(0xFF00FF, 32, False), (0x100, 32, True)],
+    "vadd.u32.u32.u32 %r42, %r42.b2, %r44.b0": [(1, 32, False)],
+    "vadd.u32.u32.u32 %r42, %r44.b0, %r42.b1": [(1, 32, True)],
+    "vadd4.u32.u32.u32 %r42, %r42, %r44, %r1": [(1, 8, False), (1, 16, True)],
+}
+
+
 @pytest.mark.parametrize(
     ("body", "is_doubtful"),
     [
@@ -579,12 +615,17 @@ def test_each_number_of_a_pair_that_is_converted_has_its_own_doubt(body, is_doub
         ("mov.b32 %r42, {%two, %two}; shf.r.clamp.b32 %r42, %r42, 0, 17; st.global.b8 [%d20], %r42;", True),
         ("mov.b32 %r42, {%two, %two}; mov.b32 {%two, %other}, %r42; st.global.b8 [%d20], %other;", False),
         ("mov.b32 %r42, {%two, %two}; mov.b32 {%two, %other}, %r42; st.global.b16 [%d20], %other;", True),
+        *(
+            (f"mov.u32 %r44, {number}; mov.b32 %r42, {{%two, %two}}; {{ {does}; }} st.global.b{bits} [%d20], %r42;", is_doubtful)
+            for does, cases in WHAT_NUMBERS_SETTLE.items()
+            for number, bits, is_doubtful in cases
+        ),
     ],
 )
 def test_the_bytes_of_a_word_have_doubts_of_their_own(body, is_doubtful):
     """As XLA puts four e4m3 numbers into a word, each the lower one of a pair whose other one is a register that no instruction gives a value."""
     body = f"cvt.rn.satfinite.e4m3x2.f32 %two, %never, %given; {body}"
-    regs = ".reg .b16 %two, %other, %never16; .reg .b32 %never, %given; .reg .b32 %r43; .reg .b64 %d30;"
+    regs = ".reg .b16 %two, %other, %never16; .reg .b32 %never, %given, %r43, %r44; .reg .b64 %d30;"
     text = ptx_kernel(1, f"{{ {regs} cvt.rn.f32.u32 %given, %r1; {body} }}", arch="sm_100a")
     gpu = Gpu("sm_100a")
     found = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)

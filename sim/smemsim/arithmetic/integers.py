@@ -20,6 +20,9 @@ __all__ = [
 
 
 FORWARD_4, BACKWARD_4, REPLICATE_8, CLAMP_LEFT, CLAMP_RIGHT, REPLICATE_16, INDEXED = range(7)  # the modes of prmt
+PERMUTE_MODES = {
+    "f4e": FORWARD_4, "b4e": BACKWARD_4, "rc8": REPLICATE_8, "ecl": CLAMP_LEFT, "ecr": CLAMP_RIGHT, "rc16": REPLICATE_16,
+}  # fmt: skip
 
 
 def leading_zeros(value: int, bits: int) -> int:

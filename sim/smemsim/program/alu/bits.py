@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 # ---- Logic, shifts and bit fields (PTX ISA 9.1 §9.7.1, 9.7.8, 9.7.9.7)
 
 
-_PRMT_MODES = {
-    "f4e": integers.FORWARD_4, "b4e": integers.BACKWARD_4, "rc8": integers.REPLICATE_8, "ecl": integers.CLAMP_LEFT,
-    "ecr": integers.CLAMP_RIGHT, "rc16": integers.REPLICATE_16,
-}  # fmt: skip
-
-
 def _as_integer(kind: str) -> str:
     """How a 32- or 64-bit operand is read for the compiled functions: what casts to int64 without loss, or is int64."""
     return "s64" if kind[1:] == "64" else kind
@@ -271,10 +265,10 @@ def _fixed_permute(selector: int) -> Elementwise:
 def build_prmt(i: Instruction, c: Linker) -> Step:
     """`prmt`, all modes."""
     form = Modifiers(i)
-    mode = form.one_of(_PRMT_MODES)
+    mode = form.one_of(integers.PERMUTE_MODES)
     form.kind()
     form.end(operands=(4,))
-    code = _PRMT_MODES[mode] if mode else integers.INDEXED
+    code = integers.PERMUTE_MODES[mode] if mode else integers.INDEXED
     if not mode and isinstance(i.operands[3], Immediate) and not i.operands[3].value & 0x8888:
         return elementwise(c, i.operands[0], "b32", [(o, "u32") for o in i.operands[1:3]], _fixed_permute(i.operands[3].value))
     sources: list[tuple[Operand, str]] = [(operand, "u32") for operand in i.operands[1:]]

@@ -34,7 +34,9 @@ ARITHMETIC = {
 }  # fmt: skip
 # Every instruction that makes a result of its operands and does nothing else: what its operands hold and come from is followed through it. Others use them.
 COMPUTING = ARITHMETIC | {
-    "bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "mul24", "popc", "rem", "sad", "shf", "slct",
+    "bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "dp2a", "dp4a", "fused", "lop3", "mad24", "mul24", "popc", "rem", "sad", "shf", "slct",
+    "vabsdiff", "vabsdiff2", "vabsdiff4", "vadd", "vadd2", "vadd4", "vavrg2", "vavrg4", "vmax", "vmax2", "vmax4", "vmin", "vmin2", "vmin4", "vset", "vset2",
+    "vset4", "vsub", "vsub2", "vsub4",
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from smemsim.arithmetic.integers import INDEXED, PERMUTE_MODES, permute
 from smemsim.distinct import distinct
 from smemsim.program.linking.flows import accumulations, bit_fields
 from smemsim.program.linking.fused import COMPUTING
@@ -23,6 +24,7 @@ from smemsim.program.registers import bits_of
 from smemsim.program.registry import Plain
 from smemsim.program.watch.bytes import WHOLE, Parts
 from smemsim.program.watch.clocks import Operation, Tell
+from smemsim.program.watch.settled import TABLES, changing, parts_of_video, trailing_zeros, value_of
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in
 from smemsim.spec.findings import Severity
@@ -130,14 +132,17 @@ PACKED = frozenset(("bf16x2", "f16x2", "f32x2", "s16x2", "u16x2"))
 PAIRS = PACKED | {"e2m3x2", "e3m2x2", "e4m3x2", "e5m2x2", "ue8m0x2"}  # types of two values, each in one half of the register
 INTEGERS = frozenset(f"{kind}{bits}" for kind in "bsu" for bits in (8, 16, 32, 64))
 BY_HALVES = frozenset(("abs", "add", "ex2", "fma", "fused", "max", "min", "mul", "neg", "sub", "tanh"))  # of packed types
-BITWISE = frozenset(("and", "lop3", "not", "or", "selp", "xor"))  # whose bytes of a result come of the same bytes of what they read
-CHOOSING = frozenset(
-    (
-        ("prmt", "b32"),
-        *((op, f"{kind}{bits}") for op, kinds in (("and", "b"), ("shl", "b"), ("shr", "bsu")) for kind in kinds for bits in (16, 32, 64)),
-    )
-)  # that take bytes or bits of a register by a number
-FIELDS = {"bfe": 2, "bfi": 2, "shf": 1}  # that take some of its bits, or put some in: how many of their last operands say which
+BITWISE = frozenset(("and", "lop3", "not", "or", "xor"))  # whose bytes of a result come of the same bytes of what they read
+CHOOSING = {
+    "bfe": 2,
+    "bfi": 2,
+    "prmt": 1,
+    "shf": 1,
+    "shl": 1,
+    "shr": 1,
+}  # that take bits of a register: how many of their last operands say which
+UPWARD = frozenset(("add", "mad", "mul", "sub"))  # of integers: a byte of a result comes of the same and lower bytes of what they read
+MOST_NUMBERS = 64  # different ones in a register that says which bits are taken
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
 )  # they say themselves where the values go, and so does st.async
@@ -540,30 +545,113 @@ class Unwritten:
             return self._converted(i, result, sources[0], threads)
         elif isinstance(result, Register) and is_packed and i.op in BY_HALVES:
             return [(result.slot, self._joined([self._parts_of(source, threads, 2) for source in sources]))]
-        elif isinstance(result, Register) and (i.op, *i.modifiers) in CHOOSING and isinstance(sources[-1], Immediate):
-            return [(result.slot, self._chosen(i, sources, threads))]
-        elif isinstance(result, Register) and i.op in FIELDS and all(isinstance(source, Immediate) for source in sources[-FIELDS[i.op] :]):
-            return [(result.slot, self._funnelled(i, sources, threads) if i.op == "shf" else self._field(i, sources, threads))]
         elif isinstance(result, Register) and _cancels(i, sources):
             return [(result.slot, np.zeros((1, len(threads)), np.int32))]
-        elif isinstance(result, Register) and i.op in BITWISE:
-            return self._bitwise(i, result, sources, threads)
+        elif isinstance(result, Register) and any(self._of(source, threads) is not None for source in sources):
+            settled = self._of_values(i, sources, threads)
+            return None if settled is None else [(result.slot, settled)]
         return None
 
-    def _bitwise(
-        self, i: Instruction, result: Register, sources: Sequence[Operand], threads: np.ndarray
-    ) -> list[tuple[int, np.ndarray]] | None:
-        """The same of what computes bit by bit, where a part of what it reads has marks of its own; `selp` takes one of two."""
-        taken, predicate = (sources[:2], sources[2]) if i.op == "selp" else (sources, None)
+    def _of_values(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The marks (parts, n) of a result of which some parts do not depend on some of what is read, for what the rest of it holds; None where all may."""
+        if i.op in CHOOSING:
+            return self._by_numbers(i, sources, threads)
+        if i.op == "selp":
+            return self._selected(sources, threads)
+        if i.op in BITWISE and "pred" not in i.modifiers:
+            return self._bitwise(i, sources, threads)
+        if i.op in ("dp2a", "dp4a"):
+            return self._dotted(i, sources, threads)
+        if i.op in UPWARD and INTEGERS.issuperset(i.modifiers[-1:]):
+            return self._carried(i, sources, threads)
+        return self._of_video(i, sources, threads) if i.op[0] == "v" and i.op != "vote" else None
+
+    def _by_numbers(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The same of what takes bits by numbers, each for the threads that have it; None where these are in doubt, or too many."""
+        last = sources[-CHOOSING[i.op] :]
+        values = [value_of(source, self.x.r, threads, "u32") for source in last]
+        if any(value is None for value in values) or any(self._of(source, threads) is not None for source in last):
+            return None
+        numbers, which = np.unique(np.stack([value for value in values if value is not None]), axis=1, return_inverse=True)
+        if len(numbers[0]) > MOST_NUMBERS:
+            return None
+        found = np.zeros((bits_of(i.modifiers[-1] if i.op == "shf" else i.modifiers[0]) // 8, len(threads)), np.int32)
+        for n, own in enumerate(numbers.T.tolist()):
+            mine = which.reshape(-1) == n
+            given = [*sources[: -len(own)], *map(Immediate, own)]
+            follow = self._funnelled if i.op == "shf" else self._field if i.op in ("bfe", "bfi") else self._chosen
+            found[:, mine] = follow(i, given, threads[mine])
+        return found
+
+    def _selected(self, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The same of `selp`, which takes one of two, where a part of them has marks of its own."""
+        *taken, predicate = sources
         count = max(self._count(source) for source in taken)
-        if count == 1:
+        if count == 1 or self._of(predicate, threads) is not None:
             return None
         parts = [self._parts_of(source, threads, count) for source in taken]
-        if predicate is None:
-            return [(result.slot, self._joined(parts))]
-        if self._of(predicate, threads) is not None:
+        found: np.ndarray = np.where(_value(self.x, predicate, threads), *parts)
+        return found
+
+    def _bitwise(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The same of what computes bit by bit: bytes that change nothing of it, such as those behind a mask, give it no doubt."""
+        kind = i.modifiers[0]
+        words, table = (sources[:3], sources[3]) if i.op == "lop3" else (sources, Immediate(TABLES[i.op]))
+        values = [value for source in words if (value := value_of(source, self.x.r, threads, kind)) is not None]
+        if len(values) < len(words) or not isinstance(table, Immediate):
             return None
-        return [(result.slot, np.where(_value(self.x, predicate, threads), *parts))]
+        parts = [self._parts_of(source, threads, bits_of(kind) // 8) for source in words]
+        changes = changing(table.value, values, [own != 0 for own in parts])
+        return self._joined([np.where(which, own, 0) for which, own in zip(changes, parts, strict=True)])
+
+    def _carried(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The same of sums and products of integers: what is carried goes upward, and the bits of a product below those of a factor that is not in doubt are 0."""
+        mode, kind = i.modifiers[:-1], i.modifiers[-1]
+        if mode not in ((), ("lo",), ("hi",), ("wide",)):
+            return None
+        factors = sources[:2] if i.op in ("mad", "mul") else ()
+        shifts = [np.zeros(len(threads), np.int64) for _ in sources]
+        for n, factor in enumerate(factors):
+            known = value_of(factor, self.x.r, threads, kind)
+            if known is not None and self._of(factor, threads) is None:
+                shifts[1 - n] = trailing_zeros(known)
+        size = bits_of(kind) // 8
+        if mode in (("hi",), ("wide",)):
+            marks = [np.where(low == 64, 0, self._part(source, threads)) for source, low in zip(sources, shifts, strict=True)]  # fmt: skip
+            return self._joined(marks)[None]
+        found = [np.zeros((size, len(threads)), np.int32)]
+        for source, low in zip(sources, shifts, strict=True):
+            below = list(self._parts_of(source, threads, size))
+            for n in range(1, size):
+                below[n] = self.doubts.join(below[n - 1], below[n])
+            rows = np.stack([np.zeros_like(below[0]), *below])
+            found.append(np.stack([rows[np.maximum(8 * n + 15 - low, 0) // 8, np.arange(len(threads))] for n in range(size)]))
+        return self._joined(found)
+
+    def _dotted(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The same of `dp4a` and `dp2a`: parts that are multiplied with 0, or with nothing, give no doubt."""
+        values = [value_of(source, self.x.r, threads, "u32") for source in sources[:2]]
+        size = 1 if i.op == "dp4a" else 2  # of the first one's elements
+        first = 2 if "hi" in i.modifiers else 0
+        parts = [self._parts_of(source, threads, WORD) for source in sources[:2]]
+        found = [self._part(sources[2], threads)]
+        for n in range(WORD // size):
+            one, other = slice(size * n, size * n + size), slice(first + n, first + n + 1)
+            marks = [self._joined(list(own[part])) for own, part in zip(parts, (one, other), strict=True)]
+            zero = [
+                value is not None and (value.astype(np.uint32).view(np.uint8).reshape(-1, WORD)[:, part] == 0).all(axis=1) & (own == 0)
+                for value, part, own in zip(values, (one, other), marks, strict=True)
+            ]
+            found += [np.where(zero[1 - side], 0, own) for side, own in enumerate(marks)]
+        return self._joined(found)[None]
+
+    def _of_video(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
+        """The same of video instructions: each part of the result has the doubts of the parts that it comes from."""
+        found = np.zeros((WORD, len(threads)), np.int32)
+        own = [self._parts_of(source, threads, WORD) for source in sources]
+        for to, of in parts_of_video(i):
+            found[to] = self._joined([self._joined(list(own[n][part])) for n, part in of])
+        return found
 
     def _converted(self, i: Instruction, result: Register, source: Operand, threads: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
         """The same of `cvt` of one number, which looks at the lower bytes of a wider register: an integer keeps them, and has its sign, or 0, above."""
@@ -590,14 +678,14 @@ class Unwritten:
         return self._joined([halves, *first[numbers:]])  # behind them scales
 
     def _chosen(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
-        """The marks (bytes, n) of what takes bytes of registers by a number: `prmt` its selector, `and` its mask, shifts how far."""
+        """The marks (bytes, n) of what takes bytes of registers by a number: `prmt` its selector, shifts how far."""
         size = bits_of(i.modifiers[0]) // 8
         own = np.concatenate([self._parts_of(source, threads, size) for source in sources[:-1]])
         number = sources[-1].value if isinstance(sources[-1], Immediate) else 0
-        if i.op == "prmt":
-            return np.stack([own[number >> 4 * n & 7] for n in range(size)])
-        if i.op == "and":
-            return np.stack([own[n] * bool(number >> 8 * n & 0xFF) for n in range(size)])
+        if i.op == "prmt":  # of bytes that have their numbers
+            mode = PERMUTE_MODES.get(i.modifiers[-1], INDEXED)
+            taken = permute(0x03020100, 0x07060504, number & 0x7777 if mode == INDEXED else number, mode)
+            return np.stack([own[taken >> 8 * n & 7] for n in range(size)])
         whole, rest = divmod(min(number & 0xFFFFFFFF, 8 * size), 8)
         nothing = np.zeros_like(own[0])
         if i.op == "shl":
