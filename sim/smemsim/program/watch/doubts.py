@@ -602,6 +602,10 @@ class Unwritten:
             return None
         parts = [self._parts_of(source, threads, bits_of(kind) // 8) for source in words]
         changes = changing(table.value, values, [own != 0 for own in parts])
+        if all(self._count(source) == 1 for source in words) and all(
+            (which | (own == 0)).all() for which, own in zip(changes, parts, strict=True)
+        ):
+            return None
         return self._joined([np.where(which, own, 0) for which, own in zip(changes, parts, strict=True)])
 
     def _carried(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
@@ -615,6 +619,8 @@ class Unwritten:
             known = value_of(factor, self.x.r, threads, kind)
             if known is not None and self._of(factor, threads) is None:
                 shifts[1 - n] = trailing_zeros(known)
+        if all(self._count(source) == 1 for source in sources) and not any((low >= 8).any() for low in shifts):
+            return None
         size = bits_of(kind) // 8
         if mode in (("hi",), ("wide",)):
             marks = [np.where(low == 64, 0, self._part(source, threads)) for source, low in zip(sources, shifts, strict=True)]  # fmt: skip
