@@ -485,6 +485,19 @@ def test_a_third_launch_may_run_beside_the_first(middle, third, is_found):
     assert not is_found or "the launch in front, of first" in run.findings[0].message
 
 
+@pytest.mark.parametrize(("waiting", "waits", "is_found"), [(0, WAITS, False), (1, WAITS, False), (2, WAITS, False), (0, "", True)])
+def test_launches_that_do_not_wait_may_all_run_beside_each_other(waiting: int, waits: str, is_found: bool):
+    """Four let the next one begin at once, the fifth uses what the first writes; `waiting` is one of those between that may wait first, where 0 is none."""
+    gpu = Gpu("sm_90a")
+    a, b, c = (gpu.array(np.zeros(64, np.uint32)) for _ in range(3))
+    run = gpu.launch(DEPENDENT.format("", lets=LETS), "first", block=64, args=[a], progress=False)
+    bodies = [(waits if waiting and n == waiting else "") + LETS for n in (1, 2, 3)] + [("" if waiting else waits) + TAKES]
+    for n, body in enumerate(bodies):
+        given = [a, b] if n == 3 else [c, b]
+        run = gpu.launch(DEPENDENT.format(body, lets=""), "second", block=64, args=given, progress=False, after=run)
+    assert [f.code for f in run.findings] == ["X008"] * is_found
+
+
 @pytest.mark.parametrize(("waits", "codes"), [("", ["X008"]), (WAITS, [])])
 def test_a_dependent_launch_leaves_what_the_one_in_front_reads(waits, codes):
     ptx = f""".version 8.0 .target sm_90a .address_size 64
