@@ -713,6 +713,26 @@ def test_an_exchange_writes_to_global_memory_whatever_has_been_there(at, value, 
         ("atom.shared.exch.b32 %r3, [sm], 7; setp.gt.u32 %p1, %r1, 0; selp.b32 %r2, %r3, 0, %p1;", False),  # lane 0 got it alone
         ("atom.shared.exch.b32 %r3, [sm], 7; setp.eq.u32 %p1, %r1, 0; selp.b32 %r2, %r3, 0, %p1;", True),
         ("ld.shared.u32 %r3, [sm+8]; st.shared.u32 [sm], %r3; atom.shared.exch.b32 %r2, [sm], 7;", True),  # a copy of what nobody wrote
+        *(  # what was found is put elsewhere by an exchange, and found there by another one, that throws it away or does not
+            (
+                f"@%p9 st.shared.u32 [sm+8], 0; @%p9 atom.shared.exch.b32 %r3, [sm], 1; @%p9 atom.shared.exch.b32 %r2, [sm+8], %r3; {more}",
+                is_doubtful,
+            )
+            for more, is_doubtful in (
+                ("", False),
+                ("@%p9 atom.shared.exch.b32 %r4, [sm+8], 5; bar.sync 0; atom.shared.exch.b32 %r2, [sm+8], 5;", False),
+                ("@%p9 atom.shared.exch.b32 %r2, [sm+8], 5;", True),
+                ("bar.sync 0; ld.shared.u32 %r2, [sm+8];", True),
+            )
+        ),
+        *(  # of lanes that exchange at one place, each gets the value of the one in front of it
+            (
+                f"st.shared.u32 [sm], 0; ld.shared.u32 %r3, [sm+8]; setp.eq.u32 %p1, %r1, 5; selp.b32 %r3, %r3, %r1, %p1; bar.warp.sync -1; atom.shared.exch.b32 %r2, [sm], %r3; "
+                f"setp.eq.u32 %p1, %r1, {lane}; selp.b32 %r2, %r2, 0, %p1;",
+                is_doubtful,
+            )
+            for lane, is_doubtful in ((5, False), (6, True), (7, False))
+        ),
     ],
 )
 def test_what_an_exchange_has_found_where_nobody_wrote_is_told_where_it_is_used(body, is_doubtful):

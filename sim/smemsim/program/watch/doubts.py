@@ -409,7 +409,10 @@ class Unwritten:
             self._operands_used(i, threads)
             step(x)
         elif i.op == "st" and i.modifiers[0] not in ("async", "bulk"):
-            self._store(x, i, step, threads)
+            self._operands_used(i, threads)
+            self._store(x, i, step, threads, _items(i.operands[1]))
+        elif i.op == "atom" and "exch" in i.modifiers:
+            self._exchange(x, i, step, threads)
         else:
             in_parts = self._handed_on_in_parts(i, threads)
             results, sources = _registers(i)
@@ -443,16 +446,29 @@ class Unwritten:
             if isinstance(item, Register):
                 self._mark_parts(item.slot, threads, read[threads, first:end].T)
 
-    def _store(self, x: Wave, i: Instruction, step: Plain, threads: np.ndarray) -> None:
-        """A store hands on the marks to words of shared and local memory; to global memory it is a use."""
+    def _exchange(self, x: Wave, i: Instruction, step: Plain, threads: np.ndarray) -> None:
+        """An exchange hands on the marks of what it puts there as a store does: of threads at one place each gets the value of the one in front of it."""
         self._operands_used(i, threads)
-        items = _items(i.operands[1])
+        put = self._part(i.operands[2], threads)
+        given = np.zeros(self.total, np.int32)
+        for piece in self._store(x, i, step, threads, _items(i.operands[2])):
+            own = np.arange(len(threads)) if piece.part is None else np.flatnonzero(piece.part) if piece.part.dtype == bool else piece.part
+            order = np.argsort(piece.at, kind="stable")
+            follows = np.flatnonzero(piece.at[order][1:] == piece.at[order][:-1])
+            given[threads[own[order[follows + 1]]]] = put[own[order[follows]]]
+        if isinstance(i.operands[0], Register):
+            self._mark(i.operands[0].slot, threads, 0)
+        if given.any():
+            self.loads(threads, np.repeat(given[threads][:, None], max(1, bits_of(i.modifiers[-1]) // (8 * WORD)), axis=1))
+
+    def _store(self, x: Wave, i: Instruction, step: Plain, threads: np.ndarray, items: Sequence[Operand]) -> list[Piece]:
+        """A store hands on the marks of what it stores to words of shared and local memory, to global memory it is a use; gives where it has stored any."""
         marks = self.of_registers(items, threads)
         if marks is not None:
             marks = np.stack([self._low(item, threads, bits_of(i.modifiers[-1])) for item in items])
         if marks is None or not marks.any():
             step(x)
-            return
+            return []
         self._pieces = []
         try:
             step(x)
@@ -470,6 +486,7 @@ class Unwritten:
             memory = self._shared() if piece.space == "shared" else self._local()
             for n, values in enumerate(own):
                 memory.put(piece.at + n * size, size, values)
+        return pieces
 
     def _shared(self) -> Words:
         if self.shared is None:
@@ -803,7 +820,7 @@ def _is_value(i: Instruction, n: int, operand: Operand) -> bool:
         return n == 0 or (n == 1 and isinstance(operand, Vector))
     if i.op == "tcgen05":
         return i.modifiers[0] in ("ld", "st") and not isinstance(operand, Address)
-    return n in {"ldmatrix": (0,), "mma": (0, 1, 2, 3), "shfl": (0, 1), "st": (1,), "stmatrix": (1,)}[i.op]
+    return n in {"atom": (0, 2), "ldmatrix": (0,), "mma": (0, 1, 2, 3), "shfl": (0, 1), "st": (1,), "stmatrix": (1,)}[i.op]
 
 
 def _registers(i: Instruction) -> tuple[list[int], list[Operand]]:
