@@ -12,6 +12,7 @@ from smemsim.layout.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
 __all__ = [
     "gather_owned",
     "gather_rows",
+    "line_key",
     "load",
     "load_boxes",
     "load_lines",
@@ -23,6 +24,7 @@ __all__ = [
     "owners_of",
     "put",
     "scatter_rows",
+    "store_boxes",
     "store_chunks",
     "take",
     "touch_chunks",
@@ -35,6 +37,12 @@ f32_to_tf32 = compiled(_convert.f32_to_tf32)
 
 
 @compiled
+def line_key(address, layout):  # type: ignore[no-untyped-def]
+    """What the swizzle does to the number of every chunk of a line of 128 bytes: the XOR."""
+    return (swizzle(address, 0, layout[_MASK], layout[_SHIFT]) ^ address) >> 4
+
+
+@compiled
 def load_lines(lines, c0, shape, layout, smem_address, out, out_begin, tensor, tensor_begin, owner, writer):  # type: ignore[no-untyped-def]
     """A load whose rows are whole 128-byte lines of 16-byte chunks in bounds: `out` and `tensor` are 64-bit words.
 
@@ -44,7 +52,7 @@ def load_lines(lines, c0, shape, layout, smem_address, out, out_begin, tensor, t
     first, _ = chunk_place(c0, 0, shape, layout)
     for n in range(len(lines)):
         address = smem_address + 128 * n
-        key = (swizzle(address, 0, layout[_MASK], layout[_SHIFT]) ^ address) >> 4  # what the swizzle does to every chunk of this line
+        key = line_key(address, layout)
         line, at = np.uintp(address - out_begin) >> np.uintp(3), np.uintp(lines[n] + first + tensor_begin) >> np.uintp(3)
         for chunk in range(8):
             word = line + np.uintp(2 * (chunk ^ key))
@@ -75,6 +83,21 @@ def load_words(lines, c0, shape, layout, smem_address, out, out_begin, tensor, t
             out[word + np.uintp(1)] = tensor[at + np.uintp(1)]
             owner[word >> np.uintp(1)] = position
             position += np.uint64(16)
+
+
+@compiled(reads="lines starts memory")
+def store_boxes(lines, starts, shape, layout, smem_address, memory, begins, tensor, tensor_begin):  # type: ignore[no-untyped-def]
+    """Stores of boxes whose rows are such lines, in bounds, each from a window of its own: the reverse of `load_boxes`, without owners."""
+    for n in range(len(lines)):
+        first, _ = chunk_place(starts[n, 0], 0, shape, layout)
+        for row in range(lines.shape[1]):
+            address = smem_address + 128 * row
+            key = line_key(address, layout)
+            line, at = np.uintp(address - begins[n]) >> np.uintp(3), np.uintp(lines[n, row] + first + tensor_begin) >> np.uintp(3)
+            for chunk in range(8):
+                word = line + np.uintp(2 * (chunk ^ key))
+                tensor[at + np.uintp(2 * chunk)] = memory[word]
+                tensor[at + np.uintp(2 * chunk + 1)] = memory[word + np.uintp(1)]
 
 
 @compiled(reads="memory")

@@ -28,7 +28,7 @@ from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.machine.owners import Owners, ThreadWrite
 from smemsim.machine.region import GlobalMemory, Region
-from smemsim.machine.tma import Transfer, check_covered, reduce_bytes, store_bytes, tma_load, tma_loads, tma_store
+from smemsim.machine.tma import Boxes, Transfer, boxes_inside, check_covered, reduce_bytes, store_bytes, tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
@@ -280,18 +280,27 @@ class SharedMemory:
 
     @staticmethod
     def tma_loads(
-        memories: Sequence[SharedMemory], tm: TensorMap, boxes: Sequence[tuple[int, ...]], *, smem_address: int, source: GlobalMemory, mode: str
+        memories: Sequence[SharedMemory], tm: TensorMap, boxes: np.ndarray, *, smem_address: int, source: GlobalMemory, mode: str
     ) -> list[Transfer] | None:  # fmt: skip
         """`tma_load` of a box into each of several memories, to one address. None, and nothing has happened, where each has to be loaded by itself."""
-        first = memories[0]
-        if smem_address < first.begin or tm.broken_on(first.arch) or not all(memory._is_beside(first) for memory in memories):
+        found = _boxes(memories, tm, boxes, smem_address, source, mode, is_store=False)
+        if found is None:
             return None
-        found = tma_loads(tm, boxes, smem_address=smem_address, mode=mode, arch=first.arch, shared_end=first.end)
-        region = None if found is None else source.holding(*found.span)
-        if found is None or region is None:
+        first, (inside, region) = memories[0], found
+        Owners.each_load([memory._owners for memory in memories], inside, first.room, first.begin, region)
+        return inside.transfers
+
+    @staticmethod
+    def tma_stores(
+        memories: Sequence[SharedMemory], tm: TensorMap, boxes: np.ndarray, *, smem_address: int, to: GlobalMemory, mode: str
+    ) -> tuple[list[Transfer], Callable[[], None]] | None:  # fmt: skip
+        """`tma_store` of a box of each of several memories, from one address, and what executes all. None where each has to be stored by itself."""
+        found = _boxes(memories, tm, boxes, smem_address, to, mode, is_store=True)
+        if found is None:
             return None
-        Owners.each_load([memory._owners for memory in memories], found, first.room, first.begin, region)
-        return found.transfers
+        first, (inside, region) = memories[0], found
+        begins = first.begin - np.array([memory.at for memory in memories], np.int64)
+        return inside.transfers, functools.partial(inside.store, first.room, begins, region.words, region.words_begin)
 
     def tma_store(
         self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None,
@@ -512,6 +521,18 @@ class Windows:
                 return out, np.zeros(len(out), bool)
         found = [memory.operand_bits(word, dtype=dtype, major=major, rows=rows, k=k, packing=packing) for memory in self.memories]
         return np.stack([bits for bits, _ in found]), np.array([missing for _, missing in found])
+
+
+def _boxes(
+    memories: Sequence[SharedMemory], tm: TensorMap, boxes: np.ndarray, smem_address: int, array: GlobalMemory, mode: str, *, is_store: bool
+) -> tuple[Boxes, Region] | None:
+    """Boxes that transfers move between one address of memories and an array, and the array; None where each has to be moved by itself."""
+    first = memories[0]
+    if smem_address < first.begin or tm.broken_on(first.arch) or not all(memory._is_beside(first) for memory in memories):
+        return None
+    found = boxes_inside(tm, boxes, smem_address=smem_address, mode=mode, arch=first.arch, shared_end=first.end, is_store=is_store)
+    region = None if found is None else array.holding(*found.span)
+    return None if found is None or region is None else (found, region)
 
 
 def _check_world(memory: Any) -> None:

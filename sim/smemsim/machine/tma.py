@@ -27,7 +27,7 @@ from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
-    "Boxes", "Transfer", "check_covered", "load_bytes", "reduce_bytes", "store_bytes", "tma_load", "tma_load_bytes", "tma_loads", "tma_prefetch", "tma_reduce",
+    "Boxes", "Transfer", "boxes_inside", "check_covered", "load_bytes", "reduce_bytes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch", "tma_reduce",
     "tma_store", "tma_store_bytes",
 ]  # fmt: skip
 
@@ -250,7 +250,7 @@ def tma_prefetch(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Boxes:
-    """Tensor loads of boxes of one map that lie inside the tensor: a transfer of each, the lines of all (boxes, rows), and where each begins (boxes, 5)."""
+    """Tensor loads, or stores, of boxes of one map that lie inside the tensor: a transfer of each, the lines of all (boxes, rows), and where each begins (boxes, 5)."""
 
     transfers: list[Transfer]
     lines: np.ndarray
@@ -262,21 +262,27 @@ class Boxes:
         spans = [transfer.global_span for transfer in self.transfers]
         return min(low for low, _ in spans), max(high for _, high in spans)
 
+    def store(self, memory: np.ndarray, begins: np.ndarray, tensor: np.ndarray, tensor_begin: int) -> None:
+        """Put the bytes of stores into `tensor`, whose first word has a global address; `memory` has all windows, `begins` the shared addresses of its first word."""
+        first = self.transfers[0]
+        g, at = first.geometry, first.tensor_map.global_address - tensor_begin
+        loops.store_boxes(self.lines, self.starts, g.shape, g.layout, first.smem_address, memory, begins, tensor, at)
 
-def tma_loads(
-    tm: TensorMap, boxes: Sequence[tuple[int, ...]], *, smem_address: int, mode: str | None, arch: str, shared_end: int
+
+def boxes_inside(
+    tm: TensorMap, boxes: np.ndarray, *, smem_address: int, mode: str | None, arch: str, shared_end: int, is_store: bool
 ) -> Boxes | None:
-    """`tma_load` of several boxes, each to the same address of a window of its own, with lines of 128 bytes; None where one is not inside the tensor, or traps:
-    each is to be loaded by itself then."""
-    if tm.on_hopper or any(len(box) != tm.rank for box in boxes):
+    """`tma_load`, or `tma_store`, of several boxes (boxes, rank), each to the same address of a window of its own, with lines of 128 bytes; None where one is not
+    inside the tensor, or traps, or may overlap itself: each is to be moved by itself then."""
+    if tm.on_hopper or boxes.shape[1] != tm.rank:
         return None
-    starts = np.zeros((len(boxes), 5), np.int64)
+    starts, each = np.zeros((len(boxes), 5), np.int64), list(map(tuple, boxes.tolist()))
     starts[:, : tm.rank] = boxes
     try:
-        g = geometry_of(tm, mode, arch, is_store=False)
-        check_map(tm, g, arch, is_store=False)
-        for box in dict.fromkeys(boxes):
-            check_coordinates(tm, g, box, (), is_store=False)
+        g = geometry_of(tm, mode, arch, is_store=is_store)
+        check_map(tm, g, arch, is_store=is_store)
+        for box in {box[0]: box for box in each}.values():  # of boxes inside the tensor it looks at dimension 0
+            check_coordinates(tm, g, box, (), is_store=is_store)
         check_smem_address(smem_address)
     except SmemsimError:
         return None
@@ -290,19 +296,21 @@ def tma_loads(
     same: dict[str, Any] = {
         "tensor_map": tm,
         "smem_address": smem_address,
-        "is_store": False,
+        "is_store": is_store,
         "geometry": g,
         "walked": None,
         "operation": "",
     }
     transfers = []
-    for box, its_lines, (low, high) in zip(boxes, lines, ends.tolist(), strict=True):
+    for box, its_lines, (low, high) in zip(each, lines, ends.tolist(), strict=True):
         transfer = object.__new__(Transfer)
         c0 = 0 if g.walks_inside else box[0]
         vars(transfer).update(
             same, coordinates=box, lines=its_lines, c0=c0, shared_end=reach, global_span=(low + base, high + base), whole=True
         )
         transfers.append(transfer)
+    if is_store and (transfers[0].stored_bits < 8 or not _is_distinct(transfers[0])):
+        return None
     return Boxes(transfers, lines, starts)
 
 
@@ -541,13 +549,17 @@ def load_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tensor
 
 def _check_distinct(transfer: Transfer) -> None:
     """Unmodelled when two chunks of the box meet in global memory: nobody says which one comes last."""
-    begins = transfer.chunk_global if transfer.whole else transfer.chunk_global[transfer.chunk_valid > 0]
-    if (np.diff(begins) >= transfer.chunk_bytes).all():  # as those of nearly every map
-        return
-    if (np.diff(np.sort(begins)) < transfer.chunk_bytes).any():
+    if not _is_distinct(transfer):
         raise Unmodelled(
             "elements of the box overlap in global memory (check global_strides, and rows named twice): the order of their writes is not defined"
         )
+
+
+def _is_distinct(transfer: Transfer) -> bool:
+    begins = transfer.chunk_global if transfer.whole else transfer.chunk_global[transfer.chunk_valid > 0]
+    if (np.diff(begins) >= transfer.chunk_bytes).all():  # as those of nearly every map
+        return True
+    return not (np.diff(np.sort(begins)) < transfer.chunk_bytes).any()
 
 
 def store_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int) -> None:

@@ -100,13 +100,13 @@ def build_load(i: Instruction, c: Linker) -> Step:
         operands.next("a cache policy")
     operands.end()
     reads = [to, at, mbar, *mask, *coordinates, *offsets]
-    first = 3 + len(mask)
+    first, is_plain = 3 + len(mask), not is_multicast and group == 1 and mode == "tile"
 
     def run(x: Wave) -> None:
+        if is_plain and _load_together(x, i, [at, to, mbar], coordinates):
+            return
         issued = list(each(x, reads))
         _check_alone(x, i, issued, "its bytes arrive at the mbarrier")
-        if not is_multicast and group == 1 and mode == "tile" and _load_together(x, i, issued):
-            issued = []
         for (cta, thread), values in issued:
             dst, address, barrier = values[:3]
             where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
@@ -128,28 +128,67 @@ def build_load(i: Instruction, c: Linker) -> Step:
 
 
 @dataclasses.dataclass(eq=False)
+class _Alike:
+    """What running threads, one of each of some CTAs, issue alike but for their `boxes` (threads, rank), by one map."""
+
+    ctas: list[Cta]
+    threads: np.ndarray  # of the wave
+    values: list[int]  # of the other operands
+    boxes: np.ndarray
+    map_address: int
+    tensor_map: TensorMap
+
+    @property
+    def windows(self) -> list[SharedMemory]:
+        """The shared memory of each."""
+        return [cta.shared for cta in self.ctas]
+
+
+def _alike(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence[Read]) -> list[_Alike]:
+    """What the running threads issue, by the values of operands: `reads` are those, a map's address the first one. Nothing where each is to be looked at by itself."""
+    threads = x.threads
+    if len(threads) < 2 or x.late is not None or x.launch.cluster_size > 1:
+        return []
+    values, boxes = np.empty((len(threads), len(reads)), np.int64), np.empty((len(threads), len(coordinates)), np.int64)
+    for to, several in ((values, reads), (boxes, coordinates)):
+        for n, read in enumerate(several):
+            to[:, n] = read(x)
+    if values.min() < 0:
+        return []
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for n, own in enumerate(map(tuple, values.tolist())):
+        groups.setdefault(own, []).append(n)
+    bank, size, found = x.launch.parameter_address, len(x.launch.parameters), []
+    for (address, *others), which in groups.items():
+        own, index = threads[which], x.cta_of[threads[which]]
+        if (index[1:] == index[:-1]).any() or (
+            x.watch is not None and not bank <= address < bank + size
+        ):  # who has made it, the watch asks for each
+            return []
+        found.append(_Alike([x.ctas[n] for n in index.tolist()], own, others, boxes[which], address, map_at(x, i, address, int(own[0]))))
+    return found
+
+
+@dataclasses.dataclass(eq=False)
 class _AlikeLoads:
     """Loads that threads of different CTAs issue alike, but for their boxes: to one address of their windows, and counted by the mbarriers at one."""
 
-    issuers: list[Issuer]
-    boxes: list[tuple[int, ...]]
+    issued: _Alike
     transfers: list[Transfer]
-    map_address: int
     to: Received
 
     def deliver(self, x: Wave, i: Instruction) -> None:
         """`_deliver` of all, and what is recorded of each."""
         watch, to, deliveries, ops = x.watch, self.to, (self.to,), self._tell(x, i)
         begin, size, offset = to.smem_address, to.transaction_bytes, to.mbar.smem_address
-        tm, mode = self.transfers[0].tensor_map, "tile"
-        states = states_of(x, [cta for cta, _ in self.issuers], offset, i)
+        issued, mode = self.issued, "tile"
+        states = states_of(x, issued.ctas, offset, i)
         if ops:
             watch.complete_on(ops, each_of(states))
         bring(x, states, size, [Delivery(i, 0, 0, begin, size, (0,)) for _ in states])
-        each = zip(self.issuers, self.boxes, strict=True)
-        record_alike(
-            x, [Load(cta.number, int(x.tid[thread]), i, self.map_address, tm, mode, where, (), deliveries) for (cta, thread), where in each]
-        )
+        address, tm = issued.map_address, issued.tensor_map
+        each = zip(issued.ctas, x.tid[issued.threads].tolist(), self.transfers, strict=True)
+        record_alike(x, [Load(cta.number, tid, i, address, tm, mode, transfer.coordinates, (), deliveries) for cta, tid, transfer in each])
 
     def _tell(self, x: Wave, i: Instruction) -> Sequence[Operation]:
         """Tell the watch what they write; without one there is none."""
@@ -157,7 +196,7 @@ class _AlikeLoads:
         if watch is None:
             return []
         ops: Sequence[Operation]
-        ops, ctas = watch.begin_together(i, [thread for _, thread in self.issuers], "tma_load"), [cta for cta, _ in self.issuers]
+        ops, ctas = watch.begin_together(i, self.issued.threads.tolist(), "tma_load"), self.issued.ctas
         for op, cta in zip(ops, ctas, strict=False):
             op.barriers[cta.index] = cta, self.to.mbar.smem_address
         begin = ctas[0].shared.begin
@@ -172,26 +211,23 @@ class _AlikeLoads:
         return ops
 
 
-def _load_together(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int]]]) -> bool:
+def _load_together(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence[Read]) -> bool:
     """Execute loads of boxes that lie inside their tensor; False, and nothing has happened, where each has to be executed by itself."""
-    if len(issued) < 2 or x.late is not None or x.launch.cluster_size > 1:
+    alike = _alike(x, i, reads, coordinates)
+    if len(alike) != 1:
         return False
-    dst, address, barrier = of_all = issued[0][1][:3]
-    issuers, bank = [issuer for issuer, _ in issued], x.launch.parameter_address
-    if any(values[:3] != of_all for _, values in issued) or len({cta.index for cta, _ in issuers}) < len(issuers):
-        return False
+    (issued,) = alike
+    dst, barrier = issued.values
     is_aligned = barrier % BULK_LIMITS.mbarrier_alignment == 0
-    if dst >> RANK_SHIFT or not is_aligned or barrier + BULK_LIMITS.mbarrier_alignment > issuers[0][0].shared.end:
+    if dst >> RANK_SHIFT or not is_aligned or barrier + BULK_LIMITS.mbarrier_alignment > issued.ctas[0].shared.end:
         return False
-    if x.watch is not None and not bank <= address < bank + len(x.launch.parameters):  # who has made the map, the watch asks for each
-        return False
-    tm, boxes = map_at(x, i, address, issuers[0][1]), [tuple(values[3:]) for _, values in issued]
-    shared = [cta.shared for cta, _ in issuers]
-    transfers = SharedMemory.tma_loads(shared, tm, boxes, smem_address=dst, source=x.launch.memory, mode="tile")
+    given: dict[str, Any] = {"smem_address": dst, "source": x.launch.memory, "mode": "tile"}
+    transfers = SharedMemory.tma_loads(issued.windows, issued.tensor_map, issued.boxes, **given)
     if transfers is None:
         return False
     to = Received(0, dst, ClusterAddress(0, barrier), transfers[0].transaction_bytes)
-    _AlikeLoads(issuers, boxes, transfers, address, to).deliver(x, i)
+    _AlikeLoads(issued, transfers, to).deliver(x, i)
+    x.changes += 1
     return True
 
 
@@ -253,6 +289,8 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
     kind = "tma_reduce" if operation else "tma_store"
 
     def run(x: Wave) -> None:
+        if not operation and mode == "tile" and _store_together(x, i, at, source, coordinates):
+            return
         issued = list(each_store(x, [at, source, *coordinates]))
         if operation in _COUNTED:
             _check_alone(x, i, [one[:2] for one in issued], f".{operation} is done")
@@ -281,6 +319,62 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         x.changes += 1
 
     return run
+
+
+def _store_together(x: Wave, i: Instruction, at: Read, source: Read, coordinates: Sequence[Read]) -> bool:
+    """Execute stores of boxes that lie inside one tensor, apart from each other; False, and nothing has happened, where each has to be executed by itself."""
+    alike = _alike(x, i, [at, source], coordinates)
+    if not alike or len({issued.map_address for issued in alike}) > 1 or not _are_apart(alike[0].tensor_map, alike):
+        return False
+    found = []
+    for issued in alike:
+        (src,) = issued.values
+        is_here = not src >> RANK_SHIFT
+        given: dict[str, Any] = {"smem_address": src, "to": x.launch.memory, "mode": "tile"}
+        stores = SharedMemory.tma_stores(issued.windows, issued.tensor_map, issued.boxes, **given) if is_here else None
+        if stores is None:
+            return False
+        found.append((issued, src, *stores))
+    each = sorted(
+        (
+            (thread, tid, cta, src, issued, transfer)
+            for issued, src, transfers, _ in found
+            for thread, tid, cta, transfer in zip(
+                issued.threads.tolist(), x.tid[issued.threads].tolist(), issued.ctas, transfers, strict=True
+            )
+        ),
+        key=lambda one: one[0],
+    )
+    if x.watch is not None:
+        _tell_all(
+            x,
+            i,
+            [((cta, thread), [issued.map_address, src, *transfer.coordinates], False) for thread, _, cta, src, issued, transfer in each],
+            [transfer for *_, transfer in each],
+        )
+    for *_, store in found:
+        store()
+    for _, tid, cta, src, issued, transfer in each:
+        record(x, Store(cta.number, tid, i, issued.map_address, issued.tensor_map, "tile", transfer.coordinates, src))
+    x.changes += 1
+    return True
+
+
+def _are_apart(tm: TensorMap, alike: Sequence[_Alike]) -> bool:
+    """Are boxes apart, as those of one grid are?"""
+    boxes = np.concatenate([issued.boxes for issued in alike])
+    if boxes.shape[1] != tm.rank:
+        return False
+    steps, rest = np.divmod(boxes - boxes[0], np.array(tm.box_dim))
+    return not rest.any() and len({*map(tuple, steps.tolist())}) == len(boxes)
+
+
+def _tell_all(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int], bool]], transfers: Sequence[Transfer]) -> None:
+    """Tell the watch of stores, before they write."""
+    together: dict[tuple[int, int], tuple[dict[int, Operation], bool]] = {}
+    for ((cta, thread), (address, src, *where), _), transfer in zip(issued, transfers, strict=True):
+        stored = _Stored((thread // WARP, cta.index, address, src, tuple(where)), src)
+        _tell(x, i, "tma_store", stored, issued, together, (cta, thread), True, transfer)
 
 
 def _tell(
