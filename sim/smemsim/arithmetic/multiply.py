@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from typing import NamedTuple
@@ -255,8 +256,13 @@ def _terms(
 
 
 def _index(a: np.ndarray, index: np.ndarray | None) -> np.ndarray:
-    stored = a.shape[2]
-    return np.array(np.broadcast_to(np.arange(stored), a.shape[1:]) if index is None else index, np.int64, order="C")
+    return _in_order(*a.shape[1:]) if index is None else np.array(index, np.int64, order="C")
+
+
+@functools.lru_cache(maxsize=256)
+def _in_order(rows: int, stored: int) -> np.ndarray:
+    """The K of the elements of A that are stored in its order; nobody writes to it."""
+    return np.array(np.broadcast_to(np.arange(stored, dtype=np.int64), (rows, stored)), order="C")
 
 
 def _result(row: MmaArithmetic, d_type: str) -> tuple[int, int, bool, int, int, int, int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError
+from smemsim.program.barriers import loops
 from smemsim.program.barriers.causes import park
 from smemsim.program.barriers.lives import initialise, invalidate
 from smemsim.program.barriers.mbarrier import (
@@ -67,20 +68,18 @@ def _runs(at: np.ndarray) -> Iterator[tuple[int, int]]:
 
 def _alike(x: Wave, at: np.ndarray, *values: np.ndarray) -> list[tuple[int, slice]] | None:
     """The offsets of mbarriers that running threads of the first CTA name, where those of the others do the same: of each its threads, the first of those that run.
-    None where others do something else, or have other `values`."""
+    None where others do something else, or have other `values`: those of each thread, or one of all."""
     count = len(x.ctas)
     own, rest = divmod(len(at), count)
     if not own or rest or x.launch.cluster_size > 1:
         return None
-    apart = np.arange(count)[:, None]
-    same = [(at, apart * x.pitch), *((each, 0) for each in values)]
-    if x.sel is not ALL:
-        same.append((x.threads, apart * x.stride))
-    for each, more in same:
-        rows = each.reshape(count, own)
-        if not (rows == rows[0] + more).all():
-            return None
-    if at[own - 1] >= x.pitch or (x.sel is not ALL and x.threads[own - 1] >= x.stride):
+    if (
+        at[:own].max() >= x.pitch
+        or not loops.are_alike(at, count, x.pitch)
+        or not all(loops.are_alike(each, count, 0) for each in values if each.ndim)
+    ):
+        return None
+    if x.sel is not ALL and (x.threads[own - 1] >= x.stride or not loops.are_alike(x.threads, count, x.stride)):
         return None
     return [(int(at[lo]) + x.window_begin, slice(lo, hi)) for lo, hi in _runs(at[:own])]
 
@@ -96,6 +95,10 @@ class _Named:
         """With the threads of the wave."""
         threads = x.threads
         return [(state, threads[part]) for state, part in self.each]
+
+    def of_all(self, own: np.ndarray) -> np.ndarray:
+        """What threads get, of what those get for which the slices stand."""
+        return own if self.ctas == 1 else np.broadcast_to(own, (self.ctas, len(own))).reshape(-1)
 
 
 def _named(x: Wave, i: Instruction, find: Locate, *values: np.ndarray) -> _Named:
@@ -148,9 +151,10 @@ def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
     find, count = locate(i, c, i.operands[0], _only(i, rest), 8, only_shared=True), c.read(i.operands[1], "u32")
 
     def init(x: Wave) -> None:
-        counts, at = np.broadcast_to(count(x), (x.n,)), _places(x, i, find)
+        given, at = np.asarray(count(x)), _places(x, i, find)
+        counts = np.broadcast_to(given, (x.n,))
         made: list[tuple[State, np.ndarray]] = []
-        alike = _alike(x, at, counts)
+        alike = _alike(x, at, given)
         if alike is not None and len({offset for offset, _ in alike}) == len(alike):
             for offset, part in alike:
                 made.append((initialise(x, x.ctas[:], offset, int(counts[part][-1]), i, x.threads[part]), x.threads[part]))
@@ -185,8 +189,9 @@ def _tx(i: Instruction, c: Linker, rest: list[str]) -> Step:
     expects = i.modifiers[0] == "expect_tx"
 
     def count(x: Wave) -> None:
-        sizes = np.broadcast_to(size(x), (x.n,))
-        for state, part in _named(x, i, find, sizes).each:
+        given = np.asarray(size(x))
+        sizes = np.broadcast_to(given, (x.n,))
+        for state, part in _named(x, i, find, given).each:
             for bytes_ in sizes[part].tolist():
                 _check_bytes(x, i, bytes_)
                 (state.expect_tx if expects else state.complete_tx)(x, bytes_, i=i)
@@ -234,9 +239,10 @@ class _Arrive:
     scope: int
 
     def run(self, x: Wave) -> None:
-        amounts = np.ones(x.n, np.uint32) if self.amount is None else np.broadcast_to(self.amount(x), (x.n,))
-        named, tokens = _named(x, self.i, self.find, amounts), np.zeros(x.n, np.uint64)
+        given = np.asarray(1 if self.amount is None else self.amount(x))
+        named = _named(x, self.i, self.find, given)
         own = x.n // named.ctas
+        amounts, tokens = np.broadcast_to(given, (x.n,)), np.zeros(own, np.uint64)
         sizes = amounts[:own].tolist() if self.expects else None
         counts = [1] * own if self.expects else amounts[:own].tolist()
         for each in self._apart(named.each, is_uniform=len(set(counts)) == 1):
@@ -250,7 +256,7 @@ class _Arrive:
                     tokens[n] = state.word
                     self._one_thread(x, state, x.threads[n : n + 1], counts[n], None if sizes is None else sizes[n])
         if self.token is not None:
-            self.token(x, np.tile(tokens[:own], named.ctas))
+            self.token(x, named.of_all(tokens))
 
     @staticmethod
     def _apart(each: list[tuple[State, slice]], *, is_uniform: bool) -> list[list[tuple[State, slice]]]:
@@ -353,9 +359,9 @@ class _Wait:
 
     def _over(self, x: Wave) -> tuple[np.ndarray, list[tuple[Mbarrier, np.ndarray]]]:
         """Which running threads find their phase complete, and the barriers of the other threads with those threads' numbers."""
-        parities = np.broadcast_to(np.asarray(self.phase(x)), (x.n,))
-        parities = (parities & np.uint32(1) if self.by_parity else parity_of(parities)).astype(np.int32)
-        named, tids = _named(x, self.i, self.find, parities), x.tid[x.sel]
+        phase = np.asarray(self.phase(x))
+        given = np.asarray(phase & np.uint32(1) if self.by_parity else parity_of(phase), np.int32)
+        named, parities, tids = _named(x, self.i, self.find, given), np.broadcast_to(given, (x.n,)), x.tid[x.sel]
         done = np.zeros(x.n // named.ctas, bool)
         waiting: list[tuple[State, np.ndarray]] = []
         passed: list[tuple[State, np.ndarray]] = []
@@ -372,7 +378,7 @@ class _Wait:
             x.watch.waited(self.i, of_each)
             if self.is_seen:
                 x.watch.acquire_at(current(x), of_each, relaxed=self.relaxed, scope=self.scope, by_parity=self.by_parity)
-        return np.tile(done, named.ctas), [(barrier, threads) for threads, barrier in with_threads(waiting)]
+        return named.of_all(done), [(barrier, threads) for threads, barrier in with_threads(waiting)]
 
     def _give_up(self, x: Wave, threads: np.ndarray, barrier: Mbarrier | None = None) -> None:
         """Let waiting threads go on with False: their time is over. Or with True, where other lanes of their warp have passed the phase of a `barrier`."""

@@ -52,6 +52,8 @@ def _together(i: Instruction, x: Wave) -> bool:
     """Go on with whole warpgroups; X011 for what cannot become one."""
     if not x.gather(WARPGROUP):
         return False
+    if x.sel is ALL and x.stride % WARPGROUP == 0:
+        return True
     threads = x.threads
     first = threads[::WARPGROUP]
     whole = (
