@@ -250,17 +250,13 @@ def tma_prefetch(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Boxes:
-    """Tensor loads, or stores, of boxes of one map that lie inside the tensor: a transfer of each, the lines of all (boxes, rows), and where each begins (boxes, 5)."""
+    """Tensor loads, or stores, of boxes of one map that lie inside the tensor: a transfer of each, the lines of all (boxes, rows), where each begins (boxes, 5), and
+    the begin and the end of all global bytes."""
 
     transfers: list[Transfer]
     lines: np.ndarray
     starts: np.ndarray
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """The begin and the end of all global bytes."""
-        spans = [transfer.global_span for transfer in self.transfers]
-        return min(low for low, _ in spans), max(high for _, high in spans)
+    span: tuple[int, int]
 
     def store(self, memory: np.ndarray, begins: np.ndarray, tensor: np.ndarray, tensor_begin: int) -> None:
         """Put the bytes of stores into `tensor`, whose first word has a global address; `memory` has all windows, `begins` the shared addresses of its first word."""
@@ -290,28 +286,26 @@ def boxes_inside(
         return None
     lines, ends = np.empty((len(boxes), g.rows), np.int64), np.empty((len(boxes), 2), np.int64)
     reach = tma_loops.tile_reaches(starts, g.shape, g.layout, smem_address, lines, ends)
-    base = tm.global_address
-    if not 0 < reach <= shared_end or int(ends[:, 1].max()) + base > LIMITS.address_end:
+    ends += tm.global_address
+    span = int(ends[:, 0].min()), int(ends[:, 1].max())
+    if not 0 < reach <= shared_end or span[1] > LIMITS.address_end:
         return None
     same: dict[str, Any] = {
-        "tensor_map": tm,
-        "smem_address": smem_address,
-        "is_store": is_store,
-        "geometry": g,
-        "walked": None,
+        "tensor_map": tm, "smem_address": smem_address, "is_store": is_store, "geometry": g, "c0": 0, "walked": None, "shared_end": reach, "whole": True,
         "operation": "",
-    }
+    }  # fmt: skip
     transfers = []
     for box, its_lines, (low, high) in zip(each, lines, ends.tolist(), strict=True):
         transfer = object.__new__(Transfer)
-        c0 = 0 if g.walks_inside else box[0]
-        vars(transfer).update(
-            same, coordinates=box, lines=its_lines, c0=c0, shared_end=reach, global_span=(low + base, high + base), whole=True
-        )
+        own = vars(transfer)
+        own.update(same)
+        own["coordinates"], own["lines"], own["global_span"] = box, its_lines, (low, high)
+        if not g.walks_inside:
+            own["c0"] = box[0]
         transfers.append(transfer)
     if is_store and (transfers[0].stored_bits < 8 or not _is_distinct(transfers[0])):
         return None
-    return Boxes(transfers, lines, starts)
+    return Boxes(transfers, lines, starts, span)
 
 
 def check_covered(transfer: Transfer, begin: int, size: int, what: str) -> None:

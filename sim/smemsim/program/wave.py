@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 
@@ -206,7 +206,8 @@ class Ctas(Sequence[Cta]):
 
     def __getitem__(self, index: int | slice) -> Cta | list[Cta]:
         if isinstance(index, slice):
-            return [self[n] for n in range(*index.indices(len(self)))]
+            known = self._known[index]
+            return [self[n] for n in range(*index.indices(len(self)))] if None in known else cast("list[Cta]", known)
         cta = self._known[index]
         if cta is None:
             cta = self._known[index] = self._make(index % len(self))

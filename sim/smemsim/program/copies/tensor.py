@@ -155,9 +155,12 @@ def _alike(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence
             to[:, n] = read(x)
     if values.min() < 0:
         return []
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for n, own in enumerate(map(tuple, values.tolist())):
-        groups.setdefault(own, []).append(n)
+    groups: dict[tuple[int, ...], Any] = {}
+    if (values == values[0]).all():
+        groups[tuple(values[0].tolist())] = slice(None)
+    else:
+        for n, its in enumerate(map(tuple, values.tolist())):
+            groups.setdefault(its, []).append(n)
     bank, size, found = x.launch.parameter_address, len(x.launch.parameters), []
     for (address, *others), which in groups.items():
         own, index = threads[which], x.cta_of[threads[which]]

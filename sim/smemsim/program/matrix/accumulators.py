@@ -94,10 +94,10 @@ class Accumulators:
 
         And of each warpgroup: does it go on with a sum?
         """
-        bits = bits_of_slots(slots)
-        if any(of.slots & bits and key != slots for key, of in self.kept.items()):
-            self.x.settle(bits)
         of = self.kept.get(slots)
+        bits = bits_of_slots(slots) if of is None else of.slots
+        if any(other is not of and other.slots & bits for other in self.kept.values()):
+            self.x.settle(bits)
         if of is None:
             places = self.x.alike(("D", slots), lambda: self._places(slots, n))
             count = len(self._firsts)
