@@ -15,11 +15,12 @@ from smemsim.evidence import load_launch_file
 FILE = load_launch_file(KERNELS / "triton_matmul_512")
 CTAS, ODD, TILE, DEPTH = 3, 1, 128, 256  # of the grid, the one with the fault; of C, and how far K goes
 # By the code: the line behind which one CTA does something else, and what. A tile of B whose second K step starts 16 bytes further; a stage of A that is
-# filled while products may still read it; and a wait for the first stage's loads alone, behind which the others are read.
+# filled while products may still read it; a wait for the first stage's loads alone, behind which the others are read; and both halves of C stored into one box.
 FAULTS = {
     "R502": ("add.s32 \t%r51, %r49, 2;", "add.s32 %r51, %r49, 3;"),
     "X005": ("add.s32 \t%r33, %r9, %r59;", "mov.b32 %r33, %r9;"),
     "X004": ("add.s32 \t%r27, %r39, 98304;", "add.s32 %r27, %r9, 98304;"),
+    "X008": ("or.b32 \t%r62, %r121, %r11;", "mov.b32 %r62, %r11;"),
 }
 
 

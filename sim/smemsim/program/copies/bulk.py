@@ -331,8 +331,8 @@ def _left(
         op = x.watch.begin(x, i, thread, "bulk")
         x.watch.op_reads(op, cta, _words(transfer.src - cta.shared.begin, transfer.size))
         if not is_again:
-            x.watch.op_writes_global(op, _units(transfer.dst, transfer.size), BULK_LIMITS.unit, stays)
-        x.watch.joins(op, thread, "bulk")
+            x.watch.op_writes_global(op, cta, _units(transfer.dst, transfer.size), BULK_LIMITS.unit, stays)
+        x.watch.joins([op], "bulk")
     record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
 
 

@@ -298,7 +298,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         if operation in _COUNTED:
             _check_alone(x, i, [one[:2] for one in issued], f".{operation} is done")
         before: _Stored | None = None
-        together: dict[tuple[int, int], tuple[dict[int, Operation], bool]] = {}  # by map and source: see `_told_together`
+        together: dict[tuple[int, int], _Together | None] = {}  # by map and source: see `_told_together`
         for (cta, thread), (address, src, *values), is_again in issued:
             tm, where, shared = map_at(x, i, address, thread), tuple(values), cta.shared
             does = thread // WARP, cta.index, address, src, where
@@ -382,7 +382,7 @@ def _tell_all(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int], boo
 
 def _tell(
     x: Wave, i: Instruction, kind: str, stored: _Stored, issued: list[tuple[Issuer, list[int], bool]],
-    together: dict[tuple[int, int], tuple[dict[int, Operation], bool]], issuer: Issuer, writes: bool, transfer: Transfer,
+    together: dict[tuple[int, int], _Together | None], issuer: Issuer, writes: bool, transfer: Transfer,
 ) -> None:  # fmt: skip
     """Tell the watch of a transfer, once: of a store before it writes. `writes`: nobody else of its CTA writes the same."""
     if x.watch is None or stored.op is not None:
@@ -391,38 +391,54 @@ def _tell(
     stored.read = touched_runs(transfer, cta.shared.begin)
     if (address, src) not in together:
         together[address, src] = _told_together(x, i, kind, issued, [address, src], transfer, stored.read)
-    stored.op = _told(x, i, kind, issuer, stored.read, *together[address, src])
+    its = together[address, src]
+    op = stored.op = x.watch.begin(x, i, thread, kind) if its is None else its.operation(thread)
+    if its is None or not its.are_told:
+        x.watch.op_reads(op, cta, stored.read)
     if writes:
         stays = functools.partial(_stays, x, cta.shared, transfer) if kind == "tma_store" else None
-        x.watch.op_writes_global(stored.op, *_in_global(transfer), stays)
-    x.watch.joins(stored.op, thread, "bulk")
+        x.watch.op_writes_global(op, cta, *_in_global(transfer), stays)
+    if its is None:
+        x.watch.joins([op], "bulk")
 
 
-def _told(x: Wave, i: Instruction, kind: str, issuer: Issuer, read: Runs, known: dict[int, Operation], are_told: bool) -> Operation:
-    """The operation that the watch knows a store by, one of the `known`, if any; it is told what that reads, unless it was."""
-    cta, thread = issuer
-    op: Operation = known.get(thread) or x.watch.begin(x, i, thread, kind)
-    if not are_told:
-        x.watch.op_reads(op, cta, read)
-    return op
+@dataclasses.dataclass(eq=False)
+class _Together:
+    """Stores that the watch was told of together, by their threads: the operations that it has given for them, and whether nothing is to be said of what any reads; else
+    each is to be told."""
+
+    watch: Any
+    threads: dict[int, int]  # which of them each is
+    ops: Sequence[Operation]
+    are_told: bool
+
+    def operation(self, thread: int) -> Operation:
+        """That of a thread, or which stands for it."""
+        op: Operation = self.watch.one_of(self.ops, self.threads[thread])
+        return op
 
 
 def _told_together(
     x: Wave, i: Instruction, kind: str, issued: list[tuple[Issuer, list[int], bool]], by: list[int], first: Transfer, read: Runs
-) -> tuple[dict[int, Operation], bool]:
-    """Tell the watch of stores `by` one map from one place of threads' windows, each of a CTA of its own, whose boxes lie inside the tensor: by thread the operations
-    that it knows them by, and whether nothing is to be said of any; else each is to be told."""
+) -> _Together | None:
+    """Tell the watch of stores `by` one map from one place of threads' windows, each of a CTA of its own, whose boxes lie inside the tensor. None where each is to be told
+    by itself."""
     alike = [one for one in issued if one[1][:2] == by]
     ctas, bank, tm = [cta for (cta, _), *_ in alike], x.launch.parameter_address, first.tensor_map
     if len(alike) < 2 or x.late is not None or x.launch.cluster_size > 1 or len({cta.index for cta in ctas}) < len(ctas):
-        return {}, False
+        return None
     if first.geometry.mode != "tile" or not first.whole or not bank <= by[0] < bank + len(x.launch.parameters):
-        return {}, False
+        return None
     sizes = list(zip(tm.box_dim, tm.global_dim, strict=True))
     if not all(0 <= at <= dim - box for _, (_, _, *where), _ in alike for at, (box, dim) in zip(where, sizes, strict=True)):
-        return {}, False
-    ops: Sequence[Operation] = x.watch.of_each(x.watch.begin_together(i, [thread for (_, thread), *_ in alike], kind))
-    return {thread: op for ((_, thread), *_), op in zip(alike, ops, strict=True)}, x.watch.ops_read(ops, ctas, read)
+        return None
+    watch, threads = x.watch, [thread for (_, thread), *_ in alike]
+    ops: Sequence[Operation] = watch.begin_together(i, threads, kind)
+    are_told = watch.ops_read(ops, ctas, read)
+    if not are_told:
+        ops = watch.of_each(ops)
+    watch.joins(ops, "bulk")
+    return _Together(watch, {thread: n for n, thread in enumerate(threads)}, ops, are_told)
 
 
 @dataclasses.dataclass(eq=False)

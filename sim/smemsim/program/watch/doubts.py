@@ -112,6 +112,11 @@ class Doubts:
         for number in sorted(doubts):
             self._tells[number](user)
 
+    @property
+    def are_whole(self) -> bool:
+        """Is there one that leaves nothing of a result without doubt?"""
+        return bool(self._whole)
+
     def abandon(self, concerns: Callable[[Hashable], bool] = lambda key: True) -> None:
         """The kernel ends, and nobody uses its values any more: told is what spoiled a result wholly, of the doubts whose key concerns somebody."""
         for number, key in self._whole.items():
@@ -978,6 +983,11 @@ class Overwrites:
         for key, _, _, _ in probes:
             self._open.pop(key, None)
         return probes
+
+    @property
+    def is_open(self) -> bool:
+        """Is there one that would be told now?"""
+        return bool(self._open)
 
     def ended(self) -> None:
         """The wave is over."""

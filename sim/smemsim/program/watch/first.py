@@ -19,7 +19,7 @@ from smemsim.program.runs import WORD, Runs
 from smemsim.program.scopes import GPU
 from smemsim.program.watch.clocks import OPERATIONS, Operation, room_of
 from smemsim.program.watch.doubts import Unwritten
-from smemsim.program.watch.global_memory import is_for_shared
+from smemsim.program.watch.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.program.watch.history import History
 from smemsim.program.watch.twins import Twins
 from smemsim.program.watch.unreleased import unmet_loads, unmet_stores
@@ -240,6 +240,7 @@ class WatchOfFirst:
         self._alike: tuple[Any, bool] = (None, False)  # a selection, and whether it has the same threads of each CTA
         self._pairs: tuple[Any, int] = (None, 0)  # what was looked at last
         self._known: dict[tuple[int, ...], int] = {}  # of issuing threads, how many are of the first CTA
+        self.written: GlobalsOfFirst | None = None  # what asynchronous operations write to global memory, as soon as one does
         self.made: dict[Mbarrier, tuple[Mbarrier, ...]] = {}  # of each mbarrier of the first CTA those of all
         # Where the mbarrier lies that the first CTA has used last, and that it has left last, and by which threads.
         self._used = self._freed = 0, np.zeros(0, np.int64)
@@ -270,6 +271,8 @@ class WatchOfFirst:
             }
             self.twins = Twins(x.ctas, x.stride // WARP, room, self.made, used)
             of_all.spread(self.first, self.twins, self.brought)
+            if of_all.globals is not None and self.written is not None:
+                self.written.spread(of_all.globals, self.twins)
             self.of_all = x.watch = of_all
             self.first.let_go()
         return self.of_all
@@ -480,6 +483,38 @@ class WatchOfFirst:
         twins = self.twins
         return twins.each(ops) if twins is not None and all(map(twins.has, ops)) else ops
 
+    def one_of(self, ops: Sequence[Operation], n: int) -> Operation:
+        """As `Watch.one_of`."""
+        cta, own = divmod(n, len(ops))
+        if self.of_all is None:
+            return ops[own]
+        return self.twins.of(ops[own], cta) if self.twins is not None and self.twins.has(ops[own]) else ops[n]
+
+    @_or_of_all
+    def joins(self, ops: Sequence[Operation], group: str) -> Any:
+        """As `Watch.joins`, of operations that stand for those of all."""
+        return self.first.joins(ops, group)
+
+    def op_writes_global(self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, stays: Any = None) -> None:
+        """As `Watch.op_writes_global`, of an operation of the first CTA that stands for that of each."""
+        if self.of_all is None and self.history is not None and self._writes(op, cta, addresses, size):
+            return
+        of_all = self.spread()
+        if self.twins is not None and self.twins.has(op):
+            op = self.twins.of(op, cta.index)
+        of_all.op_writes_global(op, cta, addresses, size, stays)
+
+    def _writes(self, op: Operation, cta: Cta, addresses: np.ndarray, size: int) -> bool:
+        """Is nothing suspicious about such a write, and all of it noted?"""
+        assert self.history is not None
+        if self.history.before:
+            return False
+        if self.written is None:
+            first, entered = self.first, self.begin_of_all.entered
+            shadow = GlobalShadow(self.view, first.order, first.operations, first.telling, self.history, self.unwritten, entered)
+            self.written = first.writes = GlobalsOfFirst(shadow)
+        return self.written.op_writes(op, cta.index, addresses, size)
+
     def ops_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
         """As `Watch.ops_read`; where that is False, `of_each` says which operations have to be told."""
         return (self.of_all or self.first).ops_read(ops, ctas[: len(ops)], runs)
@@ -653,6 +688,11 @@ class WatchOfFirst:
         return OF_ALL if self.history is not None and self.history.before else None
 
     # ---- the end
+
+    def ended(self) -> None:
+        """As `Watch.ended`."""
+        if self.of_all is not None or not self.first.ends_in_order(self.x.ctas[0]):
+            self.spread().ended()
 
     def let_go(self) -> None:
         """As `Watch.let_go`."""

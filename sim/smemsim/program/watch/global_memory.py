@@ -23,6 +23,7 @@ from smemsim.program.watch.dependence import Prerequisite
 from smemsim.program.watch.doubts import Unwritten, uses
 from smemsim.program.watch.history import LINE, ArrayShadow, History, Pending, Written, scope_of
 from smemsim.program.watch.telling import BARRIER, Telling
+from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from smemsim.program.memory.spaces import Piece, Values
     from smemsim.program.wave import Wave
 
-__all__ = ["GlobalShadow", "is_for_shared"]
+__all__ = ["GlobalShadow", "GlobalsOfFirst", "is_for_shared"]
 
 
 MOST_WARPS = (1 << 63 - loops.WHO) - 2  # of a launch
@@ -380,8 +381,9 @@ class GlobalShadow:
 
     def op_writes(self, op: Operation, addresses: np.ndarray, size: int, stays: Stays | None = None) -> None:
         """An asynchronous operation is about to write so; `stays` says of addresses of bytes which hold what it writes: they race with nobody."""
-        when = self.history.issues()
-        self._open[op] = when
+        if op not in self._open:
+            self._open[op] = self.history.issues()
+        when = self._open[op]
         for array, at in self._places(addresses, size):
             threads = np.full(len(at), op.warps[0] * WARP)
             if self.before is not None:
@@ -400,6 +402,29 @@ class GlobalShadow:
             plain = self.history.scope[unfenced[:, 2] & loops.INDEX] == 0  # reductions beside atomics of threads are left alone
             unfenced = unfenced[plain]
             self._say_unfenced(op, array, unfenced[self._change(array, unfenced, stays)], "writes")
+
+    def passes_op_write(self, op: Operation, addresses: np.ndarray, size: int, *, when: int, behind: int) -> bool:
+        """Is nothing suspicious about such a write, which has this place among asynchronous ones, by the warp that comes so many behind the operation's and has seen of
+        its CTA what that has of its own? Then it is noted; else it has to be told of that warp, and may have been noted in part."""
+        places = list(self._places(addresses, size))
+        if self.before is not None or len(places) != 1:
+            return False
+        ((array, at),) = places
+        if array.region.blank is not None:
+            if "reduce" in op.instruction.modifiers:
+                return False
+            array.region.blank.fill(at, size)
+        array.fit(size)
+        index, warp, suspects = self.history.index(op.instruction), int(op.warps[0]), self.history.suspects
+        array.for_writes(int(self.history.scope[index]))
+        known, fenced = self._known._replace(first=self.first + behind), self._nothing if self._has_narrow else self.order.fenced
+        if len(array.cells.writers) and loops.unfenced(at, size, warp, fenced, known, array.cells, suspects):
+            return False
+        return not loops.write(at, size, np.full(len(at), warp * WARP), index, when, True, known, array.cells, suspects)
+
+    def begun(self, writes: dict[Operation, int]) -> None:
+        """Operations have begun to write, each with its place among asynchronous writes."""
+        self._open |= writes
 
     def waited(self, op: Operation) -> None:
         """The issuing warp has waited for a write: whoever has seen what it does from now on has seen the write."""
@@ -822,3 +847,26 @@ class GlobalShadow:
         if kind and offset % (width := int(kind[1:]) // 8) == 0:
             return f"element {offset // width} (.{kind}) of {name} (global {address:#x})"
         return f"bytes {offset} to {offset + size - 1} of {name} (global {address:#x})"
+
+
+class GlobalsOfFirst:
+    """Global memory as CTAs write it that do the same (`first.py`), by what the first one knows, which is what each other one knows of its own warps; `shadow` is that of
+    the first one. Told are asynchronous operations alone."""
+
+    def __init__(self, shadow: GlobalShadow) -> None:
+        self.shadow = shadow
+        self._open: dict[Operation, dict[int, int]] = {}  # that nobody has waited for: by CTA the place among asynchronous writes
+
+    def op_writes(self, op: Operation, cta: int, addresses: np.ndarray, size: int) -> bool:
+        """As `GlobalShadow.op_writes`, of a CTA's twin of the first one's operation. False where the watch of all has to be told."""
+        when = self._open.setdefault(op, {})[cta] = self.shadow.history.issues()
+        return self.shadow.passes_op_write(op, addresses, size, when=when, behind=cta * self.shadow.per_cta)
+
+    def waited(self, op: Operation) -> None:
+        """As `GlobalShadow.waited`, of all CTAs."""
+        for when in self._open.pop(op, {}).values():
+            self.shadow.history.waited[when] = self.shadow.order.clock[op.warps[0]]
+
+    def spread(self, of_all: GlobalShadow, twins: Twins) -> None:
+        """The watch of all CTAs is told from now on."""
+        of_all.begun({twins.of(op, cta): when for op, begun in self._open.items() for cta, when in begun.items()})

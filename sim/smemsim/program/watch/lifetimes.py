@@ -16,7 +16,8 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
-    from smemsim.program.wave import Wave
+    from smemsim.program.barriers.mbarrier import Mbarrier
+    from smemsim.program.wave import Cta, Wave
 
 __all__ = ["Endings", "Lifetimes"]
 
@@ -200,6 +201,12 @@ class Endings:
     def __init__(self, x: Wave, order: Order, operations: Operations, groups: CommitGroups) -> None:
         self.x, self.order, self.operations, self.groups = x, order, operations, groups
 
+    def are_over(self, cta: Cta) -> bool:
+        """Has somebody waited for all that a CTA has issued, which alone is here?"""
+        if any(not self._is_known(self.order.read_done, op, 0, 1) for op in self.groups.of_kind("bulk")):
+            return False
+        return all(self._has_come(op, 0, 1, barrier) for barrier in mbarriers(cta).values() for op in barrier.copies)
+
     def ended(self) -> None:
         """All CTAs have ended: X005 for each line whose copies may still be under way; not where a missing wait is told already."""
         if not self.operations.operations or any(code in ("T210", "X004", "X005") for code, *_ in self.x.launch.findings):
@@ -218,21 +225,19 @@ class Endings:
         for cta in self.x.ctas.made:
             for barrier in mbarriers(cta).values():
                 for op in barrier.copies:
-                    if (
-                        op.has_written
-                        and _is_bulk(op)
-                        and self.operations.remembers(op)
-                        and not (
-                            self._is_known(self.order.done, op, cta.index - cta.rank, count)
-                            and (barrier.state.seen or not _is_multicast(op))
-                        )
-                    ):
+                    if not self._has_come(op, cta.index - cta.rank, count, barrier):
                         self._tell(
                             op,
                             cta.index,
                             "write",
                             "wait for the phase of its mbarrier (mbarrier.try_wait) before the CTA ends, or do not issue it",
                         )
+
+    def _has_come(self, op: Operation, first: int, count: int, barrier: Mbarrier) -> bool:
+        """Does some warp of these CTAs know that nothing comes any more by an operation that completes on an mbarrier?"""
+        if not op.has_written or not _is_bulk(op) or not self.operations.remembers(op):
+            return True
+        return self._is_known(self.order.done, op, first, count) and (bool(barrier.state.seen) or not _is_multicast(op))
 
     def _is_known(self, done: np.ndarray, op: Operation, first: int, count: int) -> bool:
         """Does some warp of these CTAs know that the operation is over?"""

@@ -47,7 +47,7 @@ from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.epochs import LAST, STEP
 from smemsim.program.watch.freed import FreedByOthers
-from smemsim.program.watch.global_memory import GlobalShadow, is_for_shared
+from smemsim.program.watch.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.program.watch.history import History
 from smemsim.program.watch.lanes import PART_BITS, Lanes
 from smemsim.program.watch.lifetimes import Endings, Lifetimes
@@ -132,6 +132,7 @@ class Watch:
         self.globals = (
             None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten, begin.entered)
         )
+        self.writes: GlobalShadow | GlobalsOfFirst | None = self.globals  # who knows of writes by operations that nobody has waited for
         self.unreleased = UnreleasedStores(x, self.order, self.lanes, self.telling, self._name_in_global)
         self.lost = LostUpdates(x, self.telling, self._name_in_global)
         self.freed = FreedByOthers(x, self.order, self.lanes, self.telling, self.shared)
@@ -170,6 +171,13 @@ class Watch:
         """The kernel ends before what it has read could be used: told is what made a whole product wrong."""
         self.unwritten.doubts.abandon()
         self.unwritten.overwrites.ended()
+
+    def ends_in_order(self, cta: Cta) -> bool:
+        """All threads have exited: is there nothing to be said of that, of a wave of this CTA alone?"""
+        unwritten = self.unwritten
+        if self.lifetimes.is_needed or self._early_arrivals or unwritten.overwrites.is_open or unwritten.doubts.are_whole:
+            return False
+        return self.endings.are_over(cta)
 
     def ended(self) -> None:
         """All threads have exited."""
@@ -362,6 +370,10 @@ class Watch:
         """The operations of all CTAs, of those that `begin_together` gave."""
         return ops
 
+    def one_of(self, ops: Sequence[Operation], n: int) -> Operation:
+        """The operation of the n-th thread, of those that `begin_together` gave: while the first CTA stands for all that of the first one."""
+        return ops[n]
+
     def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray | Runs) -> None:
         """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough; or runs of words)."""
         runs = self.shared.of_cta(cta, offsets)
@@ -456,9 +468,9 @@ class Watch:
             self.unwritten.put_words((places.reshape(-1) + cta.index * self.x.pitch) // WORD, marks.reshape(-1))
 
     def op_writes_global(
-        self, op: Operation, addresses: np.ndarray, size: int, stays: Callable[[np.ndarray], np.ndarray] | None = None
+        self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, stays: Callable[[np.ndarray], np.ndarray] | None = None
     ) -> None:
-        """An operation is about to write so; `stays` says of addresses of bytes which of them hold what it writes."""
+        """An operation that a CTA has issued is about to write so; `stays` says of addresses of bytes which of them hold what it writes."""
         if self.globals is not None:
             self.globals.op_writes(op, addresses, size, stays)
 
@@ -491,7 +503,7 @@ class Watch:
         for thread in x.threads[np.unique(x.threads >> 5, return_index=True)[1]].tolist():
             if thread // WARP not in copies:
                 operation = self.begin(x, i, thread, "cp.async")
-                self.joins(operation, thread, "cp.async")
+                self.joins([operation], "cp.async")
                 copies[thread // WARP] = operation
         numbers = np.zeros(x.total // WARP, np.int32)
         numbers[list(copies)] = [operation.number for operation in copies.values()]
@@ -552,9 +564,9 @@ class Watch:
         warps = distinct(threads >> 5)
         return next((op for op in barrier.copies if self.operations.remembers(op) and not self.order.done[warps, op.number].all()), None)
 
-    def joins(self, op: Operation, thread: int, group: str) -> None:
-        """An operation belongs to the next group that its thread commits: "bulk" "cp.async" "wgmma"."""
-        self.groups.joins([op], group)
+    def joins(self, ops: Sequence[Operation], group: str) -> None:
+        """Operations each belong to the next group that their thread commits: "bulk" "cp.async" "wgmma"."""
+        self.groups.joins(ops, group)
 
     def commit(self, x: Wave, i: Instruction, group: str) -> None:
         """The running threads commit their open group."""
@@ -570,9 +582,9 @@ class Watch:
             self.registers.free(dict(self.groups.wait(self._running(x), group, left)))
             return
         for _, over in self.groups.wait(self._running(x), group, left, only_read=only_read):
-            if self.globals is not None and group == "bulk" and not only_read:
+            if self.writes is not None and group == "bulk" and not only_read:
                 for operation in over:
-                    self.globals.waited(operation)
+                    self.writes.waited(operation)
 
     def waited(self, i: Instruction, waits: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
         """Threads have found phases of mbarriers over: what these brought is what they expect to read."""
