@@ -31,7 +31,13 @@ def codes(run: Run) -> list[str]:
 @pytest.mark.parametrize(
     ("body", "told"),
     {
-        "a branch": ("@%p19 bra ON; mov.b32 %r9, 0; ON:", ["R507"]),
+        "a branch": ("@%p19 bra ON; red.global.add.u32 [%d20], 1; ON:", ["R507"]),
+        "a choice": ("mov.b32 %r9, 1; @%p19 bra ON; mov.b32 %r9, 0; add.u32 %r8, %r9, 1; ON: red.global.add.u32 [%d20], %r9;", ["R507"]),
+        "a choice whose result is computed anew": (
+            "@%p19 bra ON; add.u32 %r9, %r1, 1; ON: add.u32 %r9, %r9, 1; red.global.add.u32 [%d20], %r9;",
+            ["R507"],
+        ),
+        "a choice whose result nobody uses": ("@%p19 bra ON; mov.b32 %r9, 0; ON: mov.b32 %r9, %r1; red.global.add.u32 [%d20], %r9;", []),
         "a guard of an atomic operation": ("@%p19 red.global.add.u32 [%d20], 1;", ["R507"]),
         "a branch that nobody comes to": ("bra OFF; @%p19 bra ON; mov.b32 %r9, 0; ON: OFF:", []),
         "a branch on a value": ("setp.eq.u32 %p19, %r1, 3; @%p19 bra ON; mov.b32 %r9, 0; ON:", []),
@@ -92,7 +98,8 @@ FILL:
         "all are written and stored": ({"written": 2048, "store": ALL}, []),
         "through shared memory": ({"store": THROUGH + MOVED.format("@%p2")}, []),
         "through shared memory, all": ({"store": THROUGH + MOVED.format("")}, ["R507"]),
-        "a branch decides": ({"store": "setp.lt.f32 %p5, %r1, 0f00000000; @%p5 bra NO; mov.b32 %r9, 0;\nNO:"}, ["R507"]),
+        "a branch decides": ({"store": "setp.lt.f32 %p5, %r1, 0f00000000; @%p5 bra NO; nanosleep.u32 1;\nNO:"}, ["R507"]),
+        "a branch chooses what nobody uses": ({"store": "setp.lt.f32 %p5, %r1, 0f00000000; @%p5 bra NO; mov.b32 %r9, 0;\nNO:"}, []),
         "the others are in flight": ({"before": LOAD, "end": WAIT}, []),
         "the others are in flight and stored": ({"before": LOAD, "end": WAIT, "store": ALL}, ["X004"]),
         "the others have come": ({"before": LOAD + WAIT, "store": ALL}, []),

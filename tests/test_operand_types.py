@@ -49,6 +49,8 @@ cvt.u32.u16 %r1, %tid.x          cvt.u64.u32 %d1, %clock64         st.global.v2.
 mov.u64 %d1, gv+8                cvta.shared.u64 %d1, sv           mapa.u64 %d1, sv, 1              mul.hi.s32 %r1, %r2, %a1
 ld.u32 %r1, [sv]                 ld.u32 %r1, [gv+4]                ld.const.u32 %r1, [cv]           atom.add.u32 %r1, [sv], 1
 ld.shared.u32 %r1, [%r2]         ld.shared.u32 %r1, [%d1]          redux.sync.add.s32 %r1, %a1, 15  mbarrier.init.shared::cta.b64 [%d1], %a1
+st.shared.v2.b32 [%r1], {0.5, %f1}    mov.b64 %d1, {0.5, %f1}
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r0, %r1}, {%f0, 0., 0.0, %f1}
 """
 REFUSED = """
 add.u32 %r1, %f1, 1              add.u32 %r1, %d1, %r2             mul.lo.u32 %d1, %r1, %r2         add.f32 %f1, %a1, %f2

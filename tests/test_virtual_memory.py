@@ -37,6 +37,7 @@ def written(first, last):
 # ---- What a thread does with a word of its own of the first array, of 128 bytes
 
 
+SWAPPED = "ld.relaxed.gpu.global.u32 %r2, [%d2]; AGAIN: {} atom.global.cas.b32 %r3, [%d2], %r2, %r4; setp.ne.u32 %p1, %r3, %r2; mov.u32 %r2, %r3; @%p1 bra AGAIN;"
 EACH = "mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; {}"
 LOAD, STORE = "ld.global.u32 %r2, [%d2];", "st.global.u32 [%d3], %r2;"
 FLAG = "setp.eq.u32 %p1, %r2, 1; @%p1 bra END; mov.u32 %r2, 5;"
@@ -69,6 +70,9 @@ NOTHING: set[str] = set()
         ("red.global.add.u32 [%d2], 1;", written(0, 96), {"R507"}, NOTHING),
         ("red.global.add.u32 [%d2], 1;", written(0, 128), NOTHING, NOTHING),
         ("atom.global.cas.b32 %r3, [%d2], 0, 1;", written(0, 96), {"R507"}, NOTHING),
+        (SWAPPED.format("and.b32 %r5, %r2, -16; or.b32 %r4, %r5, %r1;"), written(0, 96), NOTHING, NOTHING),  # into four bits of a word
+        (SWAPPED.format("add.u32 %r4, %r2, %r1;"), written(0, 96), {"R507"}, NOTHING),
+        (SWAPPED.format("or.b32 %r4, %r2, %r1;"), written(0, 96), {"R507"}, NOTHING),
         (f"atom.global.exch.b32 %r3, [%d2], 1; {LOAD} {FLAG} {STORE} END:", written(0, 96), NOTHING, NOTHING),
         (f"st.global.u32 [%d2], %r1; {LOAD} {FLAG} {STORE} END:", written(0, 0), NOTHING, NOTHING),
         (f"{LOAD} add.u32 %r2, %r1, 1; {STORE}", written(0, 0), NOTHING, NOTHING),  # nobody uses it

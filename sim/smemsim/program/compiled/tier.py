@@ -678,7 +678,8 @@ class CompiledChain:
     """A chain of blocks as machine code; `steps` are what is left of the last one."""
 
     def __init__(self, program: Any, chain: Chain) -> None:
-        self.chain, self.code = chain, chain.code(program)
+        self.chain = chain  # first: a profile looks at it while its code is made
+        self.code = chain.code(program)
         self.last = chain.blocks[-1]
         self.begins = chain.begins
         self.steps = _steps(program, self.last, chain.left)

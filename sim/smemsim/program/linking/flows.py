@@ -20,6 +20,7 @@ __all__ = [
     "accumulations",
     "bit_fields",
     "bounds",
+    "choices",
     "givers_of",
     "is_polled",
     "read_back",
@@ -29,6 +30,14 @@ __all__ = [
     "updates",
     "written",
 ]
+
+
+class Choices(NamedTuple):
+    """Branches over arithmetic alone, which do what `selp` does: by the branch's `id` the registers that may get another value, by that of an instruction
+    that is branched over what decides whether it is executed."""
+
+    results: dict[int, frozenset[int]]
+    deciding: dict[int, Register]
 
 
 class Root(NamedTuple):
@@ -44,6 +53,7 @@ Roots: TypeAlias = frozenset[Root]
 NONE: Roots = frozenset()
 UNKNOWN: Roots = frozenset((Root("unknown"),))
 ANY_MAP = Root("maps")
+LONGEST = 16  # instructions that a branch may pass over, and still be a choice
 MAPS = 64  # places in the parameters that one register may hold the address of, one after the other, before it may be any
 _WRITE = {"atom", "cp", "multimem", "red", "st", "tensormap", "wmma"}  # of all but the first, the first operand is what is written
 _OF_MAPS = ("map", "maps")
@@ -58,6 +68,7 @@ _written: weakref.WeakKeyDictionary[Program, Roots] = weakref.WeakKeyDictionary(
 _updates: weakref.WeakKeyDictionary[Program, dict[int, Instruction]] = weakref.WeakKeyDictionary()
 _accumulations: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
 _bounds: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
+_choices: weakref.WeakKeyDictionary[Program, Choices] = weakref.WeakKeyDictionary()
 _bit_fields: weakref.WeakKeyDictionary[Program, frozenset[int]] = weakref.WeakKeyDictionary()
 _of_programs: weakref.WeakKeyDictionary[Program, _Uses] = weakref.WeakKeyDictionary()
 _stores: weakref.WeakKeyDictionary[Program, dict[int, frozenset[int] | None]] = weakref.WeakKeyDictionary()
@@ -285,13 +296,46 @@ def bounds(program: Program) -> frozenset[int]:
 def bit_fields(program: Program) -> frozenset[int]:
     """The loads (their `id`) that bring what lies beside a bit field: masked by a number, the field put in, and stored where they come from.
 
-    So compilers write bit fields. What the other bits are does not matter to who reads the field alone.
+    So compilers write bit fields, and with `atom.cas` in place of the store numbers of four bits are written (CUTLASS, subbyte_reference.h), where the atomic
+    operation is one of those that bring it. What the other bits are does not matter to who reads the field alone.
     """
     if program not in _bit_fields:
         body, uses = program.inlined.body, _uses_of(program)
         stores = [i for i in body if i.op == "st" and isinstance(i.operands[0], Address)]
-        _bit_fields[program] = frozenset(id(i) for i in body if i.op == "ld" and _is_beside_a_field(i, stores, uses))
+        plain = frozenset(id(i) for i in body if i.op == "ld" and _is_beside_a_field(i, stores, uses))
+        swaps = [i for i in body if i.op == "atom" and "cas" in i.modifiers]
+        _bit_fields[program] = plain.union(*(map(id, _beside_a_swapped_field(i, uses)) for i in swaps))
     return _bit_fields[program]
+
+
+def _beside_a_swapped_field(swap: Instruction, uses: _Uses) -> list[Instruction]:
+    """What brings the value that a compare-and-swap puts a field into: loads and itself; nothing where anything else uses that value."""
+    compare, new = swap.operands[2:4]
+    if not isinstance(compare, Register) or not isinstance(new, Register):
+        return []
+    values, brought, pending = {compare.slot}, {id(swap): swap}, [compare.slot]
+    while pending:
+        for i in uses.givers.get(pending.pop(), ()):
+            if i.op == "mov" and isinstance(i.operands[1], Register):
+                pending += {i.operands[1].slot} - values
+                values.add(i.operands[1].slot)
+            elif i is swap or (i.op == "ld" and bits_of(i.modifiers[-1]) == bits_of(swap.modifiers[-1])):
+                brought[id(i)] = i
+            else:
+                return []
+    masked = {slot for i in _givers_of(new.slot, "or", uses) for slot in i.used}
+    masks = {id(i) for slot in masked for i in _givers_of(slot, "and", uses)}
+    for i in {id(i): i for slot in values for i in uses.readers.get(slot, ())}.values():
+        is_compared = i.op == "setp" and values.issuperset(i.used)
+        if not (i is swap or is_compared or id(i) in masks or (i.op == "mov" and values.issuperset(i.given))):
+            return []
+    return list(brought.values()) if masks else []
+
+
+def _givers_of(slot: int, op: str, uses: _Uses) -> list[Instruction]:
+    """The instructions that give a register its value, where all of them are such operations."""
+    givers = uses.givers.get(slot, [])
+    return givers if all(i.op == op for i in givers) else []
 
 
 def _is_beside_a_field(load: Instruction, stores: Sequence[Instruction], uses: _Uses) -> bool:
@@ -320,6 +364,30 @@ def _lies_behind(begin: Operand, by: int, address: Operand, uses: _Uses) -> bool
         return False
     is_fixed = not isinstance(begin.base, Register) or len(uses.givers.get(begin.base.slot, ())) == 1
     return is_fixed and begin.offset + by == address.offset
+
+
+def choices(program: Program) -> Choices:
+    """The branches forward over a few instructions of arithmetic that lead nowhere else."""
+    if program not in _choices:
+        found = _choices[program] = Choices({}, {})
+        body, labels = program.inlined.body, program.inlined.labels
+        entries = set(labels.values())
+        for at, i in enumerate(body):
+            if i.op != "bra" or i.guard is None or not isinstance(i.operands[0], Label):
+                continue
+            over = range(at + 1, labels[i.operands[0].name])
+            passed = [body[n] for n in over]
+            if (
+                not 0 < len(over) <= LONGEST
+                or not entries.isdisjoint(over)
+                or not all(p.op in COMPUTING and p.guard is None for p in passed)
+            ):
+                continue
+            results = frozenset().union(*(p.given for p in passed))
+            if i.guard.slot not in results:
+                found.results[id(i)] = results
+                found.deciding.update((id(p), i.guard) for p in passed)
+    return _choices[program]
 
 
 def givers_of(program: Program) -> dict[int, list[Instruction]]:

@@ -44,7 +44,10 @@ class OperandTypes:
             x.coordinates for x in i.operands if isinstance(x, Address) and x.coordinates
         ]
         self.is_bits: dict[int, bool] = {}  # by the identity of an element of a vector: has this vector an integer or bits?
+        self.is_beside: set[int] = set()  # elements of vectors that have a register
         for items in vectors:
+            if any(isinstance(item, Register) for item in items):
+                self.is_beside.update(map(id, items))
             bits = any(isinstance(item, Register) and _kind(item.type) in ("b", "i") for item in items)
             for item in items:
                 self.is_bits.setdefault(id(item), bits)
@@ -85,8 +88,8 @@ class OperandTypes:
 
     def _check_number(self, number: Immediate, name: str) -> None:
         kind = _kind(name)
-        if self.is_bits.get(id(number), False):
-            return
+        if self.is_bits.get(id(number), False) or (kind == "b" and id(number) in self.is_beside):
+            return  # of a decimal number ptxas takes the low bits of its double, as `constant` does: 0. is 0, and so is 1.
         if kind in ("f32", "f64"):
             if number.kind == "int":
                 raise InputError(f"{number.value} is an integer; the operand is .{name}: write {number.value}.0")

@@ -1,8 +1,8 @@
 """Values that may be wrong: what an instruction read too early, or where nobody had written, as marks that follow the value to where it is used.
 
 A kernel may read what it throws away: the rows below a ragged tile, the lanes without a product, the element past the end of a row. That harms nobody,
-so what is wrong with a read is a doubt about its value, and is told where the value is used. A value is used when it decides an address, a branch, a
-guard, or goes to global memory; moved, converted, multiplied or stored to shared or tensor memory it is not: the result has its doubts instead. Of D of
+so what is wrong with a read is a doubt about its value, and is told where the value is used. A value is used when it decides an address, a branch that does
+more than choose between values, a guard, or goes to global memory; moved, converted, multiplied or stored to shared or tensor memory it is not: the result has its doubts instead. Of D of
 a matrix instruction a row has the doubts of its row of A, and a column those of its row of B. The PTX ISA has no chapter about this: it leaves the value
 undefined (5.1, 9.7.9: state spaces are not initialised), and what depends on it.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from smemsim.arithmetic.integers import INDEXED, PERMUTE_MODES, permute
 from smemsim.distinct import distinct
-from smemsim.program.linking.flows import accumulations, bit_fields
+from smemsim.program.linking.flows import accumulations, bit_fields, choices
 from smemsim.program.linking.fused import COMPUTING
 from smemsim.program.registers import bits_of
 from smemsim.program.registry import Plain
@@ -422,11 +422,14 @@ class Unwritten:
             in_parts = self._handed_on_in_parts(i, threads)
             results, sources = _registers(i)
             marks = self._handed_on(x, i, sources, threads) if in_parts is None else 0
+            decided = self._decided(i, threads)
             step(x)
             for slot in results if in_parts is None else ():
-                self._mark(slot, threads, marks)
+                self._mark(slot, threads, marks if decided is None else self.doubts.join(np.broadcast_to(marks, decided.shape), decided))
             for slot, parts in in_parts or ():
-                self._mark_parts(slot, threads, parts)
+                self._mark_parts(
+                    slot, threads, parts if decided is None else self.doubts.join(parts, np.broadcast_to(decided, parts.shape))
+                )
         if self.read is not None:
             self._loaded(i, threads)
 
@@ -504,15 +507,25 @@ class Unwritten:
         return self.local
 
     def _active(self, x: Wave, i: Instruction) -> np.ndarray:
-        """The threads that execute an instruction; a guard with a mark is used."""
+        """The threads that execute an instruction; a guard with a mark is used, but that of a branch that chooses between values."""
         threads = x.threads
         if i.guard is None:
             return threads
         marks = self._of(i.guard, threads)
         if marks is not None:
-            self.doubts.tell(i, marks)
+            results = choices(x.launch.program).results.get(id(i)) if i.op == "bra" else None
+            if results is None:
+                self.doubts.tell(i, marks)
+            for slot in results or ():
+                own = self.marks.get(slot)
+                self._mark(slot, threads, marks if own is None else self.doubts.join(own[threads], marks))
         active: np.ndarray = threads[_value(x, i.guard, threads)]
         return active
+
+    def _decided(self, i: Instruction, threads: np.ndarray) -> np.ndarray | None:
+        """The marks of what decided that these threads execute an instruction, by a branch over it."""
+        guard = choices(self.x.launch.program).deciding.get(id(i))
+        return None if guard is None else self._of(guard, threads)
 
     def _operands_used(self, i: Instruction, threads: np.ndarray) -> None:
         """Addresses, descriptors and predicates are used: all but the values that are followed."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.machine.blank import Declared, Garbage
-from smemsim.program.linking.flows import accumulations, same_place, updates
+from smemsim.program.linking.flows import accumulations, bit_fields, same_place, updates
 from smemsim.program.scopes import GPU
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
@@ -287,7 +287,7 @@ class GlobalShadow:
     def updates(self, i: Instruction, piece: Piece, size: int) -> None:
         """The running threads are about to make something of what lies there, by an atomic operation."""
         array = self._array(piece.memory, size)
-        if array is not None:
+        if array is not None and id(i) not in bit_fields(self.x.launch.program):
             self._makes_of_blank(i, array, piece.at, size)
 
     def finds(self, i: Instruction, piece: Piece, size: int) -> np.ndarray | None:
