@@ -66,7 +66,7 @@ NOTHING: set[str] = set()
         (f"{LOAD} add.u32 %r3, %r2, 1; st.global.u32 [%d2], %r3;", written(0, 96), {"R507"}, NOTHING),  # added to in place
         (f"{LOAD} {FLAG} {STORE} END:", written(0, 96), {"R507"}, NOTHING),
         (f"{LOAD} {FLAG} {STORE} END:", written(0, 128), NOTHING, NOTHING),
-        (f"{LOAD} and.b32 %r2, %r2, 31; mad.wide.u32 %d4, %r2, 0, %d3; st.global.u32 [%d4], %r1;", written(0, 96), {"R507"}, NOTHING),
+        (f"{LOAD} and.b32 %r2, %r2, 31; mad.wide.u32 %d4, %r2, 4, %d3; st.global.u32 [%d4], 1;", written(0, 96), {"R507"}, NOTHING),
         ("red.global.add.u32 [%d2], 1;", written(0, 96), {"R507"}, NOTHING),
         ("red.global.add.u32 [%d2], 1;", written(0, 128), NOTHING, NOTHING),
         ("atom.global.cas.b32 %r3, [%d2], 0, 1;", written(0, 96), {"R507"}, NOTHING),
