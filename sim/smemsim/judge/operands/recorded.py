@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -81,8 +82,7 @@ class Reads:
         # Operand, line, maps and how far apart they lie: what the two CTAs of a pair have read for one instruction.
         self.pairs: dict[tuple[str, int, int, int, tuple[int, ...]], tuple[Mma, OperandRead, OperandRead]] = {}
         self.threads = ThreadTiles()
-        self._products: list[Product] | None = None
-        self._loads: list[Issued] | None = None
+        self._in_order: tuple[list[Product], list[Issued]] | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -141,18 +141,23 @@ class Reads:
     @property
     def products(self) -> list[Product]:
         """All products of the pieces that are kept, in the order of execution of each CTA."""
-        self.finish()
-        if self._products is None:
-            self._products = sorted((p for piece in self.pieces.values() for p in piece.products), key=lambda p: (p.cta, p.number))
-        return self._products
+        return self._ordered()[0]
 
     @property
     def loads(self) -> list[Issued]:
         """All loads of tiles, of the pieces that are kept."""
+        return self._ordered()[1]
+
+    def _ordered(self) -> tuple[list[Product], list[Issued]]:
         self.finish()
-        if self._loads is None:
-            self._loads = sorted((load for piece in self.pieces.values() for load in piece.loads), key=lambda load: (load.cta, load.number))
-        return self._loads
+        if self._in_order is None:
+            by = operator.attrgetter("cta", "number")
+            pieces = self.pieces.values()
+            self._in_order = (
+                sorted((p for x in pieces for p in x.products), key=by),
+                sorted((load for x in pieces for load in x.loads), key=by),
+            )
+        return self._in_order
 
     def around(self, p: Product) -> list[Issued]:
         """The loads from a little before the first that a product read up to the product: what a wrong descriptor may have missed."""
@@ -563,7 +568,7 @@ class Reads:
                 self.missed_instructions[reason] += count
             return
         self.pieces[piece.key] = piece
-        self._products = self._loads = None
+        self._in_order = None
 
     def _key_of(self, loads: list[Issued], products: list[Product]) -> bytes:
         """What loads and products do, but for where in their tensors the tiles lie."""
