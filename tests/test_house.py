@@ -180,7 +180,7 @@ INNER = {
     "smemsim.evidence.launches",
     "smemsim.evidence.replay",
     "smemsim.judge.check",
-    "smemsim.judge.find",
+    "smemsim.judge.descriptors.find",
     "smemsim.judge.numbers",
     "smemsim.judge.operands.recorded",
     "smemsim.judge.operands.tiles",

@@ -13,7 +13,7 @@ from kernels import kernel
 from smemsim import InputError, SmemDescriptor, SmemsimError, TensorMap, check, find_descriptors, operand_addresses, tma_load
 from smemsim.cli import main
 from smemsim.judge.check import wanted_of
-from smemsim.judge.find import of_memory
+from smemsim.judge.descriptors.find import of_memory
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.swizzles import MODES, Swizzle
 from strategies import CLASSIC, examples, reads

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from smemsim.finding import Finding as RunFinding
     from smemsim.judge.build import Scenario
     from smemsim.judge.check import check
+    from smemsim.judge.descriptors.answers import Answer, FoundDescriptor
+    from smemsim.judge.descriptors.find import find_descriptors
     from smemsim.judge.difference.diagnose import Diagnosis, explain_difference
-    from smemsim.judge.find import Answer, FoundDescriptor, find_descriptors
     from smemsim.judge.gpu import Gpu
     from smemsim.judge.product import ProductExplanation, explain_product
     from smemsim.judge.report import Report
@@ -134,9 +135,9 @@ _HOMES = {
     "tma_load_bytes": "machine.tma",
     "tma_reduce": "machine.tma",
     "tma_store_bytes": "machine.tma",
-    "Answer": "judge.find",
-    "FoundDescriptor": "judge.find",
-    "find_descriptors": "judge.find",
+    "Answer": "judge.descriptors.answers",
+    "FoundDescriptor": "judge.descriptors.answers",
+    "find_descriptors": "judge.descriptors.find",
     "ProductExplanation": "judge.product",
     "explain_product": "judge.product",
     "TilePicture": "judge.tile",

@@ -15,7 +15,7 @@ from smemsim.spec.architectures import ARCHITECTURES
 if TYPE_CHECKING:
     import numpy as np
 
-    from smemsim.judge.find import Answer
+    from smemsim.judge.descriptors.answers import Answer
     from smemsim.judge.product import ProductExplanation
 
 __all__ = ["solve"]
@@ -143,7 +143,7 @@ def _missing(**given: Any) -> None:
 
 def _of_scenario(path: pathlib.Path, where: str | None) -> Answer:
     from smemsim.judge.check import wanted_of
-    from smemsim.judge.find import of_memory
+    from smemsim.judge.descriptors.find import of_memory
 
     if where is None:
         raise InputError("--operand is missing: needs an operand of the scenario, as --operand 'step[1].a'")
@@ -153,7 +153,7 @@ def _of_scenario(path: pathlib.Path, where: str | None) -> Answer:
 def _of_layout(text: str, arch: str | None, given: dict[str, Any]) -> Answer:
     import numpy as np
 
-    from smemsim.judge.find import MOST_ELEMENTS, find_descriptors
+    from smemsim.judge.descriptors.find import MOST_ELEMENTS, find_descriptors
     from smemsim.layout.cute import CuteLayout
     from smemsim.spec.formats import element_format
 
@@ -168,7 +168,7 @@ def _of_layout(text: str, arch: str | None, given: dict[str, Any]) -> Answer:
 
 
 def _of_dump(dump: pathlib.Path, operand: pathlib.Path, arch: str | None, given: dict[str, Any]) -> Answer:
-    from smemsim.judge.find import find_descriptors
+    from smemsim.judge.descriptors.find import find_descriptors
     from smemsim.judge.product import element_bits
     from smemsim.spec.formats import element_format
 

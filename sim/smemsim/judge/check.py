@@ -12,9 +12,10 @@ from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
 from smemsim.judge import build
-from smemsim.judge.causes import Reruns, before, judge, machine_of, transfer
+from smemsim.judge.causes.judge import judge
+from smemsim.judge.causes.reruns import Reruns, before, machine_of, transfer
 from smemsim.judge.copies import completed, copied, copy_findings, store_step
-from smemsim.judge.find import Shape
+from smemsim.judge.descriptors.shapes import Shape
 from smemsim.judge.instructions import (
     a_from_tensor_memory,
     cta_group_of,

@@ -17,10 +17,12 @@ from smemsim.arguments import choice, shown, whole
 from smemsim.arithmetic.multiply import row_of
 from smemsim.arithmetic.values import from_float64, raw_bits, to_float64
 from smemsim.errors import InputError, Unmodelled
+from smemsim.judge.descriptors.answers import FoundDescriptor, read_addresses
+from smemsim.judge.descriptors.places import inverted, solutions
+from smemsim.judge.descriptors.shapes import Shape
 from smemsim.judge.difference.compared import Compared
 from smemsim.judge.difference.diagnose import LooksLike, Tests, diagnose
 from smemsim.judge.difference.sides import Product, Side
-from smemsim.judge.find import FoundDescriptor, Shape, inverted, read_addresses, solutions
 from smemsim.judge.numbers import PERIODS, numbers_told
 from smemsim.judge.pointers import pointer_faults, sums
 from smemsim.spec.architectures import architecture

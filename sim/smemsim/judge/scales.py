@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Element, Finding, Fix, Path
-from smemsim.judge.causes import judge
+from smemsim.judge.causes.judge import judge
 from smemsim.judge.copies import SCALE_COPY, Again, copy_findings, form_of, full_name, targets
 from smemsim.judge.instructions import kind_of_step
 from smemsim.judge.reads import Cells, as_given, blamed_copy, grid, made_words, steps_from, steps_of, tmem_at, told_of

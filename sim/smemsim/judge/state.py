@@ -14,7 +14,9 @@ from smemsim.arguments import choice, shown
 from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap, InputError, SmemsimError
 from smemsim.finding import Element, Finding, Fix, InScenario, InWord, Path, TensorMapError, Value
-from smemsim.judge.find import FoundDescriptor, Shape, partial_solutions, solutions
+from smemsim.judge.descriptors.answers import FoundDescriptor
+from smemsim.judge.descriptors.places import partial_solutions, solutions
+from smemsim.judge.descriptors.shapes import Shape
 from smemsim.judge.scenario import Buffer, BulkStep, Layout, MapArguments, Meant, Operand, ScenarioTables, TensorStep, TmaLoad, listed
 from smemsim.judge.tensors import GlobalTensor
 from smemsim.layout.cute import CuteLayout, byte_axes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smemsim.judge.find import Answer, FoundDescriptor, Nearest
+from smemsim.judge.descriptors.answers import Answer, FoundDescriptor, Nearest
 from smemsim.judge.product import ProductExplanation
 from smemsim.picture.lines import table_lines
 from smemsim.picture.table import Column, Line, Table
