@@ -14,6 +14,8 @@ import numba
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError
 
+from smemsim.compiling.link import UNLINKED, Code, calls
+
 __all__ = ["OPTIONS", "object_of_function", "object_of_ufunc"]
 
 
@@ -75,18 +77,26 @@ def _compiled(function: Any, arguments: Any, of: Any, **wrappers: bool) -> Any:
     return found
 
 
-def object_of_function(function: Any, arguments: tuple[Any, ...], of: Any) -> tuple[bytes, str, str] | None:
-    """The object file for arguments of these types, and the names of its function and environment; None where numba keeps more than these."""
+def object_of_function(function: Any, arguments: tuple[Any, ...], of: Any) -> Code | None:
+    """The code for arguments of these types; None where numba keeps more than that."""
     signature = tuple(numba.typeof(argument) for argument in arguments)
     with _vectors(function):
         found = _compiled(function, signature, of, no_cfunc_wrapper=True).overloads[signature]
     if found.environment.consts or found.lifted or found.reload_init or found.objectmode:
         return None
-    return found.library._get_compiled_object(), found.fndesc.llvm_cpython_wrapper_name, found.fndesc.env_name
+    return _code(found.library, found.fndesc.llvm_cpython_wrapper_name, found.fndesc.env_name)
 
 
-def object_of_ufunc(function: Any, signature: str, of: Any) -> tuple[bytes, str, str] | None:
-    """The object file of a ufunc's loop for one signature, and the names of its loop and environment."""
+def _code(library: Any, name: str, environment: str) -> Code | None:
+    """What is linked later; None where that cannot be."""
+    image = library._get_compiled_object()
+    with contextlib.suppress(*UNLINKED):
+        return Code(image, name, environment, calls(image))
+    return None
+
+
+def object_of_ufunc(function: Any, signature: str, of: Any) -> Code | None:
+    """The code of a ufunc's loop for one signature; None where numba keeps more than that."""
     from numba.np.ufunc.wrappers import build_ufunc_wrapper
 
     (found,) = _compiled(function, signature, of, no_cpython_wrapper=True, no_cfunc_wrapper=True).overloads.values()
@@ -96,7 +106,7 @@ def object_of_ufunc(function: Any, signature: str, of: Any) -> tuple[bytes, str,
         info = build_ufunc_wrapper(found.library, found.target_context, found.fndesc.llvm_func_name, found.signature, False, found)
         info.library.enable_object_caching()
         info.library.get_pointer_to_function(info.name)
-    return info.library._get_compiled_object(), info.name, found.fndesc.env_name
+    return _code(info.library, info.name, found.fndesc.env_name)
 
 
 def plain_function(function: Any, of: Any) -> Any:

@@ -1,7 +1,7 @@
 """Machine code that numba has made, put to work without numba: importing it takes longer than most commands.
 
 numba's code calls a few C functions, which are in three extension modules of its distribution. They are loaded by themselves, and the code is linked with
-them by LLVM. What is linked is an object file and three names: of the function that Python calls (or of a ufunc's loop), and of its environment.
+them by LLVM (`Code`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,24 @@ import importlib.util
 import pathlib
 import re
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["host", "link_function", "link_ufunc", "versions"]
+__all__ = ["UNLINKED", "Code", "calls", "host", "link_function", "link_ufunc", "versions"]
 
 
 EXTENSIONS = {"helpers": "_helperlib", "functions": "_dynfunc", "runtime": "core.runtime._nrt_python"}
-_FORM = "uncounted"  # of the code that `build` makes
+_FORM = "uncounted, with what it calls"  # of the code that `build` makes
+UNLINKED = (ImportError, AttributeError, RuntimeError, OSError)  # what another numba or LLVM than those tried may answer with
 _UFUNC_FROM_LOOPS = 1  # its place in numpy's table of C functions, numpy/_core/code_generators/numpy_api.py
+
+
+class Code(NamedTuple):
+    """An object file; the names in it of the function that Python calls, or of a ufunc's loop, and of its environment; what it `calls`."""
+
+    image: bytes
+    name: str
+    environment: str
+    calls: tuple[str, ...]
 
 
 @functools.cache
@@ -101,6 +111,11 @@ def _symbols() -> dict[str, int]:
     return found
 
 
+def calls(image: bytes) -> tuple[str, ...]:
+    """What an object file names of all that numba's code may call. LLVM links it in a sixth of the time where it is told of these alone."""
+    return tuple(name for name in _symbols() if name.encode() in image)
+
+
 @functools.cache
 def _linker() -> Any:
     import llvmlite.binding as llvm
@@ -115,18 +130,16 @@ def _linker() -> Any:
 _alive: list[Any] = []  # what linked functions are in
 
 
-def _linked(image: bytes, *names: str) -> list[int]:
-    """The addresses of these names of an object file. Raises RuntimeError for one that cannot be linked."""
+def _linked(code: Code) -> tuple[int, int]:
+    """The addresses of its function and its environment. Raises RuntimeError for one that cannot be linked."""
     import llvmlite.binding as llvm
 
-    builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
-    for name, address in _symbols().items():
-        builder = builder.import_symbol(name, address)
-    for name in names:
-        builder = builder.export_symbol(name)
-    library = builder.link(_linker(), f"loop{len(_alive)}")
+    builder = llvm.JITLibraryBuilder().add_object_img(code.image).add_current_process()
+    for name in code.calls:
+        builder = builder.import_symbol(name, _symbols()[name])
+    library = builder.export_symbol(code.name).export_symbol(code.environment).link(_linker(), f"loop{len(_alive)}")
     _alive.append(library)
-    return [library[name] for name in names]
+    return library[code.name], library[code.environment]
 
 
 def _set_environment(address: int, scope: dict[str, Any]) -> Any:
@@ -136,15 +149,15 @@ def _set_environment(address: int, scope: dict[str, Any]) -> Any:
     return environment
 
 
-def link_function(image: bytes, name: str, environment: str, module: Any, title: str) -> Any:
+def link_function(code: Code, module: Any, title: str) -> Any:
     """The function that Python calls."""
-    at, where = _linked(image, name, environment)
+    at, where = _linked(code)
     made = _set_environment(where, {"__name__": module.__name__})
     return _functions().make_function(module, title, "", at, made, ())
 
 
-def link_ufunc(loops: list[tuple[bytes, str, str, tuple[str, ...]]], title: str) -> Any:
-    """A ufunc of loops, each an object file, the name of its loop and environment, and its types, the result's last."""
+def link_ufunc(loops: list[tuple[Code, tuple[str, ...]]], title: str) -> Any:
+    """A ufunc of loops, each with its types, the result's last."""
     import numpy as np
 
     umath: Any = importlib.import_module("numpy._core._multiarray_umath")
@@ -155,13 +168,13 @@ def link_ufunc(loops: list[tuple[bytes, str, str, tuple[str, ...]]], title: str)
     made = ctypes.PYFUNCTYPE(
         ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_int] * 4, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int
     )(table[_UFUNC_FROM_LOOPS])  # fmt: skip
-    count, arguments = len(loops), len(loops[0][3]) - 1
+    count, arguments = len(loops), len(loops[0][1]) - 1
     addresses = (ctypes.c_void_p * count)()
-    for number, (image, name, environment, _) in enumerate(loops):
-        addresses[number], where = _linked(image, name, environment)
+    for number, (code, _) in enumerate(loops):
+        addresses[number], where = _linked(code)
         _set_environment(where, {"__name__": title})
     data = (ctypes.c_void_p * count)()
-    types = bytes(np.dtype(name).num for *_, names in loops for name in names)
+    types = bytes(np.dtype(name).num for _, names in loops for name in names)
     text = title.encode()
     _alive.append((addresses, data, types, text))
     return made(ctypes.addressof(addresses), ctypes.addressof(data), types, count, arguments, 1, -1, text, text, 0)

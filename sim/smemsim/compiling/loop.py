@@ -28,7 +28,6 @@ _WIDE = 1 << 63  # integers from here on have a type of their own
 _PLAIN = frozenset({int, bool, float})
 _arrays: set[type] = set()  # types of arrays that arguments were of: numpy's
 _lock = threading.RLock()
-UNLINKED = (ImportError, AttributeError, RuntimeError, OSError)  # what another numba or LLVM than those tried may answer with
 LOOPS: list[Loop] = []  # all that were made
 UFUNCS: list[tuple[Callable[..., Any], tuple[str, ...]]] = []
 BUILT = pathlib.Path(__file__).parent / "built"  # of the wheel: a folder for each of LEVELS, machine code by its key
@@ -128,8 +127,8 @@ class Loop:
     def _made(self, types: str, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         found = kept(self.key(types), lambda: _build().object_of_function(self.py_func, arguments, python_of))
         if found is not None:
-            with contextlib.suppress(*UNLINKED):
-                made: Callable[..., Any] = link.link_function(*found, sys.modules[self.__module__], self.__name__)
+            with contextlib.suppress(*link.UNLINKED):
+                made: Callable[..., Any] = link.link_function(found, sys.modules[self.__module__], self.__name__)
                 return made
         plain: Callable[..., Any] = _build().plain_function(self.py_func, python_of)
         return plain
@@ -164,14 +163,14 @@ def elementwise(scalar: Callable[..., Any], *signatures: str) -> Any:
             if found is None:
                 return _build().plain_ufunc(scalar, signatures, python_of)
             result, _, arguments = signature.partition("(")
-            loops.append((*found, (*arguments.rstrip(")").split(","), result)))
-        with contextlib.suppress(*UNLINKED):
+            loops.append((found, (*arguments.rstrip(")").split(","), result)))
+        with contextlib.suppress(*link.UNLINKED):
             return link.link_ufunc(loops, scalar.__name__)
         return _build().plain_ufunc(scalar, signatures, python_of)
 
 
-def _ufunc_object(scalar: Callable[..., Any], signature: str) -> tuple[bytes, str, str] | None:
-    found: tuple[bytes, str, str] | None = _build().object_of_ufunc(scalar, signature, python_of)
+def _ufunc_object(scalar: Callable[..., Any], signature: str) -> link.Code | None:
+    found: link.Code | None = _build().object_of_ufunc(scalar, signature, python_of)
     return found
 
 
@@ -184,20 +183,20 @@ def _build() -> Any:
     return importlib.import_module("smemsim.compiling.build")
 
 
-def packed(found: tuple[bytes, str, str]) -> bytes:
-    """An object file and its two names as one entry."""
-    image, *names = found
+def packed(code: link.Code) -> bytes:
+    """Machine code as one entry."""
+    image, *names = code
     return json.dumps(names).encode() + b"\n" + image
 
 
-def unpacked(content: bytes) -> tuple[bytes, str, str]:
+def unpacked(content: bytes) -> link.Code:
     """What `packed` packed."""
     head, _, image = content.partition(b"\n")
-    name, environment = json.loads(head)
-    return image, name, environment
+    name, environment, calls = json.loads(head)
+    return link.Code(image, name, environment, tuple(calls))
 
 
-def kept(key: str, make: Callable[[], tuple[bytes, str, str] | None]) -> tuple[bytes, str, str] | None:
+def kept(key: str, make: Callable[[], link.Code | None]) -> link.Code | None:
     """What is kept under a key: in the wheel, on disk, or made now and kept. None where it cannot be kept."""
     content = _shipped(key)
     if content is None:

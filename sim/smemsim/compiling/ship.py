@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from smemsim import store
+from smemsim.compiling.link import Code
 from smemsim.compiling.loop import LEVELS, Loop, kept, packed, ufunc_key
 from smemsim.compiling.source import python_of
 
@@ -90,11 +91,11 @@ def _array(dtype: str, dimensions: str, layout: str, access: str, *unaligned: st
     return found
 
 
-def _make(what: Any, types: str) -> tuple[bytes, str, str] | None:
-    """The object file of a loop for types, or of a ufunc for a signature, and its two names. Imports numba."""
+def _make(what: Any, types: str) -> Code | None:
+    """The machine code of a loop for types, or of a ufunc for a signature. Imports numba."""
     from smemsim.compiling import build
 
-    found: tuple[bytes, str, str] | None
+    found: Code | None
     if isinstance(what, Loop):
         found = build.object_of_function(what.py_func, typed(types), python_of)
     else:
