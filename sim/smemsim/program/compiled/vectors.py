@@ -21,6 +21,8 @@ __all__ = ["LANES", "SINGLE_NAN", "Given", "Uncompiled", "Value", "Vectors", "ll
 
 
 LANES = 16
+LINE = 64  # bytes of a line of the host's caches
+AHEAD = 4  # groups: 3 to 6 are alike, 8 is less by half (a Xeon with 2 MB of second cache)
 SINGLE_NAN = 0x7FFFFFFF  # every NaN that arithmetic of f32 gives (arithmetic/results.py)
 
 
@@ -218,7 +220,15 @@ class Vectors:
             else:
                 begin, kind = self.line(f"load ptr, ptr {entry}, align 8"), self.stored_type(slot)
                 self.lines.append(f"  %at{number} = getelementptr {'i8' if kind == 'i1' else kind}, ptr {begin}, i64 %t")
+                self._prefetch(f"%at{number}", LANES * (1 if kind == "i1" else bits_of(kind) // 8))
         return f"%at{number}"
+
+    def _prefetch(self, at: str, size: int) -> None:
+        """Ask for the bytes of a group further on, of so many each: the processor itself sees ahead for some thirty arrays at most."""
+        self.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for line in range(0, size, LINE):
+            ahead = self.line(f"getelementptr i8, ptr {at}, i64 {AHEAD * size + line}")
+            self.lines.append(f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)")
 
     def _load(self, slot: int) -> Value:
         at, kind = self._read_at(slot), self.stored_type(slot)
