@@ -262,14 +262,13 @@ class Wave:
         self._reserve(count)
         self._words = self._make_memories(count)
         self._make_ctas(clusters)
-        self._key = np.zeros(self.total, np.int32)
-        self._key[self.tid >= launch.threads] = EXITED
-        self.padded = bool((self._key == EXITED).any())
+        self.padded = launch.threads < self.stride
         self._together: int | None = None if self.padded else 0  # the key of all threads, where `_key` does not say it
+        self._key = np.empty(self.total, np.int32)
+        if self.padded:
+            self._key[:] = np.where(self.tid < launch.threads, 0, EXITED)
         self.sel: Any = ALL
         self.at, self.step = 0, 0  # the block that runs, and the instruction within it
-        self.members = np.zeros(self.total, np.uint32)  # the member masks of threads that gather
-        self.met = np.zeros(self.total, bool)  # threads that others have met at a bar.warp.sync, and that have not gone on yet
         self.waiting: set[Wait] = set()
         self.endless = ""  # why the threads that could run never end, in words
         self.gave_way = False  # to other waves, though they could go on
@@ -295,6 +294,16 @@ class Wave:
         self.keeper: Any = None  # who has them
         self.turns: Any = None  # of a schedule: who runs next
         self.late: Any = None  # and what is under way
+
+    @functools.cached_property
+    def members(self) -> np.ndarray:
+        """The member masks of threads that gather."""
+        return np.zeros(self.total, np.uint32)
+
+    @functools.cached_property
+    def met(self) -> np.ndarray:
+        """Threads that others have met at a bar.warp.sync, and that have not gone on yet."""
+        return np.zeros(self.total, bool)
 
     def _reserve(self, count: int) -> None:
         """Ask the process's memory budget for what `count` CTAs need, and hold it as long as the wave lives."""
@@ -377,8 +386,8 @@ class Wave:
     def _make_ctas(self, clusters: Sequence[int]) -> None:
         """Lay out the CTAs of these clusters: of each its number in the grid, its place there, and its rank."""
         size = self.launch.cluster_size
-        index = np.arange(len(clusters) * size)
-        self.ranks = index % size
+        index = self.alike("CTAs", lambda: np.arange(len(clusters) * size))
+        self.ranks = self.alike("ranks", lambda: index % size)
         self.numbers, self.ctaids = self.launch.ctas_at(np.repeat(np.asarray(clusters, np.int64), size), self.ranks)
         self.ctas = Ctas(len(index), self._cta)
         self._index_of: dict[int, int] | None = None

@@ -335,6 +335,8 @@ def _warp_barriers(x: Wave) -> Sequence[int]:
 
 def _exited(x: Wave, threads: np.ndarray) -> None:
     """Wake the waits for threads that have exited, to check again."""
+    if x.together is not None:
+        return  # nobody waits
     waits = (x.key >= GATHERING) & (x.key < PARKED)
     if waits.any():
         x.key[waits] -= GATHERING
