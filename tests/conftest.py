@@ -4,7 +4,9 @@
 becomes an `@example` of the test that failed, together with the repair, so that the examples which never change hold it from then on.
 """
 
+import contextlib
 import gc
+import importlib
 import os
 import pathlib
 import sys
@@ -51,6 +53,16 @@ def pytest_configure(config):
     """Tests that stand beside each other share what they have made: a worker has a part of the suite in one piece, and helps when it is done."""
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"
+
+
+def pytest_collectstart(collector):
+    """In a new checkout Python compiles every file of tests, with its assertions spelled out, and Hypothesis reads the package's numbers: half of collecting.
+    Of a run of all tests every second worker begins at the end, so that each finds kept what another one has done."""
+    is_second = os.environ.get("PYTEST_XDIST_WORKER", "")[-1:] in {*"13579"}
+    if is_second and collector.path == ROOT / "tests" and collector.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        for path in sorted(collector.path.glob("test_*.py"), reverse=True):
+            with contextlib.suppress(Exception, pytest.skip.Exception):  # told where it is collected
+                importlib.import_module(path.stem)
 
 
 @pytest.hookimpl(wrapper=True)
