@@ -26,12 +26,14 @@ _LEAVE = ("bra", "brx", "exit", "ret", "trap")
 
 def in_order(inlined: Inlined) -> None:
     """Move the ends of such loops behind the last jump to them."""
-    if inlined.frames:
+    if inlined.frames or any(i.op == "brx" for i in inlined.body):
         return  # routines are entered and left by places
+    jumps = _jumps(inlined)
     for name in sorted(inlined.labels, key=lambda label: -inlined.labels[label]):
-        move = _move(inlined, inlined.labels[name])
+        move = _move(inlined, inlined.labels[name], jumps)
         if move is not None:
             _moved(inlined, *move)
+            jumps = _jumps(inlined)
 
 
 def _goes_on(i: Instruction) -> bool:
@@ -45,15 +47,24 @@ def _target(inlined: Inlined, i: Instruction) -> int | None:
     return inlined.labels.get(label.name) if isinstance(label, Label) else None
 
 
-def _move(inlined: Inlined, latch: int) -> tuple[int, int, int] | None:
-    """(begin of LATCH, begin of HEAD, the last jump to LATCH) if a loop is written so."""
+def _jumps(inlined: Inlined) -> dict[int | None, list[int]]:
+    """The branches to each place, in order."""
+    found: dict[int | None, list[int]] = {}
+    for n, i in enumerate(inlined.body):
+        if i.op == "bra":
+            found.setdefault(_target(inlined, i), []).append(n)
+    return found
+
+
+def _move(inlined: Inlined, latch: int, to: dict[int | None, list[int]]) -> tuple[int, int, int] | None:
+    """(begin of LATCH, begin of HEAD, the last jump to LATCH) if a loop is written so; `to` has the branches to each place."""
     body = inlined.body
     if not 0 < latch < len(body) or _goes_on(body[latch - 1]):
         return None
     head = _target(inlined, body[latch - 1])
-    if head is None or not latch < head < len(body) or not _goes_on(body[head - 1]) or any(i.op == "brx" for i in body):
+    if head is None or not latch < head < len(body) or not _goes_on(body[head - 1]):
         return None
-    jumps = [n for n, i in enumerate(body) if _target(inlined, i) == latch]
+    jumps = to.get(latch, [])
     if len(jumps) < 2 or jumps[0] < head or _goes_on(body[jumps[-1]]):
         return None
     return latch, head, jumps[-1]
