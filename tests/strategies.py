@@ -13,6 +13,7 @@ from smemsim.spec.tensor_map import DATA_TYPES, SWIZZLES
 from smemsim.testing.strategies import mutated_tensor_maps, operands, smem_descriptors, tiled_loads, words
 
 __all__ = [
+    "CHARACTERS",
     "CLASSIC",
     "ITEMSIZES",
     "ROW_BYTES",
@@ -26,6 +27,8 @@ __all__ = [
     "words",
 ]
 
+# One of each kind: Hypothesis makes a table of all there are, where none are named, which takes a second in a new checkout.
+CHARACTERS = "0aZ_ -+.%/\\{\"'\0\n\x7f\x85\xa0\xdf\u0301\u0663\u2028\u20ac\ufeff\ufffd\U0001f600\U0010ffff"
 CLASSIC = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)  # the modes of both generations
 ITEMSIZES = {
     row.code.name: row.itemsize for row in DATA_TYPES.values() if row.itemsize and not row.to_tf32

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smemsim import check
-from strategies import examples
+from strategies import CHARACTERS, examples
 from tools.speeds import addresses, peer_layouts, questions, sweeps, table
 from tools.speeds.race import Differs, LeftOut, Race, Result, Row, raced, run, same
 from tools.speeds.rows import GROUPS, ROWS, chosen
@@ -158,9 +158,12 @@ def test_the_documentation_shows_what_is_kept():
 this_machine = functools.cache(table.machine)
 
 
+TEXTS = st.text(CHARACTERS)
+
+
 @examples(30)
-@given(st.builds(Result, st.sampled_from(GROUPS), st.text(), st.text(), st.text(), st.floats(1e-9, 1e9), st.floats(1e-9, 1e9), rate=st.floats(1e-9, 1e9),
-                 speed=st.floats(1e-9, 1e9), rounds=st.integers(0, 99), note=st.text()))  # fmt: skip
+@given(st.builds(Result, st.sampled_from(GROUPS), TEXTS, TEXTS, TEXTS, st.floats(1e-9, 1e9), st.floats(1e-9, 1e9), rate=st.floats(1e-9, 1e9),
+                 speed=st.floats(1e-9, 1e9), rounds=st.integers(0, 99), note=TEXTS))  # fmt: skip
 def test_results_survive_json(result):
     kept = json.loads(json.dumps(table.as_json(this_machine(), [result])))
     assert table.of_json(kept)[1] == [result]

@@ -22,7 +22,7 @@ from smemsim.evidence.launches import checked
 from smemsim.judge import Output, Rounding, Tolerance, Wanted
 from smemsim.program import RunOptions
 from smemsim.tables import Source
-from strategies import examples
+from strategies import CHARACTERS, examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"
 SCALE = """.version 8.0
@@ -373,7 +373,12 @@ def test_what_is_wrong_in_a_launch_file_is_one_sentence(run, change):
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 1 << 70) | st.floats() | st.text(max_size=5) | st.sampled_from(["x", "f32", "zeros"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 1 << 70)
+    | st.floats()
+    | st.text(CHARACTERS, max_size=5)
+    | st.sampled_from(["x", "f32", "zeros"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(st.sampled_from(["array", "map", "name", "shape", "value", "type", "file"]), inner, max_size=3)

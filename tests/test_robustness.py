@@ -33,7 +33,7 @@ from smemsim.cli import main
 from smemsim.evidence.kinds.common import side_by_side
 from smemsim.evidence.replay import replay
 from smemsim.spec.tensor_map import TENSOR_MAP
-from strategies import examples, words
+from strategies import CHARACTERS, examples, words
 from tools import robustness
 from tools.doors.calls import RESULTS, good_calls
 from tools.doors.damage import damaged_bytes, damaged_text, damaged_value
@@ -123,7 +123,7 @@ anything = (
     | st.integers(-4, 300)
     | st.floats()
     | st.sampled_from(NAMES)
-    | st.text(max_size=3)
+    | st.text(CHARACTERS, max_size=3)
     | st.sampled_from([None, True, False, b"", b"K", bytes(128), bytearray(16)])
     | st.sampled_from(SCALARS)
     | st.sampled_from(KINDS)

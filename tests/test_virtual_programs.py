@@ -608,38 +608,49 @@ def leave(process, runtime, way):
     assert not [pid for pid in own if pathlib.Path(f"/proc/{pid}").exists()]
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
-def test_a_matrix_product_with_maps_in_a_structure_is_right_and_judged(gemm, arch):
+@pytest.fixture(scope="session", params=["sm_90a", "sm_100a"])
+def products(gemm, once, request):
+    """The folder with what one `exec` tells of the right product and of the wrong one behind it, and its (output, stderr, exit code)."""
+
+    def ran(path):
+        path.mkdir()
+        options = ["--report", path / "report", "--json", path / "found.json", "--record", path / "kept"]
+        done = run(["sh", "-c", f"{gemm}; {gemm} wrong"], *options, arch=request.param)
+        (path / "told.json").write_text(json.dumps([done.stdout, done.stderr, done.returncode]))
+
+    path = once(f"products-{request.param}", ran)
+    return path, *json.loads((path / "told.json").read_text())
+
+
+def test_a_matrix_product_with_maps_in_a_structure_is_right_and_judged(products):
     """TMA with wgmma, and with tcgen05: the maps are `__grid_constant__` members of a structure that is passed by value."""
-    done = run([gemm], arch=arch)
-    assert (done.stdout, done.returncode) == ("0 wrong\n", 0)
-    assert "4 of 4 matrix instructions" in done.stderr
+    path, output, stderr, _ = products
+    assert output.startswith("0 wrong\n")
+    assert stderr.count("4 of 4 matrix instructions") == 2
+    assert json.loads((path / "found.json").read_text())["launches"][0]["run"]["findings"] == []
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
-def test_the_same_product_with_another_swizzle_in_a_map_is_found(gemm, tmp_path, arch):
-    done = run(
-        [gemm, "wrong"], "--report", tmp_path / "report", "--json", tmp_path / "found.json", "--record", tmp_path / "kept", arch=arch
-    )
-    assert done.returncode == 1
-    assert "swizzle = 128B" in done.stderr
-    assert "allocation1: 8192 bytes of memory" in done.stderr  # the array that the map is over
-    found = json.loads((tmp_path / "found.json").read_text())["launches"][0]
+def test_the_same_product_with_another_swizzle_in_a_map_is_found(products):
+    path, output, stderr, code = products
+    assert output.splitlines()[1:] != ["0 wrong"]
+    assert code == 1
+    assert "swizzle = 128B" in stderr
+    assert "allocation1: 8192 bytes of memory" in stderr  # the array that the map is over
+    found = json.loads((path / "found.json").read_text())["launches"][1]
     assert [f["code"] for f in found["run"]["findings"]] == ["R501"]
-    assert "R501" in (tmp_path / "report" / "index.html").read_text()
-    assert (tmp_path / "report" / found["page"]).exists()
-    again = CliRunner().invoke(main, ["run", str(tmp_path / "kept" / "0001-gemm")])
+    assert "R501" in (path / "report" / "index.html").read_text()
+    assert (path / "report" / found["page"]).exists()
+    again = CliRunner().invoke(main, ["run", str(path / "kept" / "2-0001-gemm")])
     assert again.exit_code == 1
     assert "R501" in again.output
     assert "(as expected)" in again.output  # the record has what the launch left
 
 
-def test_processes_of_one_program_have_pages_and_records_of_their_own(gemm, tmp_path):
-    done = run(["sh", "-c", f"{gemm}; {gemm} wrong"], "--report", tmp_path / "report", "--record", tmp_path / "kept")
-    assert done.returncode == 1
-    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["index.html", "launch-0001.html", "launch-2-0001.html"]
-    assert "R501" in (tmp_path / "report" / "launch-2-0001.html").read_text()
-    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["0001-gemm", "2-0001-gemm"]
+def test_processes_of_one_program_have_pages_and_records_of_their_own(products):
+    path, *_ = products
+    assert sorted(page.name for page in (path / "report").iterdir()) == ["index.html", "launch-0001.html", "launch-2-0001.html"]
+    assert "R501" in (path / "report" / "launch-2-0001.html").read_text()
+    assert sorted(kept.name for kept in (path / "kept").iterdir()) == ["0001-gemm", "2-0001-gemm"]
 
 
 def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(compiled, once):

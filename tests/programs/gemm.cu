@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstring>
 #include <cuda.h>
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 struct parameters {
@@ -74,16 +73,28 @@ __global__ void __launch_bounds__(128) gemm(const __grid_constant__ parameters p
 }
 typedef CUresult (*encode_t)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+// bf16 of small whole numbers: the upper half of a float.
+static uint16_t half_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return bits >> 16;
+}
+static float whole_of(uint16_t half) {
+    uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
 int main(int argc, char **argv) {
     bool is_wrong = argc > 1 && !strcmp(argv[1], "wrong");
     encode_t encode;
     cudaDriverEntryPointQueryResult found;
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000, cudaEnableDefault, &found) || found) return 2;
-    static __nv_bfloat16 a[64][64], b[8][64];
+    static uint16_t a[64][64], b[8][64];
     static float d[64][8];
     for (int k = 0; k < 64; k++) {
-        for (int m = 0; m < 64; m++) a[m][k] = (float)((m * 3 + k * 5) % 7 - 3);
-        for (int n = 0; n < 8; n++) b[n][k] = (float)((n * 2 + k * 3) % 5 - 2);
+        for (int m = 0; m < 64; m++) a[m][k] = half_of((m * 3 + k * 5) % 7 - 3);
+        for (int n = 0; n < 8; n++) b[n][k] = half_of((n * 2 + k * 3) % 5 - 2);
     }
     void *pa, *pb;
     parameters p;
@@ -104,7 +115,7 @@ int main(int argc, char **argv) {
     for (int m = 0; m < 64; m++)
         for (int n = 0; n < 8; n++) {
             float sum = 0;
-            for (int k = 0; k < 64; k++) sum += (float)a[m][k] * (float)b[n][k];
+            for (int k = 0; k < 64; k++) sum += whole_of(a[m][k]) * whole_of(b[n][k]);
             wrong += sum != d[m][n];
         }
     printf("%d wrong\n", wrong);
