@@ -166,6 +166,7 @@ DROPPED = {
     "selp takes the other": "selp.b32 %r183, %r182, 7, %p7; st.global.b32 [%rd1], %r183;",
     "selp takes the other, turned round": "not.pred %p5, %p7; selp.b32 %r183, 7, %r182, %p5; st.global.b32 [%rd1], %r183;",
     "a branch around it": "@!%p7 bra PAST; st.global.b32 [%rd1], %r182;\nPAST:",
+    "a branch over nothing that is used": "setp.eq.u32 %p5, %r182, 5; @%p5 bra PAST; mov.u32 %r184, 0;\nPAST:",
     "overwritten": "mov.u32 %r182, 3; st.global.b32 [%rd1], %r182;",
     "never named again": "",
 }
@@ -174,7 +175,7 @@ USED = {
     "a guard that is true": "@!%p7 st.global.b32 [%rd1], %r182;",
     "selp takes it": "selp.b32 %r183, 7, %r182, %p7; st.global.b32 [%rd1], %r183;",
     "overwritten under a guard that is false": "@%p7 mov.u32 %r182, 3; st.global.b32 [%rd1], %r182;",
-    "a branch decided by it": "setp.eq.u32 %p5, %r182, 5; @%p5 bra PAST; mov.u32 %r184, 0;\nPAST:",
+    "a branch decided by it": "setp.eq.u32 %p5, %r182, 5; @%p5 bra PAST; st.global.b32 [%rd1], %r0;\nPAST:",
     "a guard decided by it": "setp.eq.u32 %p5, %r182, 5; @%p5 st.global.b32 [%rd1], %r0;",
     "an address": "and.b32 %r183, %r182, 4; cvt.u64.u32 %rd12, %r183; add.u64 %rd12, %rd12, %rd1; st.global.b32 [%rd12], %r0;",
     "after a loop's next round": "mov.u32 %r184, 0;\nROUND: @%p5 st.global.b32 [%rd1], %r183; mov.b32 %r183, %r182; add.u32 %r184, %r184, 1; setp.gt.u32 %p5, %r184, 0; "
