@@ -221,6 +221,19 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         addresses, counts = (np.broadcast_to(read(x), x.n) for read in (at, count))
+        given: list[tuple[int, int, int, int]] = []  # what is told the watch
+        try:
+            free(x, addresses, counts, given)
+        finally:
+            tell(x, given)
+        x.changes += 1
+
+    def tell(x: Wave, given: list[tuple[int, int, int, int]]) -> None:
+        if x.watch is not None and given:
+            x.watch.tensor.freed(i, given.copy())
+        given.clear()
+
+    def free(x: Wave, addresses: np.ndarray, counts: np.ndarray, given: list[tuple[int, int, int, int]]) -> None:
         for cta, warp, part in list(warps_of(x)):
             address = int(addresses[part[0]])
             columns = range(address & 0xFFFF, (address & 0xFFFF) + int(counts[part[0]]))
@@ -230,19 +243,18 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
                 cut = tensor_of(cta).dealloc(address & 0xFFFF, int(counts[part[0]]), cta_group=group)
             cta.state.setdefault(RETURNED, {}).update(dict.fromkeys(columns, (i, warp)))
             if cut:
+                tell(x, given)
                 x.launch.find(
                     "X009", i, f"{i.name} gives back {int(counts[part[0]])} columns at {address:#x}, and leaves {cut} of their allocation, which nobody can "
                     "give back any more: later CTAs on this SM can wait for them for ever", "give back as many as tcgen05.alloc took",
                     because=f"{ALLOCATION.source}; ptxas 13.0 lets a deallocation begin only where an allocation does",
                 )  # fmt: skip
-            if x.watch is not None:
-                x.watch.tensor.freed(x, i, cta, address, int(counts[part[0]]), int(x.threads[part[0]]) // WARP)
+            given.append((int(x.threads[part[0]]) // WARP, cta.index, columns.start, columns.stop))
             held = cta.state.get(HELD, {})
             for begin in [begin for begin in held if begin & 0xFFFF not in tensor_of(cta).allocations]:
                 del held[begin]
             for member in group_of(x, i, cta, group):
                 wake(x, member)
-        x.changes += 1
 
     return Gate(lambda x: x.gather(), run)
 

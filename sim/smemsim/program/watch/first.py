@@ -194,15 +194,36 @@ class _Tensor:
 
     def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, *, are_alike: bool) -> None:
         """As `TensorShadow.stored`, where nobody has touched the cells."""
-        watch = self.watch
-        count, rest = divmod(len(boxes), watch.count)
-        own, warps = boxes[:count], x.stride // WARP
-        all_ = [(warp + n * warps, cta + n, *box) for n in range(watch.count) for warp, cta, *box in own]
-        is_alike = watch.of_all is None and not rest and [*map(tuple, boxes)] == all_
-        if is_alike and not watch.first.tensor.are_touched(own, lanes):
+        watch, own = self.watch, self._own(boxes)
+        if own and not watch.first.tensor.are_touched(own, lanes):
             watch.first.tensor.stored(watch.view, i, own, lanes, are_alike=are_alike)
         else:
             watch.spread().tensor.stored(x, i, boxes, lanes, are_alike=are_alike)
+
+    def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
+        """As `TensorShadow.loaded`, of what is over for those who read."""
+        watch, own = self.watch, self._own(boxes)
+        if own and watch.first.tensor.passes_load(own, lanes):
+            return watch.first.tensor.loaded(watch.view, i, own, lanes)
+        return watch.spread().tensor.loaded(x, i, boxes, lanes)
+
+    def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
+        """As `TensorShadow.freed`, of what is over for who gives it back."""
+        watch, own = self.watch, self._own(given)
+        if own and watch.first.tensor.passes_freed(own):
+            watch.first.tensor.freed(i, own)
+        else:
+            watch.spread().tensor.freed(i, given)
+
+    def _own(self, accesses: Sequence[Any]) -> list[Any]:
+        """Those of the first CTA among accesses (warp, CTA, ...), where each has the same; none where one has not."""
+        watch, warps = self.watch, self.watch.x.stride // WARP
+        count, rest = divmod(len(accesses), watch.count)
+        if watch.of_all is not None or rest:
+            return []
+        own = [*map(tuple, accesses[:count])]
+        all_ = [(warp + n * warps, cta + n, *what) for n in range(watch.count) for warp, cta, *what in own]
+        return own if [*map(tuple, accesses)] == all_ else []
 
     def waited(self, x: Wave, what: str) -> None:
         """As `TensorShadow.waited`."""

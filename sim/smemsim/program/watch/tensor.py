@@ -72,12 +72,14 @@ class TensorShadow:
         return Named(self.x.program.blocks)
 
     def spread(self, first: TensorShadow, twins: Twins) -> None:
-        """Of the cells of all CTAs what is known of those of the first one, which no thread has read."""
+        """Of the cells of all CTAs what is known of those of the first one."""
         if not len(self.who):
             return
-        columns = np.flatnonzero((first.who[0] != NOBODY).any(axis=0) | (first.read_by[0] != NOBODY).any(axis=0))
+        is_known = (first.who[0] != NOBODY) | (first.read_by[0] != NOBODY) | first.read_when[:, 0].any(axis=0)
+        columns = np.flatnonzero(is_known.any(axis=0))
         at = slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0)
-        for table, of_first in ((self.when, first.when), (self.line, first.line), (self.unread, first.unread)):
+        tables = (self.when, first.when), (self.line, first.line), (self.unread, first.unread)
+        for table, of_first in (*tables, (self.read_when, first.read_when), (self.read_line, first.read_line)):
             table[..., at] = of_first[..., at]
         self.who[..., at] = _of_all(first.who[0][:, at], OPERATIONS, twins)
         self.read_by[..., at] = _of_all(first.read_by[0][:, at], 0, twins)
@@ -85,6 +87,9 @@ class TensorShadow:
             self._added[n] = {d: (twins.of(op, n), box) for d, (op, box) in first._added.get(0, {}).items()}
             for warp, stores in first._stores.items():
                 self._stores[warp + n * twins.warps] = [((n, *at[1:]), by + n * twins.warps, line) for at, by, line in stores]
+            for warp, loads in first._loads.items():
+                self._loads[warp + n * twins.warps] = [((at[0], n, *at[2:]), registers) for at, registers in loads]
+        self.loading = first.loading
         begin = twins.warps * WARP
         for thread, flags in first.issued.items():
             self.issued |= {thread + n * begin: row for n, row in enumerate(twins.flags(flags))}
@@ -112,6 +117,18 @@ class TensorShadow:
                 self._loads.setdefault(warp, []).append(((group, *at), self.named.registers(i)))
                 self.loading |= self.named.registers(i)
         return is_unwritten
+
+    def passes_load(self, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
+        """Does each warp read what an operation has written that it knows to be over, or what it has itself, and is none of it in doubt?"""
+        if self.marks is not None:
+            return False
+        for warp, cta, lane, first, end in boxes:
+            self._touched(cta)
+            cells = self.who[cta, lane : lane + lanes, first:end]
+            who = int(cells.flat[0])
+            if (cells != who).any() or not (who == warp or (who >= OPERATIONS and self.order.done[warp, who - OPERATIONS])):
+                return False
+        return True
 
     def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, *, are_alike: bool) -> None:
         """Warps write boxes."""
@@ -149,17 +166,35 @@ class TensorShadow:
             if left:
                 self._loads[warp] = left
 
-    def freed(self, x: Wave, i: Instruction, cta: Cta, address: int, columns: int, warp: int) -> None:
-        """tcgen05.dealloc by a warp: nobody may be using the columns any more; what is in them counts as unwritten."""
-        at = (cta.index, slice(0, LANES), slice(address & 0xFFFF, (address & 0xFFFF) + columns))
-        self._seen(i, at, warp, "gives back")
-        self._readers_done(i, at, warp, "gives back")
-        self.who[at] = NOBODY
-        if self.marks is not None:
-            self.marks[at] = 0
-        self.unread[at] = 0
-        self.read_by[at] = NOBODY
-        self.read_when[(slice(None), *at)] = 0
+    def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
+        """tcgen05.dealloc by warps (warp, CTA, first column, column behind the last): nobody may be using the columns any more; what is in them counts as unwritten."""
+        for warp, cta, first, end in given:
+            at = (cta, slice(0, LANES), slice(first, end))
+            self._seen(i, at, warp, "gives back")
+            self._readers_done(i, at, warp, "gives back")
+            self.who[at] = NOBODY
+            if self.marks is not None:
+                self.marks[at] = 0
+            self.unread[at] = 0
+            self.read_by[at] = NOBODY
+            self.read_when[(slice(None), *at)] = 0
+
+    def passes_freed(self, given: Sequence[tuple[int, int, int, int]]) -> bool:
+        """Does each warp know that all is over that others have done to the cells?"""
+        order = self.order
+        for warp, cta, first, end in given:
+            self._touched(cta)
+            at = (cta, slice(0, LANES), slice(first, end))
+            who, by, read_when = self.who[at], self.read_by[at], self.read_when[(slice(None), *at)]
+            numbers = distinct(np.concatenate((who[who >= OPERATIONS] - OPERATIONS, by[by != NOBODY])))
+            by_warp = (who >= 0) & (who < OPERATIONS)
+            if not order.done[warp, numbers].all() or (order.seen[warp][who[by_warp]] < self.when[at][by_warp]).any():
+                return False
+            groups, lanes = np.arange(len(read_when))[:, None] * GROUP, np.arange(LANES) // WARP_LANES
+            readers = cta * self.per_cta + np.minimum(groups + lanes, self.per_cta - 1)
+            if (read_when > order.seen[warp, readers][:, :, None]).any():
+                return False
+        return True
 
     # ---- operations
 
