@@ -11,6 +11,7 @@ from gpu_faults import KERNELS
 from ptx_kernels import kernel, wait
 from smemsim import Gpu, InstrDescriptor, SmemDescriptor, TensorMap
 from smemsim.evidence import load_launch_file
+from tools.speeds.programs import on_blackwell
 
 FILE = load_launch_file(KERNELS / "triton_matmul_512")
 CTAS, ODD, TILE, DEPTH = 3, 1, 128, 256  # of the grid, the one with the fault; of C, and how far K goes
@@ -332,4 +333,19 @@ def scaled_twice(d: int, scales: int) -> str:
 @pytest.mark.parametrize(("d", "scales", "codes"), [(0, 192, ["X017"]), (0, 128, ["X017"]), (64, 128, []), (128, 192, [])])
 def test_a_product_that_is_lost_is_one_where_factors_are_read_and_factors_that_are_read_are_not(d: int, scales: int, codes: list[str]):
     done = Gpu("sm_100a").launch(scaled_twice(d, scales), "k", grid=CTAS, block=128, progress=False)
+    assert [f.code for f in done.findings] == codes
+
+
+# How a CTA gives tensor memory back: when it has read it, or before its registers have come.
+GIVEN_BACK = {"behind the wait": ("{wait}", []), "in front of it": ("{free}\n{wait}", ["X012"])}
+
+
+@pytest.mark.parametrize("who", ["one", "all"])
+@pytest.mark.parametrize(("text", "codes"), GIVEN_BACK.values(), ids=GIVEN_BACK)
+def test_tensor_memory_that_one_cta_gives_back_too_early_is_found_as_where_all_do(text: str, codes: list[str], who: str):
+    file, gpu = on_blackwell(), Gpu("sm_100a")
+    wait, free = (next(line for line in file.ptx.splitlines() if name in line) for name in ("tcgen05.wait::ld", "tcgen05.dealloc"))
+    ptx = changed(file.ptx, wait, text.format(wait=wait, free=free.replace("@%p1", "@%odd")), who)
+    _, args = file.placed(gpu)
+    done = gpu.run(ptx, dataclasses.replace(file.config(args), grid=(CTAS, 1, 1)))
     assert [f.code for f in done.findings] == codes

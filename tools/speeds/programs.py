@@ -129,7 +129,7 @@ def _watch(grown: Grown) -> Callable[[], Race]:
     return start
 
 
-def _on_blackwell() -> LaunchFile:
+def on_blackwell() -> LaunchFile:
     """A product of tcgen05.mma that Triton compiled, made one of 512 x 512 x 512: its maps, and the extents among its arguments."""
     names = [f"{COMPILED}/{name}" for name in ("kernel.ptx", "launch.json")]
     with tempfile.TemporaryDirectory() as folder:
@@ -151,7 +151,7 @@ def _products(watch: bool, arch: str = "sm_90a") -> Callable[[], Race]:
     """A Triton kernel that multiplies matrices of bf16, against the products in it alone: for each K of an instruction one `mma` of the whole result."""
 
     def start() -> Race:
-        file = _on_blackwell() if arch == "sm_100a" else Grown("triton_matmul_512", (4, 4, 1), {}).file()
+        file = on_blackwell() if arch == "sm_100a" else Grown("triton_matmul_512", (4, 4, 1), {}).file()
         ours, arrays = started(file, watch=watch, arch=arch)
         a, b, c = (array.numpy().view(np.uint16) for array in arrays.values())
 
