@@ -281,26 +281,26 @@ class SharedMemory:
     @staticmethod
     def tma_loads(
         memories: Sequence[SharedMemory], tm: TensorMap, boxes: np.ndarray, *, smem_address: int, source: GlobalMemory, mode: str
-    ) -> list[Transfer] | None:  # fmt: skip
-        """`tma_load` of a box into each of several memories, to one address. None, and nothing has happened, where each has to be loaded by itself."""
+    ) -> Boxes | None:  # fmt: skip
+        """`tma_load` of a box into each of several memories of one room, to one address. None, and nothing has happened, where each has to be loaded by itself."""
         found = _boxes(memories, tm, boxes, smem_address, source, mode, is_store=False)
         if found is None:
             return None
         first, (inside, region) = memories[0], found
         Owners.each_load([memory._owners for memory in memories], inside, first.room, first.begin, region)
-        return inside.transfers
+        return inside
 
     @staticmethod
     def tma_stores(
         memories: Sequence[SharedMemory], tm: TensorMap, boxes: np.ndarray, *, smem_address: int, to: GlobalMemory, mode: str
-    ) -> tuple[list[Transfer], Callable[[], None]] | None:  # fmt: skip
-        """`tma_store` of a box of each of several memories, from one address, and what executes all. None where each has to be stored by itself."""
+    ) -> tuple[Boxes, Callable[[], None]] | None:  # fmt: skip
+        """`tma_store` of a box of each of several memories of one room, from one address, and what executes all. None where each has to be stored by itself."""
         found = _boxes(memories, tm, boxes, smem_address, to, mode, is_store=True)
         if found is None:
             return None
         first, (inside, region) = memories[0], found
         begins = first.begin - np.array([memory.at for memory in memories], np.int64)
-        return inside.transfers, functools.partial(inside.store, first.room, begins, region.words, region.words_begin)
+        return inside, functools.partial(inside.store, first.room, begins, region.words, region.words_begin)
 
     def tma_store(
         self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None,
@@ -528,7 +528,7 @@ def _boxes(
 ) -> tuple[Boxes, Region] | None:
     """Boxes that transfers move between one address of memories and an array, and the array; None where each has to be moved by itself."""
     first = memories[0]
-    if smem_address < first.begin or tm.broken_on(first.arch) or not all(memory._is_beside(first) for memory in memories):
+    if smem_address < first.begin or tm.broken_on(first.arch):
         return None
     found = boxes_inside(tm, boxes, smem_address=smem_address, mode=mode, arch=first.arch, shared_end=first.end, is_store=is_store)
     region = None if found is None else array.holding(*found.span)

@@ -249,13 +249,44 @@ def tma_prefetch(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class _Alike:
+    """What several transfers have in common, and of each where its box begins, its lines, and where it begins and ends in global memory."""
+
+    same: dict[str, Any]
+    coordinates: list[tuple[int, ...]]
+    lines: np.ndarray
+    ends: np.ndarray
+
+
+_FIELDS = frozenset(field.name for field in dataclasses.fields(Transfer))
+
+
+class _OneOfAlike(Transfer):
+    """One of several transfers: its fields are put together when something first asks for one."""
+
+    def __init__(self, alike: _Alike, n: int) -> None:
+        vars(self)["_of"] = alike, n
+
+    def __getattr__(self, name: str) -> Any:
+        own = vars(self)
+        if "_of" not in own or name not in _FIELDS:
+            raise AttributeError(name)
+        alike, n = own["_of"]
+        box, (low, high) = alike.coordinates[n], alike.ends[n].tolist()
+        c0 = 0 if alike.same["geometry"].walks_inside else box[0]
+        own.update(alike.same, coordinates=box, lines=alike.lines[n], global_span=(low, high), c0=c0)
+        return own[name]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Boxes:
-    """Tensor loads, or stores, of boxes of one map that lie inside the tensor: a transfer of each, the lines of all (boxes, rows), where each begins (boxes, 5), and
-    the begin and the end of all global bytes."""
+    """Tensor loads, or stores, of boxes of one map that lie inside the tensor: a transfer of each, where each begins, also as (boxes, 5), the lines of all
+    (boxes, rows), and the begin and the end of all global bytes."""
 
     transfers: list[Transfer]
-    lines: np.ndarray
+    coordinates: list[tuple[int, ...]]
     starts: np.ndarray
+    lines: np.ndarray
     span: tuple[int, int]
 
     def store(self, memory: np.ndarray, begins: np.ndarray, tensor: np.ndarray, tensor_begin: int) -> None:
@@ -291,21 +322,13 @@ def boxes_inside(
     if not 0 < reach <= shared_end or span[1] > LIMITS.address_end:
         return None
     same: dict[str, Any] = {
-        "tensor_map": tm, "smem_address": smem_address, "is_store": is_store, "geometry": g, "c0": 0, "walked": None, "shared_end": reach, "whole": True,
-        "operation": "",
+        "tensor_map": tm, "smem_address": smem_address, "is_store": is_store, "geometry": g, "walked": None, "shared_end": reach, "whole": True, "operation": "",
     }  # fmt: skip
-    transfers = []
-    for box, its_lines, (low, high) in zip(each, lines, ends.tolist(), strict=True):
-        transfer = object.__new__(Transfer)
-        own = vars(transfer)
-        own.update(same)
-        own["coordinates"], own["lines"], own["global_span"] = box, its_lines, (low, high)
-        if not g.walks_inside:
-            own["c0"] = box[0]
-        transfers.append(transfer)
+    alike = _Alike(same, each, lines, ends)
+    transfers: list[Transfer] = [_OneOfAlike(alike, n) for n in range(len(each))]
     if is_store and (transfers[0].stored_bits < 8 or not _is_distinct(transfers[0])):
         return None
-    return Boxes(transfers, lines, starts, span)
+    return Boxes(transfers, each, starts, lines, span)
 
 
 def check_covered(transfer: Transfer, begin: int, size: int, what: str) -> None:

@@ -63,6 +63,8 @@ def _places(x: Wave, i: Instruction, find: Locate) -> np.ndarray:
 
 def _runs(at: np.ndarray) -> Iterator[tuple[int, int]]:
     """From where to where neighbours are equal."""
+    if len(at) == 1:
+        return iter([(0, 1)])
     return itertools.pairwise([0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)])
 
 

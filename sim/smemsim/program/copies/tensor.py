@@ -13,7 +13,7 @@ from smemsim.errors import HardwareTrap
 from smemsim.machine.cluster import ClusterAddress
 from smemsim.machine.cluster import Delivery as Received
 from smemsim.machine.memory import SharedMemory
-from smemsim.machine.tma import Transfer, tma_prefetch, tma_store
+from smemsim.machine.tma import Boxes, Transfer, tma_prefetch, tma_store
 from smemsim.program.asynchronous import (
     Issuer,
     check_alone,
@@ -177,7 +177,7 @@ class _AlikeLoads:
     """Loads that threads of different CTAs issue alike, but for their boxes: to one address of their windows, and counted by the mbarriers at one."""
 
     issued: _Alike
-    transfers: list[Transfer]
+    boxes: Boxes
     to: Received
 
     def deliver(self, x: Wave, i: Instruction) -> None:
@@ -190,8 +190,8 @@ class _AlikeLoads:
             watch.complete_on(ops, each_of(states))
         bring(x, states, size, [Delivery(i, 0, 0, begin, size, (0,)) for _ in states])
         address, tm = issued.map_address, issued.tensor_map
-        each = zip(issued.ctas, x.tid[issued.threads].tolist(), self.transfers, strict=True)
-        record_alike(x, [Load(cta.number, tid, i, address, tm, mode, transfer.coordinates, (), deliveries) for cta, tid, transfer in each])
+        each = zip(issued.ctas, x.tid[issued.threads].tolist(), self.boxes.coordinates, strict=True)
+        record_alike(x, [Load(cta.number, tid, i, address, tm, mode, where, (), deliveries) for cta, tid, where in each])
 
     def _tell(self, x: Wave, i: Instruction) -> Sequence[Operation]:
         """Tell the watch what they write; without one there is none."""
@@ -203,11 +203,11 @@ class _AlikeLoads:
         for op, cta in zip(ops, ctas, strict=False):
             op.barriers[cta.index] = cta, self.to.mbar.smem_address
         begin = ctas[0].shared.begin
-        watch.ops_write(ops, ctas, touched_runs(self.transfers[0], begin))
-        do_change = [watch.reads_what_changes(transfer.global_span[0]) for transfer in self.transfers]
+        watch.ops_write(ops, ctas, touched_runs(self.boxes.transfers[0], begin))
+        do_change = [watch.reads_what_changes(transfer.global_span[0]) for transfer in self.boxes.transfers]
         if any(do_change):
             ops = watch.of_each(ops)
-            for op, cta, transfer, changes in zip(ops, ctas, self.transfers, do_change, strict=True):
+            for op, cta, transfer, changes in zip(ops, ctas, self.boxes.transfers, do_change, strict=True):
                 if changes:
                     watch.op_reads_global(op, *_in_global(transfer))
                     watch.op_brings(op, cta, *_in_global(transfer), _in_shared(transfer, begin))
@@ -225,11 +225,11 @@ def _load_together(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: 
     if dst >> RANK_SHIFT or not is_aligned or barrier + BULK_LIMITS.mbarrier_alignment > issued.ctas[0].shared.end:
         return False
     given: dict[str, Any] = {"smem_address": dst, "source": x.launch.memory, "mode": "tile"}
-    transfers = SharedMemory.tma_loads(issued.windows, issued.tensor_map, issued.boxes, **given)
-    if transfers is None:
+    boxes = SharedMemory.tma_loads(issued.windows, issued.tensor_map, issued.boxes, **given)
+    if boxes is None:
         return False
-    to = Received(0, dst, ClusterAddress(0, barrier), transfers[0].transaction_bytes)
-    _AlikeLoads(issued, transfers, to).deliver(x, i)
+    to = Received(0, dst, ClusterAddress(0, barrier), boxes.transfers[0].transaction_bytes)
+    _AlikeLoads(issued, boxes, to).deliver(x, i)
     x.changes += 1
     return True
 
@@ -337,7 +337,7 @@ def _store_together(x: Wave, i: Instruction, at: Read, source: Read, coordinates
         stores = SharedMemory.tma_stores(issued.windows, issued.tensor_map, issued.boxes, **given) if is_here else None
         if stores is None:
             return False
-        found.append((issued, src, *stores))
+        found.append((issued, src, stores[0].transfers, stores[1]))
     each = sorted(
         (
             (thread, tid, cta, src, issued, transfer)
