@@ -16,7 +16,7 @@ def are_alike(values, count, apart):  # type: ignore[no-untyped-def]
     return is_alike
 
 
-@compiled
+@compiled(reads="tid parity")
 def pass_phase(tid, parity, now, phase, passed, done):  # type: ignore[no-untyped-def]
     """Threads of a CTA ask for a phase's end by its parity, while the current phase has parity `now`: `done` becomes true for those for which it is over, and
     `passed`, by thread of the CTA, their next phase, unless it is not over (where a wait passes before the first phase). How many are done?"""

@@ -164,9 +164,8 @@ def _alike(x: Wave, i: Instruction, reads: Sequence[Read], coordinates: Sequence
     bank, size, found = x.launch.parameter_address, len(x.launch.parameters), []
     for (address, *others), which in groups.items():
         own, index = threads[which], x.cta_of[threads[which]]
-        if (index[1:] == index[:-1]).any() or (
-            x.watch is not None and not bank <= address < bank + size
-        ):  # who has made it, the watch asks for each
+        is_made = not bank <= address < bank + size  # by whom, the watch asks for each
+        if (index[1:] == index[:-1]).any() or (x.watch is not None and is_made):
             return []
         found.append(_Alike([x.ctas[n] for n in index.tolist()], own, others, boxes[which], address, map_at(x, i, address, int(own[0]))))
     return found
@@ -349,12 +348,8 @@ def _store_together(x: Wave, i: Instruction, at: Read, source: Read, coordinates
         key=lambda one: one[0],
     )
     if x.watch is not None:
-        _tell_all(
-            x,
-            i,
-            [((cta, thread), [issued.map_address, src, *transfer.coordinates], False) for thread, _, cta, src, issued, transfer in each],
-            [transfer for *_, transfer in each],
-        )
+        told = [((cta, thread), [issued.map_address, src, *transfer.coordinates], False) for thread, _, cta, src, issued, transfer in each]
+        _tell_all(x, i, told, [transfer for *_, transfer in each])
     for *_, store in found:
         store()
     for _, tid, cta, src, issued, transfer in each:
@@ -374,7 +369,7 @@ def _are_apart(tm: TensorMap, alike: Sequence[_Alike]) -> bool:
 
 def _tell_all(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int], bool]], transfers: Sequence[Transfer]) -> None:
     """Tell the watch of stores, before they write."""
-    together: dict[tuple[int, int], tuple[dict[int, Operation], bool]] = {}
+    together: dict[tuple[int, int], _Together | None] = {}
     for ((cta, thread), (address, src, *where), _), transfer in zip(issued, transfers, strict=True):
         stored = _Stored((thread // WARP, cta.index, address, src, tuple(where)), src)
         _tell(x, i, "tma_store", stored, issued, together, (cta, thread), True, transfer)
