@@ -24,6 +24,7 @@ __all__ = ["solve"]
 MOST_BYTES = 1 << 28
 
 
+OF_PRODUCT = "--d --a --b"  # of the forms of the command the one that explains a D
 PRODUCT = ("a_type", "b_type", "d_type", "kind", "a_swizzle", "b_swizzle", "a_major", "b_major", "m", "n")
 DUMP = ("base", "dtype", "major", "rows", "k", "packing")
 
@@ -89,24 +90,9 @@ def solve(
     from smemsim.picture.lines import print_lines
 
     matrices = {"d": d, "a": a, "b": b, "c": c}
-    forms = {
-        "a scenario": len(paths) == 1,
-        "a dump and an operand": len(paths) == 2,
-        "--d --a --b": any(x is not None for x in matrices.values()),
-        "--layout": layout is not None,
-    }
-    if sum(forms.values()) != 1 or len(paths) > 2:
-        raise InputError(
-            f"{' and '.join(name for name, is_ in forms.items() if is_) or f'{len(paths)} files'}: needs one of {', '.join(forms)}"
-        )
-    strange = strangers(
-        ctx,
-        [*(() if forms["--d --a --b"] else PRODUCT), *(() if len(paths) == 2 or layout else DUMP), *(["where"] if len(paths) != 1 else [])],
-    )
-    if strange:
-        raise InputError(f"{strange.replace('--where', '--operand')}: not an option of {next(name for name, is_ in forms.items() if is_)}")
+    form = _form(ctx, paths, layout, is_product=any(x is not None for x in matrices.values()))
     answer: Any
-    if forms["--d --a --b"]:
+    if form == OF_PRODUCT:
         from smemsim.show.solution import explanation_view
 
         answer = _explained(arch, matrices, given)
@@ -126,13 +112,29 @@ def solve(
     if not fine and (layout is not None or len(paths) == 2):
         turned = given | {"major": "MN" if given["major"] == "K" else "K"}
         other = _of_layout(layout, arch, turned) if layout is not None else _of_dump(paths[0], paths[1], arch, turned)
-        if other.descriptors:
-            count = len(other.descriptors)
-            click.echo(
-                f"smemsim: {count} descriptor{'s read' if count > 1 else ' reads'} it as {turned['major']}-major: --major {turned['major']}",
-                err=True,
-            )
+        if count := len(other.descriptors):
+            told = f"{count} descriptor{'s read' if count > 1 else ' reads'} it as {turned['major']}-major: --major {turned['major']}"
+            click.echo(f"smemsim: {told}", err=True)
     ctx.exit(0 if fine else 1)
+
+
+def _form(ctx: click.Context, paths: tuple[pathlib.Path, ...], layout: str | None, *, is_product: bool) -> str:
+    """What is to be solved, of which nothing is given that belongs to another form."""
+    forms = {
+        "a scenario": len(paths) == 1,
+        "a dump and an operand": len(paths) == 2,
+        OF_PRODUCT: is_product,
+        "--layout": layout is not None,
+    }
+    given = [name for name, is_ in forms.items() if is_]
+    if len(given) != 1 or len(paths) > 2:
+        raise InputError(f"{' and '.join(given) or f'{len(paths)} files'}: needs one of {', '.join(forms)}")
+    strange = strangers(
+        ctx, [*(() if is_product else PRODUCT), *(() if len(paths) == 2 or layout else DUMP), *(["where"] if len(paths) != 1 else [])]
+    )
+    if strange:
+        raise InputError(f"{strange.replace('--where', '--operand')}: not an option of {given[0]}")
+    return given[0]
 
 
 def _missing(**given: Any) -> None:

@@ -25,7 +25,7 @@ from smemsim.judge.difference.diagnose import LooksLike, Tests, diagnose
 from smemsim.judge.difference.sides import Product, Side
 from smemsim.judge.numbers import PERIODS, numbers_told
 from smemsim.judge.pointers import pointer_faults, sums
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK, LINE
 from smemsim.spec.smem_descriptor import REACH, START, layout_codes
@@ -821,21 +821,31 @@ def explain_product(
         _part(name, x, extent, most)
         for name, x, extent, most in (("m", m, rows, WGMMA_M if kind == "wgmma" else 128), ("n", n, columns, 256))
     )
-    tiles = []
-    for name, fmt, swizzle, major, own, count in (
-        ("a", types[0], a_swizzle, a_major, m, rows),
-        ("b", types[1], b_swizzle, b_major, n, columns),
-    ):
-        check_major(major)
-        check_packing(packing)
-        modes = {str(x): MODES[x] for x in layout_codes(machine.smem_descriptor).values()}
-        choice(f"{name}_swizzle", swizzle, tuple(modes), f"one of {' '.join(modes)}")
-        shape = Shape(machine, fmt, major, packing, count // own, k // row.k, own, row.k)
-        tiles.append(Tile(shape, modes[swizzle]))
-        _ = tiles[-1].right
+    tiles = [
+        _tile(machine, name, (fmt, swizzle, major, packing), (count, own), (k, row.k))
+        for name, fmt, swizzle, major, own, count in (
+            ("a", types[0], a_swizzle, a_major, m, rows),
+            ("b", types[1], b_swizzle, b_major, n, columns),
+        )
+    ]
     names = (types[0].name, types[1].name, types[2].name)
     product = Product(kind, names, Side(_steps(a_bits, row.k)), Side(_steps(b_bits, row.k)), start)
     return _explained(product, tiles, d_bits.astype(np.uint32), measured=machine.measured)
+
+
+def _tile(
+    machine: Architecture, name: str, form: tuple[ElementFormat, str, str, str], lines: tuple[int, int], k: tuple[int, int]
+) -> Tile:  # fmt: skip
+    """An operand of a type, swizzle, major and packing, whose lines and k are cut into instructions of so many each."""
+    fmt, swizzle, major, packing = form
+    check_major(major)
+    check_packing(packing)
+    modes = {str(x): MODES[x] for x in layout_codes(machine.smem_descriptor).values()}
+    choice(f"{name}_swizzle", swizzle, tuple(modes), f"one of {' '.join(modes)}")
+    shape = Shape(machine, fmt, major, packing, lines[0] // lines[1], k[0] // k[1], lines[1], k[1])
+    tile = Tile(shape, modes[swizzle])
+    _ = tile.right  # refuses what no descriptor reads
+    return tile
 
 
 def transposed(c: Compared) -> list[str]:
