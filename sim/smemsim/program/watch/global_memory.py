@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,15 @@ def is_for_shared(i: Instruction) -> bool:
 def _is_past_l1(i: Instruction) -> bool:
     """Does a load or store of one word pass the L1 cache?"""
     return i.op in ("ld", "st") and not PAST_L1.isdisjoint(i.modifiers) and not any(m in ("v2", "v4", "v8") for m in i.modifiers)
+
+
+class Said(NamedTuple):
+    """What is said of two accesses: a code, what is wrong, and what to write; `is_note` where it has held."""
+
+    code: str
+    message: str
+    repair: str
+    is_note: bool = False
 
 
 class GlobalShadow:
@@ -709,70 +718,68 @@ class GlobalShadow:
         *,
         formal: Formal,
     ) -> None:
-        where, epoch = self._where(i, array, int(suspect[1])), int(suspect[2])
-        who = (epoch >> loops.WHO) - 1
+        who = (int(suspect[2]) >> loops.WHO) - 1
         me, they = self._name(self.first + warp), self._name(who)
-        near = self.history.place_of(who)[0] == self.history.place_of(self.first + warp)[0]
-        is_read = suspect[3] == loops.READER
-        is_async = bool(self.history.asynchronous[epoch & loops.INDEX]) and not is_read
-        did = "may still read" if is_read else "writes"
-        theirs = f"which {they} {did} at line {other.line} ({other.name})"
+        is_near = self.history.place_of(who)[0] == self.history.place_of(self.first + warp)[0]
+        is_read = bool(suspect[3] == loops.READER)
+        where = self._where(i, array, int(suspect[1]))
+        theirs = f"which {they} {'may still read' if is_read else 'writes'} at line {other.line} ({other.name})"
+        said = self._said(i, other, int(suspect[2]), does, code, (me, they, where, theirs), is_near=is_near, is_read=is_read)
         operation, arrays = f"global memory, line {other.line}", (array.region.begin,)
-        tell = functools.partial(self.telling.tell, cause=operation, other=other, arrays=arrays)
-        if code == FOLLOWS:
+        if said.is_note:
             self.x.launch.find(
-                "X008", i, f"{i.name} of {me} {'writes' if does == 'updates' else does} {where}, {theirs}: the two CTAs run one after the other on one multiprocessor, and "
-                "have no other order (rule order.same_multiprocessor)", "a workspace of each CTA, by %ctaid, or one that it takes and gives back by an atomic",
-                because=BECAUSE, milder=Severity.NOTE, operation=operation, other=other, arrays=arrays,
-            )  # fmt: skip
-            return
-        if code == UNFENCED:
-            self.x.launch.find(
-                "X008", i, f"{i.name} of {me} {does} {where}, {theirs}: {me} knows of it by a relaxed operation that no fence lies behind, which by the PTX ISA orders "
-                f"nothing{'; the L1 has no older copy of this line' if i.op == 'ld' else ''}, and it has held (rule order.reader_fence)", "__threadfence() (fence.acq_rel.gpu) behind the atomic or the "
-                "load that says so", because=BECAUSE, milder=Severity.NOTE, operation=operation, other=other, arrays=arrays,
-            )  # fmt: skip
-            return
-        if code == "X003":
-            tell(
-                "X003", i, f"{i.name} of {me} {does} {where} through the asynchronous proxy, {theirs}, without fence.proxy.async between",
-                f"put fence.proxy.async (or fence.proxy.async.global) behind line {other.line}, before what orders the two", BECAUSE,
-            )  # fmt: skip
-            return
-        if does == "updates":
-            load = self._updates[id(i)]
-            tell(
-                "X008", i, f"{i.name} of {me} writes to {where} what it makes of the value that line {load.line} has read there, as {they} does at line "
-                f"{other.line}, and nothing orders the two: where both read before either writes, one update is lost",
-                "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both", BECAUSE,
-                formal=formal,
-            )  # fmt: skip
-            return
-        if is_async:
-            tell(
-                "X004" if does == "reads" else "X008", i, f"{i.name} of {me} {does} {where}, {theirs}: the operation need not be complete, or nothing "
-                "orders the two", "cp.async.bulk.commit_group and cp.async.bulk.wait_group 0 (without .read) in the thread that issues it, then "
-                f"{self._order(near)}", BECAUSE, formal=formal,
-            )  # fmt: skip
-            return
-        scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
-        why, repair = self._missing(i, other, scopes, does, near, is_read=bool(is_read))
-        message = f"{i.name} of {me} {does} {where}, {theirs}: {why}"
-        held = self._has_held(i, other, scopes, near)
-        if held:
-            self.x.launch.find(
-                "X008",
+                said.code,
                 i,
-                f"{message}; {held}",
-                repair,
+                said.message,
+                said.repair,
                 because=BECAUSE,
                 milder=Severity.NOTE,
                 operation=operation,
                 other=other,
                 arrays=arrays,
             )
-            return
-        tell("X008", i, message, repair, BECAUSE, formal=formal)
+        else:
+            excuse: Formal = "" if said.code == "X003" else formal
+            self.telling.tell(said.code, i, said.message, said.repair, BECAUSE, formal=excuse, cause=operation, other=other, arrays=arrays)
+
+    def _said(
+        self, i: Instruction, other: Instruction, epoch: int, does: str, code: str, words: tuple[str, str, str, str], *, is_near: bool, is_read: bool
+    ) -> Said:  # fmt: skip
+        """What is said of an access and one before it; `words` are who does it, who the other is, where, and what the other does."""
+        me, they, where, theirs = words
+        access = f"{i.name} of {me} {does} {where}"
+        if code == FOLLOWS:
+            return Said(
+                "X008", f"{i.name} of {me} {'writes' if does == 'updates' else does} {where}, {theirs}: the two CTAs run one after the other on one multiprocessor, and "
+                "have no other order (rule order.same_multiprocessor)", "a workspace of each CTA, by %ctaid, or one that it takes and gives back by an atomic", True,
+            )  # fmt: skip
+        if code == UNFENCED:
+            return Said(
+                "X008", f"{access}, {theirs}: {me} knows of it by a relaxed operation that no fence lies behind, which by the PTX ISA orders "
+                f"nothing{'; the L1 has no older copy of this line' if i.op == 'ld' else ''}, and it has held (rule order.reader_fence)",
+                "__threadfence() (fence.acq_rel.gpu) behind the atomic or the load that says so", True,
+            )  # fmt: skip
+        if code == "X003":
+            return Said(
+                "X003", f"{access} through the asynchronous proxy, {theirs}, without fence.proxy.async between",
+                f"put fence.proxy.async (or fence.proxy.async.global) behind line {other.line}, before what orders the two",
+            )  # fmt: skip
+        if does == "updates":
+            return Said(
+                "X008", f"{i.name} of {me} writes to {where} what it makes of the value that line {self._updates[id(i)].line} has read there, as {they} does at line "
+                f"{other.line}, and nothing orders the two: where both read before either writes, one update is lost",
+                "one atomic operation (atom or red) in place of the load and the store, or a lock with acquire and release around both",
+            )  # fmt: skip
+        if self.history.asynchronous[epoch & loops.INDEX] and not is_read:
+            return Said(
+                "X004" if does == "reads" else "X008", f"{access}, {theirs}: the operation need not be complete, or nothing orders the two",
+                "cp.async.bulk.commit_group and cp.async.bulk.wait_group 0 (without .read) in the thread that issues it, then "
+                f"{self._order(is_near)}",
+            )  # fmt: skip
+        scopes = self.history.scope[self.history.index(i)], self.history.scope[epoch & loops.INDEX]
+        why, repair = self._missing(i, other, scopes, does, is_near, is_read=is_read)
+        held = self._has_held(i, other, scopes, is_near)
+        return Said("X008", f"{access}, {theirs}: {why}{f'; {held}' if held else ''}", repair, bool(held))
 
     def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
         """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; "" where it is not."""
