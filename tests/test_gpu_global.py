@@ -832,6 +832,27 @@ def test_who_looks_again_has_seen_a_strong_write_at_the_first_look(meets, severi
     assert races(LOOKS_AGAIN.format(meets=meets), np.zeros(1, np.uint32), block=96) == severities
 
 
+# Two warps look at a word of shared memory, and put something else there where it is free.
+TAKES = """.shared .align 4 .b32 word; mov.u32 %r9, word; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r9], 0; bar.sync 0; and.b32 %r4, %r1, 31;
+setp.ne.u32 %p2, %r4, 0; @%p2 bra END;
+ld{strong}.shared.u32 %r3, [%r9];
+setp.ne.u32 %p3, %r3, 0; @%p3 bra END;
+{takes} END:"""
+
+
+@pytest.mark.parametrize(
+    ("strong", "takes", "severities"),
+    [
+        ("", "atom.relaxed.cta.shared.cas.b32 %r3, [%r9], 0, 1;", {"note"}),
+        (".relaxed.cta", "atom.relaxed.cta.shared.cas.b32 %r3, [%r9], 0, 1;", set()),
+        ("", "red.relaxed.cta.shared.max.u32 [%r9], 1;", {"note"}),
+        ("", "red.relaxed.cta.shared.add.u32 [%r9], 1;", {"wrong"}),
+    ],
+)
+def test_a_plain_look_in_front_of_an_atomic_that_looks_again_is_a_remark_in_shared_memory_too(strong, takes, severities):
+    assert races(TAKES.format(strong=strong, takes=takes), np.zeros(1, np.uint32), block=64) == severities
+
+
 # CTA 1 writes a word by a strong store; CTA 0 waits for that and copies the word by a bulk copy.
 COPIED_FLAG = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.ne.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; @%p1 bra ADD;
 mbarrier.init.shared::cta.b64 [full], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 16; AGAIN: {look} setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN; {fence}

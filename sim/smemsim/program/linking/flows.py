@@ -23,8 +23,8 @@ __all__ = [
     "choices",
     "givers_of",
     "is_polled",
+    "looks_again",
     "read_back",
-    "same_place",
     "stores_of",
     "takes_turns",
     "updates",
@@ -53,6 +53,7 @@ Roots: TypeAlias = frozenset[Root]
 NONE: Roots = frozenset()
 UNKNOWN: Roots = frozenset((Root("unknown"),))
 ANY_MAP = Root("maps")
+MONOTONE = frozenset(("and", "cas", "max", "min", "or"))  # atomics behind a look at the value: it can only have gone further since
 LONGEST = 16  # instructions that a branch may pass over, and still be a choice
 MAPS = 64  # places in the parameters that one register may hold the address of, one after the other, before it may be any
 _WRITE = {"atom", "cp", "multimem", "red", "st", "tensormap", "wmma"}  # of all but the first, the first operand is what is written
@@ -494,7 +495,14 @@ def _stays(i: Instruction, values: set[int], by: Collection[str]) -> bool:
     return i.op in by and any(slot in values for slot, gives in i.mentions if not gives)
 
 
-def same_place(program: Program, load: Instruction, operations: frozenset[str]) -> bool:
-    """Does the program do one of these atomic operations at the address, register and offset, of a load?"""
+def looks_again(program: Program, load: Instruction, atom: Instruction) -> bool:
+    """Is a load only the look in front of an atomic operation: a loop of cas, or a maximum that need not be written where it is large enough?"""
+    if load.op != "ld" or atom.op not in ("atom", "red"):
+        return False
+    return "cas" in atom.modifiers or (not MONOTONE.isdisjoint(atom.modifiers) and _is_same_place(program, load))
+
+
+def _is_same_place(program: Program, load: Instruction) -> bool:
+    """Does the program do such an atomic operation at the address, register and offset, of a load?"""
     address: Any = load.operands[1] if len(load.operands) > 1 else None
-    return any(i.op in ("atom", "red") and operations.intersection(i.modifiers) and address in i.operands for i in program.inlined.body)
+    return any(i.op in ("atom", "red") and MONOTONE.intersection(i.modifiers) and address in i.operands for i in program.inlined.body)

@@ -15,14 +15,14 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.machine.blank import Declared, Garbage
-from smemsim.program.linking.flows import accumulations, bit_fields, same_place, updates
+from smemsim.program.linking.flows import accumulations, bit_fields, looks_again, updates
 from smemsim.program.scopes import GPU
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
 from smemsim.program.watch.dependence import Prerequisite
 from smemsim.program.watch.doubts import Unwritten, uses
 from smemsim.program.watch.history import LINE, ArrayShadow, History, Pending, Written, scope_of
-from smemsim.program.watch.telling import BARRIER, Telling
+from smemsim.program.watch.telling import BARRIER, LOOKS_AGAIN, Telling
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -37,7 +37,6 @@ __all__ = ["GlobalShadow", "GlobalsOfFirst", "is_for_shared"]
 
 MOST_WARPS = (1 << 63 - loops.WHO) - 2  # of a launch
 BLANK_WORD = 4  # bytes of a register
-MONOTONE = frozenset(("and", "cas", "max", "min", "or"))  # atomics behind a look at the value: it can only have gone further since
 FOLLOWS, UNFENCED = "follows", "unfenced"  # in place of a code: of CTAs of one multiprocessor; rule order.reader_fence
 BECAUSE = "PTX ISA 9.1 §8 (memory consistency model)"
 ATOMICS = ("atom", "red")
@@ -784,20 +783,14 @@ class GlobalShadow:
     def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
         """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; "" where it is not."""
         ways = ((i, scopes[0], other), (other, scopes[1], i))
-        if any(weak.op == "ld" and not scope and self._looks_again(weak, atom) for weak, scope, atom in ways):
-            return "the atomic operation looks at the value again, and it has held"
+        if any(not scope and looks_again(self.x.launch.program, weak, atom) for weak, scope, atom in ways):
+            return LOOKS_AGAIN
         if near and all(one.op == "tensormap" and "replace" in one.modifiers for one in (i, other)):
             return "warps that replace the same fields by the same values leave the same map"
         past = [_is_past_l1(i), _is_past_l1(other)]
         if any(past) and all(is_past or scope > GPU or (scope and near) for is_past, scope in zip(past, scopes, strict=True)):
             return "both go past the L1 cache, and such a word is whole"
         return ""
-
-    def _looks_again(self, load: Instruction, atom: Instruction) -> bool:
-        """Is a plain load only the look in front of an atomic operation: a loop of cas, or a maximum that need not be written where it is large enough?"""
-        if atom.op not in ("atom", "red"):
-            return False
-        return "cas" in atom.modifiers or (bool(MONOTONE & {*atom.modifiers}) and same_place(self.x.launch.program, load, MONOTONE))
 
     def _missing(
         self, i: Instruction, other: Instruction, scopes: tuple[int, int], does: str, near: bool, *, is_read: bool

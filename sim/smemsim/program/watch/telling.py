@@ -10,6 +10,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.finding import Touched
 from smemsim.program.barriers.mbarrier import Delivery, Mbarrier, mbarriers
+from smemsim.program.linking.flows import looks_again
 from smemsim.program.watch.clocks import OPERATIONS, Formal, Operation, Operations, Order
 from smemsim.program.watch.doubts import is_followed
 from smemsim.program.watch.twins import Twins
@@ -26,6 +27,8 @@ __all__ = ["BARRIER", "WORD", "Telling", "Waited"]
 WORD = 4
 BARRIER = "a barrier of all threads (bar.sync: __syncthreads, tl.debug_barrier, cute.arch.sync_threads)"
 MOST_RUNS = 64  # of bytes, that a finding keeps apart
+STRONG = frozenset(("acquire", "relaxed", "volatile"))  # loads
+LOOKS_AGAIN = "the atomic operation looks at the value again, and it has held"
 MOST_BROUGHT = 4  # copies of a phase that are listed
 Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]  # an mbarrier, the line of the wait, and what its last phase brought
 _EXCUSED: dict[Formal, tuple[str, str]] = {  # why each of EXCUSES is formally wrong, and what to write
@@ -81,8 +84,10 @@ class Telling:
 
         `other` is the line of the other half of a race, which is one between lanes of a warp or not.
         """
+        than = self.lines.get(other)
+        held = code == "X008" and than is not None and self._looks_again(i, than)
         before = self.x.launch.found(code, i.line, cause)
-        if before is not None and not self.x.launch.is_lesser(before, bool(formal), within_warp=within_warp):
+        if before is not None and not self.x.launch.is_lesser(before, bool(formal) or held, within_warp=within_warp):
             return
         if formal and self._is_told(code, formal):
             return
@@ -96,9 +101,19 @@ class Telling:
         if len(runs) > MOST_RUNS:
             runs = [offsets]
         touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
-        self.tell(
-            code, i, message, repair, "PTX ISA 9.1 §8 (memory consistency), 9.7.13", touched, formal=formal, cause=cause, other=self.lines.get(other),
-            within_warp=within_warp,
+        because = "PTX ISA 9.1 §8 (memory consistency), 9.7.13"
+        if held:
+            self.x.launch.find(
+                code, i, f"{message}; {LOOKS_AGAIN}", repair, because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=than,
+                within_warp=within_warp,
+            )  # fmt: skip
+            return
+        self.tell(code, i, message, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
+
+    def _looks_again(self, i: Instruction, other: Instruction) -> bool:
+        """Is one of two a plain look in front of the other one (rule order.looks_again)?"""
+        return any(
+            STRONG.isdisjoint(weak.modifiers) and looks_again(self.x.launch.program, weak, atom) for weak, atom in ((i, other), (other, i))
         )  # fmt: skip
 
     def _is_told(self, code: str, formal: Formal) -> bool:
