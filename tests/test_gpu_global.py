@@ -833,7 +833,7 @@ def test_who_looks_again_has_seen_a_strong_write_at_the_first_look(meets, severi
 
 
 # Two warps look at a word of shared memory, and put something else there where it is free.
-TAKES = """.shared .align 4 .b32 word; mov.u32 %r9, word; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r9], 0; bar.sync 0; and.b32 %r4, %r1, 31;
+LOOKS_FIRST = """.shared .align 4 .b32 word; mov.u32 %r9, word; setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r9], 0; bar.sync 0; and.b32 %r4, %r1, 31;
 setp.ne.u32 %p2, %r4, 0; @%p2 bra END;
 ld{strong}.shared.u32 %r3, [%r9];
 setp.ne.u32 %p3, %r3, 0; @%p3 bra END;
@@ -850,7 +850,7 @@ setp.ne.u32 %p3, %r3, 0; @%p3 bra END;
     ],
 )
 def test_a_plain_look_in_front_of_an_atomic_that_looks_again_is_a_remark_in_shared_memory_too(strong, takes, severities):
-    assert races(TAKES.format(strong=strong, takes=takes), np.zeros(1, np.uint32), block=64) == severities
+    assert races(LOOKS_FIRST.format(strong=strong, takes=takes), np.zeros(1, np.uint32), block=64) == severities
 
 
 # CTA 1 writes a word by a strong store; CTA 0 waits for that and copies the word by a bulk copy.
