@@ -168,6 +168,49 @@ DONE:
     assert event.operation == operation
 
 
+@pytest.mark.parametrize("swizzle", ["", "128B"])
+@pytest.mark.parametrize("first", [0, 6])  # of the rows: the last box reaches past the tensor's 20 rows with 6
+def test_stores_of_ctas_write_what_each_would_by_itself(first: int, swizzle: str) -> None:
+    gpu = Device("sm_90a")
+    target = gpu.array(np.zeros((24, 32), np.uint32))
+    tm = TensorMap.tiled(
+        data_type="u32", global_address=target.address, global_dim=(32, 20), global_strides=(128,), box_dim=(32, 4), **({"swizzle": swizzle} if swizzle else {})
+    )  # fmt: skip
+    ptx = kernel(
+        f"""
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r5, %ctaid.x;
+    mov.u32 %r1, smem;
+    shl.b32 %r2, %r0, 2;
+    add.u32 %r2, %r2, %r1;
+    mad.lo.u32 %r4, %r5, 1000, %r0;
+    st.shared.b32 [%r2], %r4;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra DONE;
+    mov.b64 %rd2, map;
+    cvta.param.u64 %rd2, %rd2;
+    mov.u32 %r6, 0;
+    mad.lo.u32 %r7, %r5, 4, {first};
+    cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd2, {{%r6, %r7}}], [%r1];
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+DONE:
+""",
+        ".align 64 .b8 map[128]", shared=2048,
+    )  # fmt: skip
+    done = gpu.launch(ptx, "k", grid=4, block=128, args=(tm,))
+    world = GlobalMemory()
+    at = world.place(np.zeros((24, 32), np.uint32), target.address)
+    for cta in range(4):
+        shared = SharedMemory("sm_90a", size=2048)
+        shared.write(shared.begin, (1000 * cta + np.arange(128)).astype(np.uint32))
+        shared.tma_store(tm, (0, first + 4 * cta), smem_address=shared.begin, to=world)
+    assert not done.findings
+    assert (target.numpy().view(np.uint8).ravel() == world.span(at, 24 * 128)).all()
+
+
 @examples(8)
 @given(st.integers(0, 40), st.integers(0, 500), st.booleans())
 def test_bulk_copies_move_bytes_and_credit_what_they_move(units: int, at: int, through_cluster: bool) -> None:
