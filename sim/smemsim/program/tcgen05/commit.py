@@ -87,6 +87,8 @@ def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
 
 def _arrivals(x: Wave, each: list[_Commit]) -> list[tuple[State, np.ndarray]]:
     """The mbarriers with the threads that issued: one for all, where a thread of each CTA commits to one that does the same as the others."""
+    if not each:
+        return []
     thread, state = each[0][0], each[0][2].state
     if tuple(barrier for *_, barrier in each) == state.members and all(n == thread + x.stride * k for k, (n, *_) in enumerate(each)):
         return [(state, np.array([thread]))]
