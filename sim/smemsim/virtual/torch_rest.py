@@ -83,13 +83,13 @@ def _open_random(cuda: Any) -> None:
 
 
 def _read_as_cuda(parse: Callable[..., Any]) -> Callable[..., Any]:
-    """Stands for what reads the arguments of `Module.to`: a number is the card's."""
+    """Stands for what reads the arguments of `Module.to`: a number is the card's. A device by name becomes the first argument, since a mode is asked of it."""
     import torch
 
     @functools.wraps(parse)
     def read(*args: Any, **kwargs: Any) -> Any:
-        named = {key: torch.device("cuda", x) if key == "device" and type(x) is int else x for key, x in kwargs.items()}
-        return parse(*(torch.device("cuda", x) if type(x) is int else x for x in args), **named)
+        given = (kwargs.pop("device"), *args) if "device" in kwargs else args
+        return parse(*(torch.device("cuda", x) if type(x) is int else x for x in given), **kwargs)
 
     return read
 
