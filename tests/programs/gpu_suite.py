@@ -300,10 +300,11 @@ def test_graph():
 
 
 def test_autotuner_and_benchmark():
-    tuned = triton.autotune([triton.Config({"block": n}) for n in (64, 128)], key=["n"])(add)
-    x, out = torch.ones(128, device="cuda"), torch.zeros(128, device="cuda")
-    tuned[lambda meta: (triton.cdiv(128, meta["block"]),)](x, x, out, 128)
-    assert (out == 2).all()
+    for given in ({}, {"warmup": 1}, {"use_cuda_graph": True}):
+        tuned = triton.autotune([triton.Config({"block": n}) for n in (64, 128)], key=["n"], **given)(add)
+        x = torch.ones(128, device="cuda")
+        tuned[lambda meta: (triton.cdiv(128, meta["block"]),)](x, x, x, 128)
+        assert (x == 2).all()  # by one launch
     calls = []
     assert len(triton.testing.do_bench(lambda: calls.append(0), quantiles=[0.5, 0.2, 0.8])) == 3
     assert len(calls) == 1

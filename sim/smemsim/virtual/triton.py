@@ -382,8 +382,10 @@ def _first_that_fits(prune: Callable[[Any, Any], list[Any]]) -> Callable[[Any, A
     @functools.wraps(prune)
     def chosen(tuner: Any, given: dict[str, Any]) -> list[Any]:
         left = prune(tuner, given)
-        if getattr(tuner, "_do_bench", None) is not None:  # the program measures in its own way
+        measure = getattr(tuner, "_do_bench", None)
+        if measure is not None and getattr(measure, "__module__", None) != prune.__module__:  # the program measures in its own way
             return left
+        tuner._do_bench = None  # what Triton makes of warmup, rep and use_cuda_graph
         for config in left[:-1]:
             times = tuner._bench(*tuner.nargs.values(), config=config, **given)
             if math.isfinite(times[0] if isinstance(times, list) else times):
