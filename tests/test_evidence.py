@@ -27,7 +27,7 @@ from tools.evidence.branches import CODES, REFUTES, assume, branch
 from tools.evidence.corpus import checkout_of, corpus
 from tools.evidence.kept import EMPTY as EMPTY_KEPT
 from tools.evidence.kept import kept, totals, with_rows
-from tools.evidence.matrix import merged, stale
+from tools.evidence.matrix import asked_again, merged, stale
 from tools.evidence.page import counts, page
 from tools.evidence.run import Runner, done_at, point_digest, point_digests
 from tools.witnesses import hopper
@@ -417,6 +417,15 @@ def test_memories_of_a_pair_are_told_apart_by_which_they_are():
     with touched() as found:
         assumed("cp.sources", (one,))
     assert found == set()
+
+
+def test_what_is_stale_of_a_program_is_asked_again_and_nothing_else():
+    old = ["a.unit::test_x[3-k.1]: p=q", "a.unit::test_x[4]: p=r", "a.unit::test_y: p=q", "a.unit_2::test_z: p=s", "b.dot: p=q"]
+    tests, alternatives = asked_again(old, "a.unit") or ("", "")
+    assert [name for name in ("test_x", "test_y", "test_xy", "test_z") if re.search(tests, name)] == ["test_x", "test_y"]
+    assert [name for name in ("p=q", "p=r", "p=s", "p=qq") if re.search(alternatives, name)] == ["p=q", "p=r"]
+    assert asked_again(old, "b.dot") == ("", "^(p=q)$")
+    assert asked_again(old, "c.dot") is None
 
 
 def test_a_run_is_stale_where_what_asks_does_something_else():

@@ -2,14 +2,14 @@
 
     python -m tools.evidence list [CHECKOUT ...] [--only GLOB]
     python -m tools.evidence run CHECKOUT ... [--only GLOB] [--jobs N] [--out DIR] [--again]
-    python -m tools.evidence kill CHECKOUT ... [--only GLOB] [--tests REGEX] [--seconds N] [--wanted 2] [--out DIR]
+    python -m tools.evidence kill CHECKOUT ... [--only GLOB] [--tests REGEX] [--seconds N] [--wanted 2] [--stale] [--out DIR]
     python -m tools.evidence matrix [--out DIR]
     python -m tools.evidence stale
     python -m tools.evidence page [--out DIR]
     python -m tools.evidence keep [--out DIR]
 
 CHECKOUT is a folder with a checkout of one of the projects of tools/evidence/programs.toml, or a folder of several. `run` runs their programs as they are, and goes on where
-it was stopped. `kill` runs them, and again from the first launch on under every alternative that changes something in them; `matrix` puts what it found into
+it was stopped. `kill` runs them, and again from the first launch on under every alternative that changes something in them, with `--stale` what `stale` prints and no more; `matrix` puts what it found into
 sim/smemsim/spec/kill_matrix.json; of what is not in DIR, it takes away what was found with other sources; `stale` prints what it has from sources that were changed since, and exits with 1 where there is
 such. `page` prints one page of results; `keep` adds which tests passed, and which kernels they launched, to tools/evidence/passed.json. What was run is kept in DIR (~/.cache/smemsim/evidence).
 """
@@ -26,12 +26,13 @@ from smemsim.spec.calibration import CALIBRATION, calibration
 from smemsim.spec.evidence import kill_matrix
 from tools.evidence.corpus import Program, checkout_of, corpus
 from tools.evidence.kept import keep
-from tools.evidence.matrix import put, stale
+from tools.evidence.matrix import asked_again, put, stale
 from tools.evidence.page import page
 from tools.evidence.run import Runner
 
 __all__ = ["main"]
 
+EVERY = 1 << 16  # refutations and tries
 OUT = pathlib.Path.home() / ".cache" / "smemsim" / "evidence"
 
 
@@ -52,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--tries", type=int, help="on how many runs an alternative is tried that none of them refutes (1 of arithmetic, 5 of others)"
     )
+    parser.add_argument("--stale", action="store_true", help="of kill: what `stale` prints of these programs")
     parser.add_argument("--seconds", type=float, default=3600.0, help="begin no other program after this time")
     given = parser.parse_args(argv)
     chosen = [p for p in corpus() if fnmatch.fnmatch(p.name, given.only) and given.arch in (None, p.arch)]
@@ -67,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         print(put(given.out))
         return 0
     if given.what == "stale":
-        old = [*stale(kill_matrix()), *stale(calibration(), CALIBRATION)]
+        old = _stale()
         print("\n".join(old) or "all that others' programs say in the matrix was found with the sources as they are")
         return int(bool(old))
     missing = [str(folder) for folder in given.checkouts if not folder.is_dir()]
@@ -80,11 +82,30 @@ def main(argv: list[str] | None = None) -> int:
         print("none of these folders is a checkout of a project of the corpus, or no program has such a name", file=sys.stderr)
         print(f"what a checkout is known by, and how to get it, says: python -m tools.evidence list --only '{given.only}'", file=sys.stderr)
         return 2
+    end = time.monotonic() + given.seconds
+    if given.stale:
+        return _again(there, given, end)
     runner = Runner(
         given.out.resolve(), given.build, again=given.again, kill=given.what == "kill", wanted=given.wanted, tests=given.tests,
         alternatives=given.alternatives, tries=given.tries,
     )  # fmt: skip
-    return runner.run(there, given.jobs, time.monotonic() + given.seconds)
+    return runner.run(there, given.jobs, end)
+
+
+def _stale() -> list[str]:
+    return [*stale(kill_matrix()), *stale(calibration(), CALIBRATION)]
+
+
+def _again(there: list[tuple[Program, pathlib.Path]], given: argparse.Namespace, end: float) -> int:
+    """Ask programs again what others than the sources as they are have answered; 1 where one failed."""
+    old, failed = _stale(), 0
+    for program, where in there:
+        if (asked := asked_again(old, program.name)) is not None:
+            runner = Runner(
+                given.out.resolve(), given.build, again=True, kill=True, wanted=EVERY, tries=EVERY, tests=asked[0], alternatives=asked[1]
+            )
+            failed |= runner.run([(program, where)], 1, end)
+    return failed
 
 
 def _list(chosen: list[Program], checkouts: list[pathlib.Path]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from tools.evidence.branches import REFUTES
 from tools.evidence.corpus import corpus
 from tools.evidence.run import point_digest, rows_of, run_name
 
-__all__ = ["by_digest", "merged", "put", "stale"]
+__all__ = ["asked_again", "by_digest", "merged", "put", "stale"]
 
 SPEC = pathlib.Path(__file__).resolve().parents[2] / "sim" / "smemsim" / "spec"
 KILLS, CALIBRATED = SPEC / "kill_matrix.json", SPEC / "calibration.json"
@@ -117,6 +118,20 @@ def stale(matrix: dict[str, Any], of: Mapping[str, Alternative] = ALTERNATIVES) 
         for name, about in matrix["programs"].items() if about.get("origin") or about.get("silicon")
         for digest, names in about["tried"].items() for a in names if a not in of or digest != point_digest(of[a].point)
     ]  # fmt: skip
+
+
+def asked_again(old: Iterable[str], program: str) -> tuple[str, str] | None:
+    """What `kill` has to run of a program for the lines of `stale` that are about it: patterns of tests and of alternatives; None where none is.
+
+    >>> asked_again(["a.unit::test_x[3-k]: p=q", "a.unit::test_y: p=r", "b.unit::test_z: p=s"], "a.unit")
+    ('^(test_x|test_y)$', '^(p=q|p=r)$')
+    """
+    found = [line.rpartition(": ") for line in old if line.rpartition(": ")[0].partition("::")[0] == program]
+    if not found:
+        return None
+    tests = sorted({re.escape(name.partition("::")[2].partition("[")[0]) for name, _, _ in found} - {""})
+    alternatives = sorted({re.escape(alternative) for *_, alternative in found})
+    return f"^({'|'.join(tests)})$" if tests else "", f"^({'|'.join(alternatives)})$"
 
 
 def by_digest(kills: Iterable[str], of: Mapping[str, Alternative]) -> dict[str, list[str]]:

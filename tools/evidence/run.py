@@ -74,7 +74,7 @@ def point_digests(arch: str) -> dict[str, str]:
 def done_at(source: str, point: str) -> str:
     """Of a file the functions that ask at a point, and what of the file they use, one by the other, without what changes no result: comments, docstrings, types.
 
-    >>> file = "import numpy\\ndef f(x):\\n    'Twice.'\\n    return assumed(\"p\", g(x))\\ndef g(x): return 2 * x\\ndef other(): pass"
+    >>> file = "import numpy\\ndef f(x):\\n    'Twice.'\\n    return assumed(\\"p\\", g(x))\\ndef g(x): return 2 * x\\ndef other(): pass"
     >>> done_at(file, "p") == done_at(file.replace("import numpy", "").replace("Twice", "So").replace("pass", "f"), "p")
     True
     >>> done_at(file, "p") == done_at(file.replace("2 * x", "3 * x"), "p")
