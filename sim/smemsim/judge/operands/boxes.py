@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding, at_instruction
-from smemsim.judge.operands.read import Mode, OperandRead, Product
+from smemsim.judge.operands.places import signed
+from smemsim.judge.operands.read import Matrix, Mode, OperandRead, Product
 from smemsim.judge.operands.recorded import Reads
 from smemsim.machine.region import GlobalMemory
 from smemsim.spec.findings import Severity
@@ -123,7 +124,7 @@ def _in_boxes(read: OperandRead, k: tuple[int, ...]) -> OperandRead:
         axes.append(tuple(modes))
         at.append(index)
     outer, inner = axes if read.along_k else axes[::-1]
-    return dataclasses.replace(read, matrix=dataclasses.replace(read.matrix, address=address, inner=inner, outer=outer), at=(at[0], at[1]))
+    return dataclasses.replace(read, matrix=Matrix(signed(address), inner, outer), at=(at[0], at[1]))
 
 
 def cut_off(reads: Reads, memory: GlobalMemory) -> list[Finding]:
@@ -131,13 +132,8 @@ def cut_off(reads: Reads, memory: GlobalMemory) -> list[Finding]:
 
     Maps of a part of larger tensors are so, and maps with too small a K: nothing tells one from the other.
     """
-    pairs = {
-        (a.base, b.base): (p, a, b)
-        for p in reads.products
-        for a, b in zip(p.a[:1], p.b[:1], strict=True)
-        if a is not None and b is not None
-    }
-    for p, _, _ in pairs.values():
+    products = {(p.a[0].base, p.b[0].base): p for p in reads.products if p.a[0] is not None and p.b[0] is not None}
+    for p in products.values():
         boxed = in_boxes(p)
         a, b = boxed.a[0], boxed.b[0]
         if boxed is p or a is None or b is None or len(a.modes[1]) == 1:

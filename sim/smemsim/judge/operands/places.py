@@ -32,6 +32,7 @@ __all__ = [
     "matrix_of",
     "owners_of",
     "places_of",
+    "signed",
     "tile_of",
     "ways",
     "writers_of",
@@ -244,10 +245,10 @@ def matrix_of(first: Issued, dimensions: tuple[int, ...]) -> Matrix | str:
         begin = at[n] if planes else 0
         outer_modes.append(Mode(n, tm.box_dim[n], stride[n], begin, tm.global_dim[n] - begin))
         address += begin * stride[n]
-    return Matrix(_signed(address), inner_modes, tuple(outer_modes))
+    return Matrix(signed(address), inner_modes, tuple(outer_modes))
 
 
-def _signed(address: int) -> int:
+def signed(address: int) -> int:
     """A sum in 64 bits, as the hardware has it. Maps of ragged tensors wrap around; their element (0, 0), which nobody reads, may lie in front of 0."""
     half = 1 << LIMITS.address_bits - 1
     return (address + half) % (2 * half) - half
