@@ -105,7 +105,7 @@ class RegistersInFlight:
         self._takes = 0
         self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}  # the wgmma that left a sum there, by the first warp and registers
         self._filled: dict[int, set[int]] = {}  # of what only wgmma gives a value: what has one, by the warpgroup's first warp
-        self._naming: dict[int, list[tuple[Instruction, int, dict[int, bool]]]] = {}  # by the block's index
+        self._naming: dict[int, tuple[int, list[tuple[Instruction, int, dict[int, bool]]]]] = {}  # by the block's index
         self._blanks: dict[frozenset[int], frozenset[int]] = {}
         self._told: set[tuple[int, str]] = set()  # lines of operations whose registers were touched too early, and how, that have a finding
 
@@ -132,7 +132,7 @@ class RegistersInFlight:
 
     def touches(self, block: Block) -> bool:
         """Does a block name a register that is in flight, other than by wgmma?"""
-        return any(bits & self.in_flight for _, bits, _ in self._naming_of(block))
+        return bool(self._naming_of(block)[0] & self.in_flight)
 
     def takes(self, op: Operation, slots: frozenset[int], *, results: frozenset[int] = frozenset()) -> None:
         """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""
@@ -229,8 +229,11 @@ class RegistersInFlight:
 
         What it names of finished sums counts as read.
         """
+        of_all, naming = self._naming_of(block)
+        if not of_all & (self.in_flight | self.of_sums):
+            return
         warps = set((self.x.threads // WARP).tolist())
-        for i, bits, named in self._naming_of(block):
+        for i, bits, named in naming:
             if not bits & (self.in_flight | self.of_sums):
                 continue
             if self.of_sums & bits:
@@ -254,15 +257,16 @@ class RegistersInFlight:
                 copied.copies |= results
                 self.takes(copied, frozenset(results))
 
-    def _naming_of(self, block: Block) -> list[tuple[Instruction, int, dict[int, bool]]]:
-        """The instructions of a block but wgmma, each with the registers that it names, as a bit set, and whether it writes them."""
+    def _naming_of(self, block: Block) -> tuple[int, list[tuple[Instruction, int, dict[int, bool]]]]:
+        """The instructions of a block but wgmma, each with the registers that it names, as a bit set, and whether it writes them; in front of them what all name."""
         found = self._naming.get(block.index)
         if found is None:
-            found = self._naming[block.index] = []
+            naming = []
             for i in block.instructions:
                 if i.op != "wgmma":
                     named = dict(sorted(i.mentions, key=lambda one: one[1]))  # of what is read and written: written
-                    found.append((i, sum(1 << slot for slot in named), named))
+                    naming.append((i, sum(1 << slot for slot in named), named))
+            found = self._naming[block.index] = functools.reduce(operator.or_, [bits for _, bits, _ in naming], 0), naming
         return found
 
     def _holding(self, slot: int, warps: set[int]) -> Operation | None:
