@@ -17,7 +17,7 @@ from smemsim import InputError
 from smemsim.program import LaunchConfig, RunOptions, spread
 from smemsim.program.execute import execute
 from smemsim.program.spread import Changed, Merge, run_shard, unpacked, work_of
-from smemsim.program.watch.clocks import ROOM
+from smemsim.program.watch.operations import ROOM
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import FIRST
 from smemsim.spec.cards import CARDS

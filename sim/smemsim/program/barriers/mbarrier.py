@@ -28,7 +28,7 @@ from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES, MBARRIER_SI
 from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
-    from smemsim.program.watch.clocks import Operation
+    from smemsim.program.watch.operations import Operation
     from smemsim.program.wave import Wave
 
 __all__ = [

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
     from smemsim.program.runs import Runs
-    from smemsim.program.watch.clocks import Operation
+    from smemsim.program.watch.operations import Operation
     from smemsim.program.wave import Cta, Wave
 
 # ---- `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor` and the prefetches: tensor transfers, executed when they are issued (PTX ISA

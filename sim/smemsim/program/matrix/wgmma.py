@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from smemsim.machine.product import SharedOperand
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
-    from smemsim.program.watch.clocks import Operation
     from smemsim.program.watch.doubts import Unwritten
+    from smemsim.program.watch.operations import Operation
     from smemsim.program.wave import Cta, Wave
 
 

@@ -39,8 +39,8 @@ from smemsim.words.instr import InstrDescriptor
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
-    from smemsim.program.watch.clocks import Operation
     from smemsim.program.watch.doubts import Unwritten
+    from smemsim.program.watch.operations import Operation
     from smemsim.program.watch.tensor import TensorShadow
     from smemsim.program.wave import Cta, Wave
 

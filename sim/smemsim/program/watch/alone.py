@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.distinct import distinct
-from smemsim.program.watch.clocks import OPERATIONS, Operations, Order, Rows
+from smemsim.program.watch.clocks import Order, Rows
+from smemsim.program.watch.operations import OPERATIONS, Operations
 from smemsim.program.watch.telling import Telling
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import EXITED, WARP, are_whole_warps

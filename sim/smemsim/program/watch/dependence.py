@@ -14,8 +14,9 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.program.watch import global_loops as loops
-from smemsim.program.watch.clocks import Operation, Operations, Order
+from smemsim.program.watch.clocks import Order
 from smemsim.program.watch.history import ArrayShadow, History
+from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 

@@ -23,7 +23,7 @@ from smemsim.program.linking.fused import COMPUTING
 from smemsim.program.registers import bits_of
 from smemsim.program.registry import Plain
 from smemsim.program.watch.bytes import WHOLE, Parts
-from smemsim.program.watch.clocks import Operation, Tell
+from smemsim.program.watch.operations import Operation, Tell
 from smemsim.program.watch.settled import TABLES, changing, parts_of_video, trailing_zeros, value_of
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in

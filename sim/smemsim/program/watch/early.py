@@ -11,8 +11,8 @@ import numpy as np
 from smemsim.program.barriers.causes import before_loads, is_wait
 from smemsim.program.barriers.mbarrier import mbarriers
 from smemsim.program.runs import Runs
-from smemsim.program.watch.clocks import Operation
 from smemsim.program.watch.doubts import is_followed, uses
+from smemsim.program.watch.operations import Operation
 from smemsim.program.watch.telling import Telling, Waited
 from smemsim.ptx.module import Instruction
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from smemsim.program.watch import loops
-from smemsim.program.watch.clocks import OPERATIONS
+from smemsim.program.watch.operations import OPERATIONS
 
 __all__ = ["MANY_THREADS", "THREAD_BITS", "UNKNOWN", "Epochs"]
 

@@ -17,10 +17,10 @@ import numpy as np
 from smemsim.program.barriers.mbarrier import Mbarrier, mbarriers
 from smemsim.program.runs import WORD, Runs
 from smemsim.program.scopes import GPU
-from smemsim.program.watch.clocks import OPERATIONS, Operation, room_of
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.program.watch.history import History
+from smemsim.program.watch.operations import OPERATIONS, Operation, room_of
 from smemsim.program.watch.twins import Twins
 from smemsim.program.watch.unreleased import unmet_loads, unmet_stores
 from smemsim.program.watch.watch import MATRIX, Begin, Watch, has_excuses, has_fenced_tensor

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.program.watch import loops
-from smemsim.program.watch.clocks import OPERATIONS, Operation, Order
+from smemsim.program.watch.clocks import Order
 from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.lanes import LANE_BITS, PART_BITS, Lanes
 from smemsim.program.watch.loops import Tables
+from smemsim.program.watch.operations import OPERATIONS, Operation
 from smemsim.program.wave import ALL
 
 if TYPE_CHECKING:

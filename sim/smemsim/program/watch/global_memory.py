@@ -18,10 +18,11 @@ from smemsim.machine.blank import Declared, Garbage
 from smemsim.program.linking.flows import accumulations, bit_fields, looks_again, updates
 from smemsim.program.scopes import GPU
 from smemsim.program.watch import global_loops as loops
-from smemsim.program.watch.clocks import Formal, Operation, Operations, Order
+from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.dependence import Prerequisite
 from smemsim.program.watch.doubts import Unwritten, uses
 from smemsim.program.watch.history import LINE, ArrayShadow, History, Pending, Written, scope_of
+from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.watch.telling import BARRIER, LOOKS_AGAIN, Telling
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP

@@ -9,7 +9,8 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.program.barriers.mbarrier import mbarriers
 from smemsim.program.traps import warp_name
-from smemsim.program.watch.clocks import Operation, Operations, Order
+from smemsim.program.watch.clocks import Order
+from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.watch.synchronisation import CommitGroups
 from smemsim.program.wave import EXITED, WARP
 from smemsim.ptx.module import Instruction

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from smemsim.compiling.loop import compiled
-from smemsim.program.watch.clocks import NOBODY as _NOBODY
-from smemsim.program.watch.clocks import OPERATIONS as _OPERATIONS
 from smemsim.program.watch.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
+from smemsim.program.watch.operations import NOBODY as _NOBODY
+from smemsim.program.watch.operations import OPERATIONS as _OPERATIONS
 
 _LANE_BITS, _MANY, _SEVERAL = LANE_BITS, MANY, SEVERAL
 _LONG = 64  # words

@@ -11,9 +11,10 @@ import dataclasses
 
 import numpy as np
 
-from smemsim.program.watch.clocks import Operation, Operations, Order
+from smemsim.program.watch.clocks import Order
 from smemsim.program.watch.global_memory import GlobalShadow
 from smemsim.program.watch.history import Written
+from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction

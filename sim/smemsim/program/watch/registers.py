@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.program.watch.clocks import GROUP, Operation
+from smemsim.program.watch.operations import GROUP, Operation
 from smemsim.program.watch.synchronisation import CommitGroups
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP

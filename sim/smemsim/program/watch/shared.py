@@ -19,10 +19,11 @@ from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch import loops
 from smemsim.program.watch.bytes import Parts
-from smemsim.program.watch.clocks import GENERIC, GROUP, NOBODY, OPERATIONS, Formal, Operation, Operations, Order
+from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.folding import Folding
 from smemsim.program.watch.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
+from smemsim.program.watch.operations import GENERIC, GROUP, NOBODY, OPERATIONS, Operation, Operations
 from smemsim.program.watch.telling import BARRIER, WORD, Telling
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import ALL, WARP

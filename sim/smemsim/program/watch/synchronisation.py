@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.program.watch.clocks import Formal, Operation, Order
+from smemsim.program.watch.clocks import Formal, Order
+from smemsim.program.watch.operations import Operation
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction

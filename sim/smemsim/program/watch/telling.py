@@ -11,8 +11,9 @@ from smemsim.distinct import distinct
 from smemsim.finding import Touched
 from smemsim.program.barriers.mbarrier import Delivery, Mbarrier, mbarriers
 from smemsim.program.linking.flows import looks_again
-from smemsim.program.watch.clocks import OPERATIONS, Formal, Operation, Operations, Order
+from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.doubts import is_followed
+from smemsim.program.watch.operations import OPERATIONS, Operation, Operations
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction

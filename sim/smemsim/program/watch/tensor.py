@@ -15,8 +15,9 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.machine.tmem.layout import boxes_of_d
-from smemsim.program.watch.clocks import GROUP, NOBODY, OPERATIONS, Alike, Formal, Operation, Operations, Order, count_of
+from smemsim.program.watch.clocks import Alike, Formal, Order, count_of
 from smemsim.program.watch.doubts import Unwritten, is_followed, uses
+from smemsim.program.watch.operations import GROUP, NOBODY, OPERATIONS, Operation, Operations
 from smemsim.program.watch.registers import Named
 from smemsim.program.watch.telling import Telling
 from smemsim.program.watch.twins import Twins

@@ -17,8 +17,9 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.program.linking.flow import following
 from smemsim.program.memory.spaces import Piece
-from smemsim.program.watch.clocks import Operation, Order
+from smemsim.program.watch.clocks import Order
 from smemsim.program.watch.lanes import Lanes
+from smemsim.program.watch.operations import Operation
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import EXITED, WARP
 from smemsim.ptx.module import Instruction

@@ -6,7 +6,8 @@ writes only when its completion was waited for. Threads of one warp count as ord
 
 The watch has one part for each kind of state, and brings what it is told to those that it concerns:
 
-    order, operations    clocks.py            what every warp has seen, and the asynchronous operations
+    order                clocks.py            what every warp has seen
+    operations           operations.py        the asynchronous operations
     groups, barriers     synchronisation.py   commit groups, and mbarrier.init
     lanes                lanes.py             when the lanes of each warp last met
     alone                alone.py             waits of some lanes of a warp
@@ -42,7 +43,7 @@ from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch.alone import LanesAlone
 from smemsim.program.watch.clock_loops import all_threads_meet
-from smemsim.program.watch.clocks import EXCUSES, NOBODY, OPERATIONS, Alike, Formal, Operation, Operations, Order, count_of
+from smemsim.program.watch.clocks import EXCUSES, Alike, Formal, Order, count_of
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.epochs import LAST, STEP
@@ -54,6 +55,7 @@ from smemsim.program.watch.lifetimes import Endings, Lifetimes
 from smemsim.program.watch.lost import LostUpdates
 from smemsim.program.watch.maps import MapsInMemory
 from smemsim.program.watch.named import NamedPhases
+from smemsim.program.watch.operations import NOBODY, OPERATIONS, Operation, Operations
 from smemsim.program.watch.registers import RegistersInFlight
 from smemsim.program.watch.shared import SharedShadow
 from smemsim.program.watch.synchronisation import CommitGroups, Initialised
