@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import os
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -18,11 +17,12 @@ from smemsim.errors import InputError
 from smemsim.virtual import Policy, VirtualDevice
 from smemsim.virtual.build import compiler, libraries
 from tools.speeds.launches import ADD, BLOCK
-from tools.speeds.race import Differs, LeftOut, Race, Row, Timer, once, processor
+from tools.speeds.race import Differs, LeftOut, Race, Row, Timer, once, processor, used_by
 
 SOURCE = pathlib.Path(__file__).with_name("doors.c")
 EXEC = (sys.executable, "-m", "smemsim", "exec", "--arch", "sm_90a", "--quiet", "--")
 SMALL, LARGE = 1 << 10, 1 << 18
+CARD = {**os.environ, "CUDA_VISIBLE_DEVICES": "0"}
 
 
 def _nanoseconds(process: int) -> int:
@@ -111,14 +111,6 @@ def _launches(elements: int, what: str) -> Callable[[], Race]:
     return start
 
 
-def _used_by(*command: str) -> float:
-    """Seconds of the processor that a command and all that it starts use."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": "0"})
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
 def _starts(*program: str) -> Callable[[], Race]:
     """A program under `smemsim exec` against the program alone."""
 
@@ -126,8 +118,12 @@ def _starts(*program: str) -> Callable[[], Race]:
         if program[-1].startswith("import") and subprocess.run(program, capture_output=True, check=False).returncode:
             raise LeftOut(f"{program[-1].removeprefix('import ')} is not there")
         for command in (program, (*EXEC, *program)):
-            _used_by(*command)
-        return Race(once(lambda: _used_by(*EXEC, *program)), once(lambda: _used_by(*program)), "processor time of all processes")
+            used_by(*command, variables=CARD)
+        return Race(
+            once(lambda: used_by(*EXEC, *program, variables=CARD)),
+            once(lambda: used_by(*program, variables=CARD)),
+            "processor time of all processes",
+        )
 
     return start
 

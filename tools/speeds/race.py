@@ -7,8 +7,9 @@ import functools
 import math
 import os
 import statistics
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,16 @@ def once(call: Callable[[], float]) -> Timer:
     return lambda count: sum(call() for _ in range(count))
 
 
+def used_by(*command: str, variables: Mapping[str, str] | None = None) -> float:
+    """Seconds of the processor that a command and all that it starts use; `variables` are its environment."""
+    import resource  # not on Windows
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, capture_output=True, env=variables)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def same(ours: Any, theirs: Any, what: str) -> str:
     """A note that the two answers are equal; raises Differs otherwise."""
     mine, other = np.asarray(ours), np.asarray(theirs)
@@ -165,7 +176,7 @@ def run(row: Row, seconds: float = SECONDS) -> Result:
     if row.asked and speed < row.asked:
         notes.append(f"asked for: {row.asked:g}x, MISSED")
     if row.asked_rate and rate < row.asked_rate:
-        notes.append(f"asked for: {row.asked_rate:.1g} {row.unit} a second, MISSED")
+        notes.append(f"asked for: {row.asked_rate:.2g} {row.unit} a second, MISSED")
     return result(ours=ours, baseline=baseline, ours_median=statistics.median(mine), baseline_median=statistics.median(theirs), rate=rate,
                   speed=speed, rounds=len(mine), note="; ".join(note for note in notes if note))  # fmt: skip
 

@@ -13,6 +13,7 @@ from tools.speeds.peers import ROWS_OF_PEERS
 from tools.speeds.programs import ROWS_OF_PROGRAMS
 from tools.speeds.questions import ROWS_OF_QUESTIONS
 from tools.speeds.race import Row
+from tools.speeds.starts import ROWS_OF_STARTS
 from tools.speeds.sweeps import ROWS_OF_SWEEPS
 from tools.speeds.transfers import ROWS_OF_TRANSFERS
 
@@ -26,6 +27,7 @@ EVERY = (
     *ROWS_OF_SWEEPS,
     *ROWS_OF_LAUNCHES,
     *ROWS_OF_PROGRAMS,
+    *ROWS_OF_STARTS,
     *ROWS_OF_DOORS,
     *ROWS_OF_GRIDS,
 )

@@ -6,8 +6,6 @@ import atexit
 import contextlib
 import os
 import pathlib
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -143,15 +141,6 @@ def _sweep_all() -> Race:
     return Race(once(lambda: elapsed("idesc-f16", CHUNKS, workers=1)), timed(lambda: [do_chunk("idesc-f16", 0, i) for i in range(CHUNKS)]))
 
 
-def _python(*arguments: str) -> None:
-    subprocess.run([sys.executable, *arguments], check=False, capture_output=True)
-
-
-def _decode() -> Race:
-    decode = ("-m", "smemsim", "decode", "0x4000404000010040", "--arch", "sm_100a")
-    return Race(timed(lambda: _python(*decode)), timed(lambda: _python("-c", "pass")))
-
-
 def _replay() -> Race:
     from smemsim.evidence.format import find_suites, load_suite
     from smemsim.evidence.replay import replay
@@ -177,7 +166,6 @@ ROWS_OF_SWEEPS = (
     Row("campaign", f"campaign idesc-f16, {CHUNKS} chunks in one campaign", "the chunks alone", CHUNKS * IDESC, "words", _sweep_all),
     Row("campaign", "campaign smem, two processes", "one process", CHUNKS * SMEM, "descriptors", _workers, rounds=2, long=True),
     Row("campaign", "campaign smem, two Dask workers", "one Dask worker", CHUNKS * SMEM, "descriptors", _dask, asked=TWICE, long=True),
-    Row("commands", "smemsim decode, the whole process", "an empty Python", 1, "words", _decode),
     Row("commands", "smemsim replay golden/, once", "reading the traces", 1, "replays", _replay, rounds=1, long=True),
 )
 # fmt: on
