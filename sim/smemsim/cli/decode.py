@@ -26,7 +26,6 @@ from smemsim.cli.options import (
 from smemsim.errors import InputError
 from smemsim.files import read_bytes
 from smemsim.finding import Finding, TensorMapError
-from smemsim.layout.cute import is_layout
 from smemsim.spec.findings import CODES, Severity
 from smemsim.words.smem import SmemDescriptor
 
@@ -297,7 +296,7 @@ def decode(
     """
     check_options(words)
     changes = {name: context.pop(name) for name in DIVISIONS}
-    if is_layout(text := " ".join(words)):
+    if _is_layout(text := " ".join(words)):
         if foreign := strangers(ctx, ("arch", "kind", "defined", "major", "rows", "k", "packing", "tile_bytes", "tile", *_INSTRUCTION)):
             raise InputError(f"{foreign}: not of a layout, which takes --dtype, --json and --{', --'.join(DIVISIONS).replace('_', '-')}")
         ctx.exit(decode_layout(text, dtype=context["dtype"], as_json=as_json, given=changes))
@@ -321,6 +320,15 @@ def decode(
         raise InputError(f"{foreign}: of an instruction; say which with --kind")
     _hint(number)
     ctx.exit(_decode_word(number, arch, tile, context, as_json))
+
+
+def _is_layout(text: str) -> bool:
+    """Is it a layout? None is of letters and digits alone, as most words are."""
+    if text.isalnum():
+        return False
+    from smemsim.layout.cute import is_layout
+
+    return is_layout(text)
 
 
 def _decode_word(number: int, arch: str | None, tile: str | None, context: dict[str, Any], as_json: bool) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -21,7 +20,11 @@ SENTENCE = 100  # columns of what is wrapped
 
 def terminal_width() -> int:
     """Columns of the terminal; wide when nobody looks at one."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+    if not sys.stdout.isatty():
+        return WIDE
+    import shutil  # with everything that packs files
+
+    return shutil.get_terminal_size().columns
 
 
 def print_lines(lines: list[Line]) -> None:
