@@ -1,7 +1,7 @@
 """One table of speeds, each a ratio to a baseline that is timed in the same run, in turn with it: the best of each.
 
     python tools/bench.py                       # three minutes
-    python tools/bench.py --peers               # ten: other projects beside, in an environment of their own (~/.cache/smemsim-bench), which pip completes
+    python tools/bench.py --peers               # ten and more: other projects beside, in an environment of their own (~/.cache/smemsim-bench), which pip completes; first runs, of a wheel
     python tools/bench.py --only mma solve      # rows with one of these words
     python tools/bench.py --list                # their names
 
