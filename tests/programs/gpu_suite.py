@@ -25,6 +25,8 @@ def test_a_driver_that_is_made_anew():
     assert torch.zeros(2, device=torch.cuda.current_device()).is_cuda
     assert torch.nn.Linear(2, 2).to(0).weight.is_cuda
     assert torch.nn.Linear(2, 2).to(device="cuda").weight.is_cuda
+    with torch.cuda._DeviceGuard(0):
+        assert torch.cuda.current_device() == 0
     nvidia = triton._C.libtriton.nvidia
     if not hasattr(nvidia, "device_malloc"):
         return
