@@ -289,9 +289,11 @@ def test_an_interrupted_launch_leaves_no_process(added, monkeypatch):
 
 @pytest.fixture
 def alone(monkeypatch):
-    """Threads of those who run the tests are not looked at: pytest-xdist has some."""
-    theirs, frames = sys._current_frames().keys() - {threading.get_ident()}, sys._current_frames
+    """Threads of those who run the tests are not looked at: pytest-xdist has some, and so has Dask where tests before these have used it."""
+    frames, listed = sys._current_frames, threading.enumerate
+    theirs = {*frames(), *(thread.ident for thread in listed())} - {threading.get_ident()}
     monkeypatch.setattr(sys, "_current_frames", lambda: {thread: frame for thread, frame in frames().items() if thread not in theirs})
+    monkeypatch.setattr(threading, "enumerate", lambda: [thread for thread in listed() if thread.ident not in theirs])
 
 
 def test_a_launch_goes_to_idle_processors_by_itself_where_that_saves_time(added, alone, monkeypatch):

@@ -202,5 +202,5 @@ def test_the_memory_of_a_card_goes_with_it_though_its_programs_are_kept():
     assert launched(device, EACH.format(LONG), a, b) == (NOTHING, NOTHING)
     held = weakref.ref(device.memory)
     del device
-    gc.collect(1)
+    gc.collect()
     assert held() is None
