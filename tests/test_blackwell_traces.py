@@ -74,7 +74,7 @@ DRAWN = {
     "tmem_metadata": (suites, "metadata_cases", lambda cases: spread(cases, lambda c: (*by_probe(c), c["probe"]["m"], c["what"]))),
     "tmem_access": (access, "cases", every(5)),
     "tcgen05_copies": (suites, "copy_cases", lambda cases: spread(cases, lambda c: (c["what"], c["group"], c["steps"][0]["a"] >> 61 & 1))),
-    "tcgen05_dots_directed": (dots, "instructions", lambda cases: spread(cases, lambda i: i.kind)),
+    "tcgen05_dots_directed": (dots, "instructions", lambda cases: spread(cases, lambda i: i.kind in words.BLOCK_SCALED)),
     "tcgen05_dots": (dots, "random_cases", every(7)),
     "tcgen05_gemm": (gemm, "variants", lambda cases: spread(cases, lambda c: c["dtype"])),
 } | {name: (transfers, "encodable", every(15)) for name in transfers.SUITES}

@@ -49,7 +49,8 @@ def _sources(found: np.ndarray, wanted: np.ndarray, differs: np.ndarray) -> np.n
     source = np.arange(len(found))
     for i in np.nonzero(differs)[0]:
         known = np.isfinite(found[i])
-        source[i] = np.argmin(np.abs(wanted[:, known] - found[i, known]).max(axis=1, initial=0))
+        here, there = (found[i], wanted) if known.all() else (found[i, known], wanted[:, known])
+        source[i] = np.argmin(np.abs(there - here).max(axis=1, initial=0))
     lines, which, counts = np.unique(wanted, axis=0, return_inverse=True, return_counts=True)
     telling = (counts == 1) & (lines != lines[:, :1]).any(axis=1)
     moved = source[source != np.arange(len(found))]
