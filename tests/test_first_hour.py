@@ -233,6 +233,17 @@ def test_what_is_not_modelled_is_no_slip_of_the_pen(real):
     assert "did you mean" not in "".join(refused([f"{real};"]).values())
 
 
+def test_a_word_that_is_no_type_is_named_where_one_is_missing():
+    assert "needs a type, and .q32 is none" in "".join(refused(["mov.q32 %r1, %r1;"]).values())
+
+
+def test_a_cache_that_keeps_nothing_is_told_before_anything_is_compiled(monkeypatch):
+    monkeypatch.setenv("SMEMSIM_CACHE_BYTES", "0")
+    code, told = called("cache", "fill")
+    assert code == 2
+    assert "nothing can be kept in" in told
+
+
 def test_schedules_that_differ_are_a_line_each_and_all_takes_its_number_behind_a_space(tmp_path):
     (tmp_path / "kernel.ptx").write_text(RACE)
     given = ("run", tmp_path / "kernel.ptx", "--arg", "zeros:u32:64", "--schedule")

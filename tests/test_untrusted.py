@@ -182,6 +182,13 @@ def test_a_file_is_written_whole_or_not_at_all(here):
         assert why in told(2, "run", "kernel.ptx", "--arg", "zeros:u32:4", *words)
 
 
+def test_what_a_run_found_is_told_where_its_files_cannot_be_written(here):
+    (here / "out" / "a.npy").mkdir(parents=True)
+    said = told(2, "run", launch_file(outputs=["a"]), "--out", "out")
+    assert "cannot be written: it is a folder" in said
+    assert "no findings" in said
+
+
 # ---- sizes
 
 

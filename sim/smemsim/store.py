@@ -15,7 +15,21 @@ import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["FOLDER", "MOST", "MOST_BYTES", "Entry", "clear", "entries", "folder", "has", "locked", "most_bytes", "read", "write"]
+__all__ = [
+    "FOLDER",
+    "MOST",
+    "MOST_BYTES",
+    "Entry",
+    "clear",
+    "entries",
+    "folder",
+    "has",
+    "is_writable",
+    "locked",
+    "most_bytes",
+    "read",
+    "write",
+]
 
 
 FOLDER = "SMEMSIM_CACHE_DIR"
@@ -98,6 +112,16 @@ def write(key: str, content: bytes) -> None:
         _bound(written)
     except OSError:
         return
+
+
+def is_writable() -> bool:
+    """Can anything be kept?"""
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder()):
+            return most_bytes() > 0
+    except OSError:
+        return False
 
 
 def entries() -> list[Entry]:

@@ -56,6 +56,10 @@ def cache(what: str, as_json: bool) -> None:
 
 
 def _fill() -> None:
+    if not store.is_writable():
+        raise InputError(
+            f"smemsim cache fill: nothing can be kept in {store.folder()}; {store.FOLDER} names another folder, {store.MOST} how much it may have"
+        )
     count = processors()
     with pool(count) as running:
         for part in [running.submit(fill, part, count) for part in range(count)]:

@@ -269,15 +269,12 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
         if x.name in compared and compared[x.name].differing and (compared[x.name].difference or how.tolerance is None)
     }
     differs = {name: x.text or explanations.get(name, "") for name, x in compared.items()}  # a narrower type in between is no rounding
-    _write(done, launch, outputs, _told(outputs, compared, explanations), o)
-    if as_json:
-        told = [_as_dict(x, compared.get(x.name), differs.get(x.name), explanations.get(x.name, "")) for x in outputs]
-        click.echo(json.dumps({**done.as_dict(), "outputs": told}, indent=1))
-    else:
-        _print(done, outputs, compared, explanations, strict=o["strict"])
-        hint(f.code for f in done.findings)
-    is_ok = done.is_strictly_ok if o["strict"] else done.ok
-    ctx.exit(130 if done.interrupted else 1 if not is_ok or any(differs.values()) else 2 if done.out_of_time else 0)
+    try:
+        _write(done, launch, outputs, _told(outputs, compared, explanations), o)
+    finally:  # a full disk takes no finding away
+        _tell(done, outputs, compared, explanations, differs if as_json else None, strict=o["strict"])
+    is_wrong = not (done.is_strictly_ok if o["strict"] else done.ok) or any(differs.values())
+    ctx.exit(130 if done.interrupted else 1 if is_wrong else 2 if done.out_of_time else 0)
 
 
 def _check_arguments(launch: LaunchFile, module: Module, o: dict[str, Any]) -> None:
@@ -500,12 +497,26 @@ def _write(done: Run, launch: LaunchFile, outputs: list[Output], told: list[tupl
         write_whole(o["trace"], done.scenario().toml())
 
 
-def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], explanations: dict[str, str], *, strict: bool) -> None:
+def _tell(
+    done: Run,
+    outputs: list[Output],
+    compared: dict[str, Comparison],
+    explanations: dict[str, str],
+    differs: dict[str, str] | None,
+    *,
+    strict: bool,
+) -> None:
+    """Print what came of the run; as JSON where it is given what differs."""
+    if differs is not None:
+        told = [_as_dict(x, compared.get(x.name), differs.get(x.name), explanations.get(x.name, "")) for x in outputs]
+        click.echo(json.dumps({**done.as_dict(), "outputs": told}, indent=1))
+        return
     if done.output:
         click.echo(done.output, nl=not done.output.endswith("\n"))
     for line, _ in _told(outputs, compared, explanations):
         click.echo(line)
     click.echo(done.text(strict=strict))
+    hint(f.code for f in done.findings)
 
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:

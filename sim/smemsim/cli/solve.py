@@ -103,7 +103,7 @@ def solve(
         if layout is not None:
             answer = _of_layout(layout, arch, given)
         else:
-            answer = _of_scenario(paths[0], where) if len(paths) == 1 else _of_dump(paths[0], paths[1], arch, given)
+            answer = _of_scenario(paths[0], where or "") if len(paths) == 1 else _of_dump(paths[0], paths[1], arch, given)
         fine, view = bool(answer.descriptors), answer_view(answer)
     if as_json:
         click.echo(json.dumps(answer.as_dict(), indent=1))
@@ -143,12 +143,10 @@ def _missing(**given: Any) -> None:
         raise InputError(f"{', '.join(names)}: missing; smemsim solve --help has examples")
 
 
-def _of_scenario(path: pathlib.Path, where: str | None) -> Answer:
+def _of_scenario(path: pathlib.Path, where: str) -> Answer:
     from smemsim.judge.check import wanted_of
     from smemsim.judge.descriptors.find import of_memory
 
-    if where is None:
-        raise InputError("--operand is missing: needs an operand of the scenario, as --operand 'step[1].a'")
     return of_memory(*wanted_of(path, where))
 
 

@@ -54,7 +54,8 @@ def wanted_of(scenario: object, where: str) -> tuple[Shape, Owners, np.ndarray]:
     given = _scenario_of(scenario)
     known = {str(path): (path, operand) for path, operand in given.operands() if operand.meant is not None}
     if where.strip() not in known:
-        raise InputError(f"operand {shown(where)}: needs one that says what it was meant to be; there are {', '.join(known) or 'none'}")
+        missing = f"operand {shown(where)}: needs one" if where.strip() else "--operand is missing: needs an operand"
+        raise InputError(f"{missing} that says what it was meant to be; there are {', '.join(known) or 'none'}")
     path, operand = known[where.strip()]
     assert path.step is not None
     assert operand.meant is not None

@@ -8,6 +8,7 @@ from smemsim.program.registers import DTYPES
 from smemsim.program.registry import unmodelled
 from smemsim.ptx.module import Instruction, Operand
 from smemsim.spec.operation_types import OPERATION_TYPES
+from smemsim.spec.ptx_words import MODIFIERS
 
 __all__ = ["Modifiers", "Operands"]
 
@@ -44,7 +45,9 @@ class Modifiers:
         names = [word for word in self.left if word in DTYPES]
         self.left = [word for word in self.left if word not in DTYPES]
         if len(names) < least:
-            raise unmodelled(self.instruction, f"it needs {least} types")
+            unknown = next((word for word in self.left if word not in MODIFIERS), "")
+            needs = "it needs a type" if least == 1 else f"it needs {least} types"
+            raise unmodelled(self.instruction, f"{needs}, and .{unknown} is none that is known" if unknown else needs)
         return names
 
     def kind(self) -> str:
