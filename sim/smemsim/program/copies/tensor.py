@@ -361,10 +361,16 @@ def _store_together(x: Wave, i: Instruction, at: Read, source: Read, coordinates
 def _are_apart(tm: TensorMap, alike: Sequence[_Alike]) -> bool:
     """Are boxes apart, as those of one grid are?"""
     boxes = np.concatenate([issued.boxes for issued in alike])
-    if boxes.shape[1] != tm.rank:
+    if boxes.shape[1] != tm.rank or not _rows_are_apart(tm):
         return False
     steps, rest = np.divmod(boxes - boxes[0], np.array(tm.box_dim))
     return not rest.any() and len({*map(tuple, steps.tolist())}) == len(boxes)
+
+
+def _rows_are_apart(tm: TensorMap) -> bool:
+    """Has each element of a tensor an address of its own, as strides say that are as long as what lies below them?"""
+    strides = (tm.type_row.bits / 8, *tm.global_strides)
+    return all(above >= below * size for below, above, size in zip(strides, strides[1:], tm.global_dim, strict=False))
 
 
 def _tell_all(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int], bool]], transfers: Sequence[Transfer]) -> None:
