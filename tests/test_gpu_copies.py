@@ -168,19 +168,29 @@ DONE:
     assert event.operation == operation
 
 
-@pytest.mark.parametrize("swizzle", ["", "128B"])
-@pytest.mark.parametrize("first", [0, 6])  # of the rows: the last box reaches past the tensor's 20 rows with 6
-def test_stores_of_ctas_write_what_each_would_by_itself(first: int, swizzle: str) -> None:
-    gpu = Device("sm_90a")
+@pytest.mark.parametrize(
+    ("first", "rows", "stride", "swizzle"),
+    [
+        pytest.param(0, 4, 128, "", id="inside"),
+        pytest.param(0, 4, 128, "128B", id="swizzled"),
+        pytest.param(6, 4, 128, "", id="past the tensor's 20 rows"),
+        pytest.param(6, 4, 128, "128B", id="past them, swizzled"),
+        pytest.param(0, 1, 64, "", id="rows that share bytes: the last CTA's stay"),
+    ],
+)
+def test_stores_of_ctas_write_what_each_would_by_itself(first: int, rows: int, stride: int, swizzle: str) -> None:
+    gpu = Gpu("sm_90a")
     target = gpu.array(np.zeros((24, 32), np.uint32))
     tm = TensorMap.tiled(
-        data_type="u32", global_address=target.address, global_dim=(32, 20), global_strides=(128,), box_dim=(32, 4), **({"swizzle": swizzle} if swizzle else {})
+        data_type="u32", global_address=target.address, global_dim=(32, 20), global_strides=(stride,), box_dim=(32, rows), **({"swizzle": swizzle} if swizzle else {})
     )  # fmt: skip
     ptx = kernel(
         f"""
     mov.u32 %r0, %tid.x;
     mov.u32 %r5, %ctaid.x;
     mov.u32 %r1, smem;
+    and.b32 %r2, %r5, 1;
+    mad.lo.u32 %r1, %r2, 1024, %r1;
     shl.b32 %r2, %r0, 2;
     add.u32 %r2, %r2, %r1;
     mad.lo.u32 %r4, %r5, 1000, %r0;
@@ -192,7 +202,7 @@ def test_stores_of_ctas_write_what_each_would_by_itself(first: int, swizzle: str
     mov.b64 %rd2, map;
     cvta.param.u64 %rd2, %rd2;
     mov.u32 %r6, 0;
-    mad.lo.u32 %r7, %r5, 4, {first};
+    mad.lo.u32 %r7, %r5, {rows}, {first};
     cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd2, {{%r6, %r7}}], [%r1];
     cp.async.bulk.commit_group;
     cp.async.bulk.wait_group 0;
@@ -200,13 +210,13 @@ DONE:
 """,
         ".align 64 .b8 map[128]", shared=2048,
     )  # fmt: skip
-    done = gpu.launch(ptx, "k", grid=4, block=128, args=(tm,))
+    done = gpu.launch(ptx, entry="k", grid=4, block=128, args=(tm,), sanitize=stride == 128)
     world = GlobalMemory()
     at = world.place(np.zeros((24, 32), np.uint32), target.address)
     for cta in range(4):
         shared = SharedMemory("sm_90a", size=2048)
         shared.write(shared.begin, (1000 * cta + np.arange(128)).astype(np.uint32))
-        shared.tma_store(tm, (0, first + 4 * cta), smem_address=shared.begin, to=world)
+        shared.tma_store(tm, (0, first + rows * cta), smem_address=shared.begin, to=world)
     assert not done.findings
     assert (target.numpy().view(np.uint8).ravel() == world.span(at, 24 * 128)).all()
 

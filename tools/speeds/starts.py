@@ -53,7 +53,12 @@ def _installed() -> tempfile.TemporaryDirectory[str]:
     """A folder with what pip would install of a wheel of these sources, bytecode and all."""
     made = tempfile.TemporaryDirectory()
     try:
-        subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", made.name, str(ROOT)], check=True, capture_output=True)
+        bare = {
+            key: value for key, value in os.environ.items() if key != "PYTHONPATH"
+        }  # what builds is not to see these sources' neighbours
+        subprocess.run(
+            [sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", made.name, str(ROOT)], check=True, capture_output=True, env=bare
+        )
     except (OSError, subprocess.CalledProcessError) as e:
         raise LeftOut(f"no wheel can be made: {e}") from None
     (wheel,) = pathlib.Path(made.name).glob("*.whl")

@@ -48,6 +48,7 @@ from smemsim.spec.tensor_map import LIMITS
 from smemsim.spec.transfers import GATHERED_ROWS, LOAD_MODES, STORE_MODES
 from smemsim.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 from smemsim.words.tensor_map import TensorMap
+from smemsim.words.tensor_map.problems import short_strides
 from smemsim.words.tensor_map.traps import map_traps
 
 if TYPE_CHECKING:
@@ -359,18 +360,12 @@ def _store_together(x: Wave, i: Instruction, at: Read, source: Read, coordinates
 
 
 def _are_apart(tm: TensorMap, alike: Sequence[_Alike]) -> bool:
-    """Are boxes apart, as those of one grid are?"""
+    """Are boxes apart, as those of one grid are in a tensor whose elements share no bytes?"""
     boxes = np.concatenate([issued.boxes for issued in alike])
-    if boxes.shape[1] != tm.rank or not _rows_are_apart(tm):
+    if boxes.shape[1] != tm.rank or any(short_strides(tm)):
         return False
     steps, rest = np.divmod(boxes - boxes[0], np.array(tm.box_dim))
     return not rest.any() and len({*map(tuple, steps.tolist())}) == len(boxes)
-
-
-def _rows_are_apart(tm: TensorMap) -> bool:
-    """Has each element of a tensor an address of its own, as strides say that are as long as what lies below them?"""
-    strides = (tm.type_row.bits / 8, *tm.global_strides)
-    return all(above >= below * size for below, above, size in zip(strides, strides[1:], tm.global_dim, strict=False))
 
 
 def _tell_all(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int], bool]], transfers: Sequence[Transfer]) -> None:

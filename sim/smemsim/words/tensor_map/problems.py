@@ -281,25 +281,32 @@ def _counted_in_elements(a: Arguments, size: int) -> bool:
     return size > 1 and a.rank > 2 and min(a.global_dim) > 1 and list(a.global_strides) == dense
 
 
+def short_strides(a: Arguments) -> Iterator[tuple[int, int]]:
+    """(dimension, bytes that the dimensions of smaller stride span) where a stride does not step over all of these, so that elements can share bytes."""
+    size = _element_bytes(a)
+    span = a.global_dim[0] * size if size else -(-a.global_dim[0] * a.type_row.bits // 8)
+    for stride, i in sorted(zip(a.global_strides, range(1, a.rank), strict=True)):
+        n = a.global_dim[i]
+        if n > 1 and stride < span:
+            yield i, span
+        span = max(span, (n - 1) * stride + span)
+
+
 def _overlap(a: Arguments, at: Target) -> Iterator[Finding]:
     """Dimensions sorted by their stride: each should step over all that the smaller ones span."""
     size = _element_bytes(a)
-    row = a.global_dim[0] * size if size else -(-a.global_dim[0] * a.type_row.bits // 8)
-    span, by_stride = row, sorted(zip(a.global_strides, range(1, a.rank), strict=True))
     in_elements = _counted_in_elements(a, size)
-    for stride, i in by_stride:
-        n = a.global_dim[i]
-        if n > 1 and stride < span:
-            what = f"all {n} entries are the same bytes" if stride == 0 else f"the dimensions of smaller stride span {span} B"
-            yield finding(
-                "T214",
-                f"global_strides[{i - 1}]",
-                f"global_strides[{i - 1}] = {stride} B, the step of dimension {i}: {what}, so that elements can share bytes; loads read them twice, stores race",
-                _wider_stride(stride, span, size),
-                "cuTensorMapEncodeTiled: globalStrides, not enforced (trace encode_tiled)",
-                Severity.LUCK if in_elements else None,
-            )
-        span = max(span, (n - 1) * stride + span)
+    for i, span in short_strides(a):
+        stride = a.global_strides[i - 1]
+        what = f"all {a.global_dim[i]} entries are the same bytes" if stride == 0 else f"the dimensions of smaller stride span {span} B"
+        yield finding(
+            "T214",
+            f"global_strides[{i - 1}]",
+            f"global_strides[{i - 1}] = {stride} B, the step of dimension {i}: {what}, so that elements can share bytes; loads read them twice, stores race",
+            _wider_stride(stride, span, size),
+            "cuTensorMapEncodeTiled: globalStrides, not enforced (trace encode_tiled)",
+            Severity.LUCK if in_elements else None,
+        )
 
 
 def _ignored(a: Arguments, at: Target) -> Iterator[Finding]:
