@@ -24,6 +24,7 @@ __all__ = [
     "givers_of",
     "is_polled",
     "looks_again",
+    "may_follow",
     "read_back",
     "stores_of",
     "takes_turns",
@@ -500,6 +501,16 @@ def looks_again(program: Program, load: Instruction, atom: Instruction) -> bool:
     if load.op != "ld" or atom.op not in ("atom", "red"):
         return False
     return "cas" in atom.modifiers or (not MONOTONE.isdisjoint(atom.modifiers) and _is_same_place(program, load))
+
+
+def may_follow(program: Program, first: Instruction, then: Instruction) -> bool:
+    """May a thread come from one instruction to another: does it stand further on, or does a branch lead back in front of it?"""
+    body, labels = program.inlined.body, program.inlined.labels
+    at = {id(i): n for n, i in enumerate(body) if i is first or i is then}
+    if len(at) < 2 or at[id(then)] > at[id(first)]:
+        return True
+    behind = body[at[id(first)] :]
+    return any(isinstance(to, Label) and labels.get(to.name, 0) <= at[id(then)] for i in behind if i.op != "call" for to in i.operands)
 
 
 def _is_same_place(program: Program, load: Instruction) -> bool:

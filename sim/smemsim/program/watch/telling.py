@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.finding import Touched
 from smemsim.program.barriers.mbarrier import Delivery, Mbarrier, mbarriers
-from smemsim.program.linking.flows import looks_again
+from smemsim.program.linking.flows import looks_again, may_follow
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.doubts import is_followed
 from smemsim.program.watch.operations import OPERATIONS, Operation, Operations
@@ -113,8 +113,10 @@ class Telling:
 
     def _looks_again(self, i: Instruction, other: Instruction) -> bool:
         """Is one of two a plain look in front of the other one (rule order.looks_again)?"""
+        program = self.x.launch.program
         return any(
-            STRONG.isdisjoint(weak.modifiers) and looks_again(self.x.launch.program, weak, atom) for weak, atom in ((i, other), (other, i))
+            STRONG.isdisjoint(weak.modifiers) and looks_again(program, weak, atom) and may_follow(program, weak, atom)
+            for weak, atom in ((i, other), (other, i))
         )  # fmt: skip
 
     def _is_told(self, code: str, formal: Formal) -> bool:
