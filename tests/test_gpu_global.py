@@ -847,7 +847,7 @@ setp.ne.u32 %p3, %r3, 0; @%p3 bra END;
         (".relaxed.cta", "atom.relaxed.cta.shared.cas.b32 %r3, [%r9], 0, 1;", set()),
         ("", "red.relaxed.cta.shared.max.u32 [%r9], 1;", {"note"}),
         ("", "red.relaxed.cta.shared.add.u32 [%r9], 1;", {"wrong"}),
-        ("", "atom.relaxed.cta.shared.cas.b32 %r3, [%r9], 0, 1; bar.warp.sync 1; ld.shared.u32 %r3, [%r9];", {"wrong"}),
+        ("", "atom.relaxed.cta.shared.cas.b32 %r3, [%r9], 0, 1;\nld.shared.u32 %r3, [%r9];", {"note", "wrong"}),
     ],
 )
 def test_a_plain_look_in_front_of_an_atomic_that_looks_again_is_a_remark_in_shared_memory_too(strong, takes, severities):
