@@ -51,20 +51,19 @@ class WheelHook(BuildHookInterface):
         shutil.rmtree(getattr(self, "folder", os.devnull), ignore_errors=True)
 
 
-def _environment() -> dict[str, str]:
-    """That of a process which runs the sources here, with the packages of this one: pip has those to build with in PYTHONPATH."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), *filter(None, [os.environ.get("PYTHONPATH")])])}
+def _module(name: str, *words: str) -> list[str]:
+    """The command that runs a module of the sources here, with the packages that pip has to build with.
+
+    PYTHONPATH does not do: where these sources are installed editable, pip's own start of a building process takes their folder out of the path.
+    """
+    first = f"import runpy, sys; sys.path.insert(0, {str(SOURCES)!r}); runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
+    return [sys.executable, "-c", first, *words]
 
 
 def _fill() -> None:
     """This machine's folder of machine code. Nothing but the first run's time depends on it."""
     if importlib.util.find_spec("numba") is not None:
-        subprocess.run(
-            [sys.executable, "-m", "smemsim", "cache", "fill"],
-            env=_environment(),
-            check=False,
-            stdout=subprocess.DEVNULL,
-        )
+        subprocess.run(_module("smemsim", "cache", "fill"), check=False, stdout=subprocess.DEVNULL)
 
 
 def _libraries(folder: pathlib.Path) -> None:
@@ -83,8 +82,7 @@ def _loops(folder: pathlib.Path) -> None:
         return
     from smemsim.compiling.loop import LEVELS
 
-    command = [sys.executable, "-m", "smemsim.compiling.ship"]
-    running = [subprocess.Popen([*command, level, str(folder)], env=_environment()) for level in LEVELS]
+    running = [subprocess.Popen(_module("smemsim.compiling.ship", level, str(folder))) for level in LEVELS]
     for process in running:
         if process.wait():
             raise RuntimeError("the loops cannot be compiled")
