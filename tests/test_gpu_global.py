@@ -848,6 +848,8 @@ setp.ne.u32 %p3, %r3, 0; @%p3 bra END;
         ("", "red.relaxed.cta.shared.max.u32 [%r9], 1;", {"note"}),
         ("", "red.relaxed.cta.shared.add.u32 [%r9], 1;", {"wrong"}),
         ("", "atom.relaxed.cta.shared.cas.b32 %r3, [%r9], 0, 1;\nld.shared.u32 %r3, [%r9];", {"note", "wrong"}),
+        ("", "add.u32 %r2, %r3, 1; atom.relaxed.cta.shared.cas.b32 %r4, [%r9], %r3, %r2;", {"note"}),
+        ("", "atom.relaxed.cta.shared.cas.b32 %r2, [%r9], 0, 1; st.global.u32 [%d20], %r3;", {"wrong"}),  # what was read is used
     ],
 )
 def test_a_plain_look_in_front_of_an_atomic_that_looks_again_is_a_remark_in_shared_memory_too(strong, takes, severities):

@@ -21,6 +21,7 @@ __all__ = [
     "bit_fields",
     "bounds",
     "choices",
+    "decides_alone",
     "givers_of",
     "is_polled",
     "looks_again",
@@ -511,6 +512,26 @@ def may_follow(program: Program, first: Instruction, then: Instruction) -> bool:
         return True
     behind = body[at[id(first)] :]
     return any(isinstance(to, Label) and labels.get(to.name, 0) <= at[id(then)] for i in behind if i.op != "call" for to in i.operands)
+
+
+def decides_alone(program: Program, load: Instruction) -> bool:
+    """Does what a load brings do no more than decide where to go on, or go into an atomic operation as a value, whatever arithmetic it passes?"""
+    uses, values, pending = _uses_of(program), set(load.given), list(load.given)
+    while pending:
+        slot = pending.pop()
+        for i in uses.readers.get(slot, ()):
+            if i.guard is not None and i.guard.slot == slot:
+                continue
+            if i.op in ("atom", "red"):
+                if slot in slots_in(i.operands[i.op == "atom"]):
+                    return False
+            elif i.op not in _PASSES_ON:
+                return False
+            else:
+                new = i.given - values
+                values |= new
+                pending += new
+    return True
 
 
 def _is_same_place(program: Program, load: Instruction) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.finding import Touched
 from smemsim.program.barriers.mbarrier import Delivery, Mbarrier, mbarriers
-from smemsim.program.linking.flows import looks_again, may_follow
+from smemsim.program.linking.flows import decides_alone, looks_again, may_follow
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.doubts import is_followed
 from smemsim.program.watch.operations import OPERATIONS, Operation, Operations
@@ -112,12 +112,16 @@ class Telling:
         self.tell(code, i, message, repair, because, touched, formal=formal, cause=cause, other=than, within_warp=within_warp)
 
     def _looks_again(self, i: Instruction, other: Instruction) -> bool:
-        """Is one of two a plain look in front of the other one (rule order.looks_again)?"""
+        """Is one of two a plain look in front of the other one (rule order.looks_again)? A table that is read, and then changed by cas with no barrier between,
+        is not looked at: what was read is used."""
         program = self.x.launch.program
         return any(
-            STRONG.isdisjoint(weak.modifiers) and looks_again(program, weak, atom) and may_follow(program, weak, atom)
+            STRONG.isdisjoint(weak.modifiers)
+            and looks_again(program, weak, atom)
+            and may_follow(program, weak, atom)
+            and decides_alone(program, weak)
             for weak, atom in ((i, other), (other, i))
-        )  # fmt: skip
+        )
 
     def _is_told(self, code: str, formal: Formal) -> bool:
         """Is a remark of the code told of the last instruction of its kind? What else rests on that needs the same change."""
