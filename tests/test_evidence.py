@@ -24,7 +24,7 @@ from smemsim.spec.grades import Grade
 from smemsim.spec.touched import touched
 from tools.evidence import __main__ as command
 from tools.evidence.branches import CODES, REFUTES, assume, branch
-from tools.evidence.corpus import checkout_of, corpus
+from tools.evidence.corpus import CORPUS, checkout_of, corpus
 from tools.evidence.kept import EMPTY as EMPTY_KEPT
 from tools.evidence.kept import kept, totals, with_rows
 from tools.evidence.matrix import asked_again, merged, stale
@@ -42,11 +42,12 @@ def test_programs_are_references_that_can_be_followed():
         assert re.fullmatch(r"[0-9a-f]{40}", project.commit)
         assert project.licence
         assert project.tested or project.name not in witnesses
-        assert f"github.com/{project.name.split()[0]}" in project.get  # a second checkout of one project has a word behind its name
+        assert re.fullmatch(
+            r"[\w.-]+/[\w.-]+( [\w.]+)?", project.name
+        )  # of GitHub; a second checkout of one project has a word after its name
         assert not p.rests_on or p.rests_on in RULES
         assert p.limit > 0
         assert (p.each > 0) == bool(p.files)
-        assert not p.needs_host or p.build or p.note
         re.compile(p.functions)
 
 
@@ -80,28 +81,45 @@ def test_a_folder_without_a_known_project_is_told(tmp_path, capsys):
 
 
 def test_programs_of_a_checkout_are_listed_with_how_to_get_its_project(tmp_path, capsys):
-    p = next(p for p in corpus() if p.needs_host and not p.project.unless)
+    p = next(p for p in corpus() if p.needs_executable and not p.project.unless)
     (tmp_path / "theirs" / p.project.mark).mkdir(parents=True)
     assert command.main(["list", str(tmp_path), "--only", p.name]) == 0
     told = capsys.readouterr().out
-    assert told.splitlines()[0] == f"{p.name}  {p.arch}  {p.project.name}  (--build)"
-    assert p.project.get in told
+    assert told.splitlines()[0] == f"{p.name}  {p.arch}  {p.project.name}  (--built)"
+    assert p.project.commit in told
     assert command.main(["list", str(tmp_path / "theirs" / "nothing"), "--only", p.name]) == 2
     assert command.main(["list", "--only", "no such name"]) == 2
 
 
-@pytest.mark.parametrize("build", [False, True])
-def test_what_is_to_be_built_is_told_with_its_command_and_where(build, tmp_path, capsys):
+@pytest.mark.parametrize("built", [False, True])
+def test_a_program_whose_executable_is_missing_names_it_and_the_folder(built, tmp_path, capsys):
     p = next(p for p in corpus() if p.name == "cicuvc.readback")
-    assert Runner(tmp_path / "out", tmp_path if build else None).run([(p, tmp_path)], 1, float("inf")) == 0
+    assert Runner(tmp_path / "out", tmp_path if built else None).run([(p, tmp_path)], 1, float("inf")) == 0
     told = capsys.readouterr().err
-    assert f"in {tmp_path}: nvcc" in told
-    assert f"-o {tmp_path if build else 'DIR'}/cicuvc_readback" in told
-    assert "$SMEMSIM" not in told
+    assert f"needs cicuvc_readback, built from {tmp_path}, in the folder of --built" in told
+    assert not (tmp_path / "out" / "results.jsonl").exists()
+
+
+def test_an_executable_that_is_there_is_run(tmp_path, monkeypatch):
+    p = next(p for p in corpus() if p.name == "cicuvc.readback")
+    (tmp_path / "cicuvc_readback").touch()
+    asked = []
+    monkeypatch.setattr(
+        Runner,
+        "_script",
+        lambda self, program, *_: asked.append(program.name) or {"outcome": "passed", "launches": 0, "kernels": {}, "seconds": 1.0},
+    )
+    Runner(tmp_path / "out", tmp_path).run([(p, tmp_path)], 1, float("inf"))
+    assert asked == [p.name]
+
+
+def test_the_corpus_has_no_recipe_that_fetches_or_builds():
+    rows = CORPUS.read_text(encoding="utf-8")
+    assert not re.search(r"git clone|pip install|pip download|\bnvcc\b|\bg\+\+|\bcmake\b|mojo build", rows)
 
 
 def test_a_program_that_lacked_a_package_is_run_again_and_one_that_failed_is_not(tmp_path, monkeypatch, capsys):
-    programs = [p for p in corpus() if p.command and not p.needs_host][:2]
+    programs = [p for p in corpus() if p.command and not p.needs_executable][:2]
     why = {programs[0].name: "ModuleNotFoundError: No module named 'cutlass'", programs[1].name: "Failed: 1 of 1 differs"}
     said = {"outcome": "failed", "launches": 0, "kernels": {}, "seconds": 1.0}
     tried = []
@@ -115,7 +133,7 @@ def test_a_program_that_lacked_a_package_is_run_again_and_one_that_failed_is_not
         Runner(tmp_path, None).run([(p, tmp_path) for p in programs], 1, float("inf"))
     assert sorted(tried) == sorted([programs[0].name, programs[0].name, programs[1].name])
     told = capsys.readouterr().err
-    assert programs[0].project.get in told
+    assert programs[0].project.commit[:12] in told
     assert "1 of 2 were run before" in told
 
 
@@ -245,7 +263,7 @@ def test_what_the_matrix_has_is_not_wanted_again(tmp_path):
 )  # fmt: skip
 def test_a_program_whose_device_is_elsewhere_is_started_again_for_each_alternative(ended, told, tmp_path, monkeypatch):
     code, launches = ended
-    p = next(p for p in corpus() if p.needs_host and p.arch == "sm_100a")
+    p = next(p for p in corpus() if p.needs_executable and p.arch == "sm_100a")
     assumed_here = []
 
     def once(self, program, checkout, place, plan, limit, *options):
@@ -310,7 +328,7 @@ def test_a_suite_of_which_nothing_can_be_read_was_not_run(tmp_path, monkeypatch,
     p = next(p for p in corpus() if p.files)
     monkeypatch.setattr(Runner, "_suite", lambda *_: ([], True))
     assert Runner(tmp_path, None)._one(p, tmp_path)
-    assert p.project.get in capsys.readouterr().err
+    assert p.project.commit[:12] in capsys.readouterr().err
     assert not (tmp_path / "results.jsonl").exists()
 
 

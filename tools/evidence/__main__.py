@@ -47,7 +47,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--arch", help="programs of this architecture alone")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs at a time")
     parser.add_argument("--out", type=pathlib.Path, default=OUT, metavar="DIR")
-    parser.add_argument("--build", type=pathlib.Path, help="a folder of programs that were built")
+    parser.add_argument(
+        "--built", type=pathlib.Path, metavar="FOLDER", help="the folder of executables that you have built from the checkout"
+    )
     parser.add_argument("--again", action="store_true", help="what was run, too")
     parser.add_argument("--wanted", type=int, default=1, help="how many programs are to refute an alternative")
     parser.add_argument(
@@ -80,13 +82,13 @@ def main(argv: list[str] | None = None) -> int:
     there = [(p, where) for p in chosen if (where := checkout_of(p.project, given.checkouts)) is not None]
     if not there:
         print("none of these folders is a checkout of a project of the corpus, or no program has such a name", file=sys.stderr)
-        print(f"what a checkout is known by, and how to get it, says: python -m tools.evidence list --only '{given.only}'", file=sys.stderr)
+        print(f"what a checkout must have is listed by: python -m tools.evidence list --only '{given.only}'", file=sys.stderr)
         return 2
     end = time.monotonic() + given.seconds
     if given.stale:
         return _again(there, given, end)
     runner = Runner(
-        given.out.resolve(), given.build, again=given.again, kill=given.what == "kill", wanted=given.wanted, tests=given.tests,
+        given.out.resolve(), given.built, again=given.again, kill=given.what == "kill", wanted=given.wanted, tests=given.tests,
         alternatives=given.alternatives, tries=given.tries,
     )  # fmt: skip
     return runner.run(there, given.jobs, end)
@@ -102,20 +104,24 @@ def _again(there: list[tuple[Program, pathlib.Path]], given: argparse.Namespace,
     for program, where in there:
         if (asked := asked_again(old, program.name)) is not None:
             runner = Runner(
-                given.out.resolve(), given.build, again=True, kill=True, wanted=EVERY, tries=EVERY, tests=asked[0], alternatives=asked[1]
+                given.out.resolve(), given.built, again=True, kill=True, wanted=EVERY, tries=EVERY, tests=asked[0], alternatives=asked[1]
             )
             failed |= runner.run([(program, where)], 1, end)
     return failed
 
 
 def _list(chosen: list[Program], checkouts: list[pathlib.Path]) -> int:
-    """Print programs, those of the checkouts where there are some, and how to get their projects."""
+    """Print programs, those of the checkouts where there are some, and the commit of their projects."""
     folders = [folder for folder in checkouts if folder.is_dir()]
     some = [p for p in chosen if not checkouts or checkout_of(p.project, folders)]
     for p in some:
-        print(f"{p.name}  {p.arch}  {p.project.name}{'  (--build)' * p.needs_host}")
+        print(f"{p.name}  {p.arch}  {p.project.name}{'  (--built)' * p.needs_executable}")
     for project in dict.fromkeys(p.project for p in some):
-        print(f"{project.name}, known by its {project.mark}: {project.get}")
+        print(
+            f"{project.name} at {project.commit}"
+            + f", with {project.versions}" * bool(project.versions)
+            + f"; a checkout has {project.mark}"
+        )
     if not some:
         print("no program of the corpus", file=sys.stderr)
     return 0 if some else 2

@@ -19,18 +19,18 @@ CHECKS = ("exit", "assert", "none")
 
 @dataclasses.dataclass(frozen=True)
 class Project:
-    """Where programs come from; `tested` says how we know that the project runs them on the hardware: where that is not known ("") they are no witnesses.
+    """Where programs come from. `tested` says how we know that the project runs them on the hardware; with "" its programs are no witnesses.
 
-    `mark` is a path that its checkouts have, `unless` one that they have not: that of a fork.
+    `mark` is a path that every checkout has, `unless` a path that only a fork has.
     """
 
     name: str
     commit: str
     licence: str
-    get: str
     mark: str
     tested: str
     unless: str = ""
+    versions: str = ""  # of the packages it was run with
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,6 @@ class Program:
     check: str
     limit: float  # seconds of a program, or of a test
     command: str = ""
-    build: str = ""
     files: tuple[str, ...] = ()
     functions: str = ""
     each: int = 0
@@ -60,9 +59,9 @@ class Program:
             )
 
     @property
-    def needs_host(self) -> bool:
-        """Does it need something built that is not there?"""
-        return "{build}" in self.command
+    def needs_executable(self) -> bool:
+        """Is the command an executable that the user has built from the checkout?"""
+        return "{built}" in self.command
 
 
 @functools.cache

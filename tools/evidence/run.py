@@ -186,9 +186,15 @@ def rows_of(path: pathlib.Path) -> list[dict[str, Any]]:
     return list({(row["program"], row.get("test", "")): row for row in map(json.loads, lines)}.values())
 
 
-def built_of(program: Program, build: pathlib.Path) -> bool:
-    """Is all there that the program's command takes from the folder of what was built?"""
-    return all((build / name).exists() for name in re.findall(r"\{build\}/?([^\s;:'\"]*)", program.command))
+def executables_of(program: Program) -> list[str]:
+    """The names that the program's command takes from the folder of `--built`."""
+    return re.findall(r"\{built\}/?([^\s;:'\"]*)", program.command)
+
+
+def _wanted(program: Program) -> str:
+    """The checkout and packages that a program was run with."""
+    project = program.project
+    return f"{project.name} at {project.commit[:12]}" + f", with {project.versions}" * bool(project.versions)
 
 
 def run_name(row: Mapping[str, Any]) -> str:
@@ -208,10 +214,10 @@ class Runner:
     """Runs programs and keeps what came of them in a folder; with `kill` under alternatives too."""
 
     def __init__(
-        self, out: pathlib.Path, build: pathlib.Path | None, *, again: bool = False, kill: bool = False, wanted: int = 1, tests: str = "",
+        self, out: pathlib.Path, built: pathlib.Path | None, *, again: bool = False, kill: bool = False, wanted: int = 1, tests: str = "",
         alternatives: str = "", tries: int | None = None,
     ) -> None:  # fmt: skip
-        self.out, self.build, self.again, self.kill, self.wanted, self.tests = out, build, again, kill, wanted, tests
+        self.out, self.built, self.again, self.kill, self.wanted, self.tests = out, built, again, kill, wanted, tests
         self.alternatives, self.tries = alternatives, tries
         self.end = float("inf")
         self.path = out / ("kills.jsonl" if kill else "results.jsonl")
@@ -238,12 +244,11 @@ class Runner:
 
     def _one(self, program: Program, checkout: pathlib.Path) -> bool:
         """Run a program; did it fail?"""
-        if program.needs_host and not (self.build and built_of(program, self.build)):
-            how = (
-                program.build.replace("{build}", str(self.build.resolve() if self.build else "DIR")).replace("$SMEMSIM", str(ROOT))
-                or program.note
+        missing = [name for name in executables_of(program) if self.built is None or not (self.built / name).exists()]
+        if missing:
+            self._say(
+                program, f"needs {', '.join(missing)}, built from {checkout / program.folder}, in the folder of --built", program.note
             )
-            self._say(program, "needs what is built beforehand (--build DIR)", f"in {checkout / program.folder}: {how}")
             return False
         before = point_digests(program.arch)
         with tempfile.TemporaryDirectory() as name:
@@ -253,14 +258,14 @@ class Runner:
             else:
                 rows = [self._script(program, checkout, place)]
         if program.files and not rows and not self._done(program):
-            why = f"it needs: {program.project.get}" if is_whole or self.tests else "time was up before one had ended"
+            why = f"it needs {_wanted(program)}" if is_whole or self.tests else "time was up before one had ended"
             self._say(program, f"none of its tests was run{' (--tests)' * bool(self.tests)}", why)
             return True
         self._keep(program, checkout, rows, before, is_whole)
         failed = [row for row in rows if row["outcome"] not in ("passed", "skipped")]
         counts = ", ".join(f"{n} {x}" for x, n in collections.Counter(row["outcome"] for row in rows).items())
-        missing = f"it needs: {program.project.get}" * any(LACKS.search(row.get("why", "")) for row in failed)
-        self._say(program, counts or "no tests", *(f"{row.get('test', '')} {row.get('why', '')}" for row in failed[:3]), missing)
+        lacking = f"it needs {_wanted(program)}" * any(LACKS.search(row.get("why", "")) for row in failed)
+        self._say(program, counts or "no tests", *(f"{row.get('test', '')} {row.get('why', '')}" for row in failed[:3]), lacking)
         return bool(failed)
 
     def _say(self, program: Program, *words: str) -> None:
@@ -387,9 +392,7 @@ class Runner:
         self, program: Program, checkout: pathlib.Path, place: pathlib.Path, plan: dict[str, Any] | None, limit: float, *options: str
     ) -> tuple[int | None, str, list[Any]]:
         """The program's own exit code (None: over the limit), what it printed, its launches."""
-        command = program.command.replace("{build}", str(self.build and self.build.resolve())).replace(
-            "{tools}", str(ROOT / "tools" / "evidence")
-        )
+        command = program.command.replace("{built}", str(self.built and self.built.resolve()))
         if command.startswith("python "):
             command = f"{shlex.quote(sys.executable)} {command.removeprefix('python ')}"
         note, launches = place / "exit", place / "launches.json"
