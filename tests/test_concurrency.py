@@ -159,6 +159,21 @@ def stored(
     add.u32 %r20, %r20, 1; setp.lt.u32 %p10, %r20, 2; @%p10 bra NEXT; @%p1 cp.async.bulk.wait_group 0;"""
 
 
+LANE_1 = "setp.eq.u32 %p14, %r1, 1;"
+
+
+def stored_by(commit: str = "@%p1", wait: str = "@%p1", read: str = ".read", issue: str = "@%p1") -> str:
+    """A bulk store of what all have written, over which all write again; these threads issue it, commit it, and wait for it."""
+    return f"""{LANE_1} st.shared.u32 [%r6], %r1; fence.proxy.async.shared::cta; bar.sync 0; {issue} cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 256;
+    {commit} cp.async.bulk.commit_group; {wait} cp.async.bulk.wait_group{read} 0; bar.sync 0; st.shared.u32 [%r6], %r3;"""
+
+
+def copied_by(commit: str = "cp.async.commit_group;", wait: str = "cp.async.wait_group 0;", *, who: str = "", begin: str = "") -> str:
+    """cp.async of each thread's word, for which some threads wait; `who` reads what it has copied, else each reads its neighbour's."""
+    return f"""{LANE_1} {HALVES} not.pred %p15, %p11; {begin} mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r6], [%rd5], 4; {commit} {wait}
+    bar.sync 0; {who} ld.shared.u32 %r9, [{"%r6" if who else "%r7"}]; {RESULT.replace("st.", f"{who} st.")}"""
+
+
 def two_buffers(left: int) -> str:
     """Six rounds of bulk stores out of two buffers in turn; before a buffer is written again at most `left` stores may still read."""
     return f"""mov.u32 %r20, 0; NEXT: @%p1 cp.async.bulk.wait_group.read {left}; bar.sync 0; and.b32 %r21, %r20, 1; mad.lo.u32 %r22, %r21, 256, %r5;
@@ -488,6 +503,24 @@ KERNELS = (
     Kernel("cp.async, arrived for before it",          f"{init(64)} bar.sync 0; mbarrier.arrive.shared::cta.b64 _, [bar];" + copied(waits()), "X004"),
     Kernel("cp.async, two warps copy the same",        f"mul.wide.u32 %rd5, %r3, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r8], [%rd5], 4; cp.async.wait_all; {SHOW}"),
     Kernel("cp.async, two warps copy to one place",    f"mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r8], [%rd5], 4; cp.async.wait_all; {SHOW}", "X008"),
+    Kernel("bulk stores, one lane does it all",        stored_by()),
+    Kernel("bulk stores, all lanes wait",              stored_by(wait="")),
+    Kernel("bulk stores, all lanes commit and wait",   stored_by("", "")),
+    Kernel("bulk stores, another lane waits",          stored_by(wait="@%p14"), "X005"),
+    Kernel("bulk stores, another lane waits for all",  stored_by(wait="@%p14", read=""), "X005", cluster=2),
+    Kernel("bulk stores, another lane commits",        stored_by("@%p14", ""), "X005"),
+    Kernel("bulk stores, of whole warps",              stored_by("@%p2", "@%p2", issue="@%p2")),
+    Kernel("bulk stores, of whole warps, a lane waits", stored_by("@%p2", "@%p1", issue="@%p2"), "X005"),
+    Kernel("cp.async, half of the lanes wait",         copied_by(wait="@%p11 cp.async.wait_group 0;"), "X004"),
+    Kernel("cp.async, half of the lanes wait, and read", copied_by(wait="@%p11 cp.async.wait_group 0;", who="@%p11")),
+    Kernel("cp.async, half of the lanes wait, the others read", copied_by(wait="@%p11 cp.async.wait_group 0;", who="@%p15"), "X004", cluster=2),
+    Kernel("cp.async, each half waits",                copied_by(wait="@%p11 cp.async.wait_group 0; @%p15 cp.async.wait_group 0;"), cluster=2),
+    Kernel("cp.async, half of the lanes commit",       copied_by("@%p11 cp.async.commit_group;"), "X004"),
+    Kernel("cp.async, each half commits",              copied_by("@%p11 cp.async.commit_group; @%p15 cp.async.commit_group;")),
+    Kernel("cp.async, a lane waits for all",           copied_by("", "@%p14 cp.async.wait_all;"), "X004"),
+    Kernel("cp.async, half of the lanes counted",      copied_by("@%p11 cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar];", waits(), begin=init(32) + "bar.sync 0;"), "X004"),
+    Kernel("cp.async, each half counted",              copied_by("@%p11 cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar]; @%p15 cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar];", waits(),
+                                                                 begin=init(64) + "bar.sync 0;")),
     Kernel("bulk stores, two rounds",                  stored()),
     Kernel("bulk stores, no proxy fence",              stored(fence=""), "X003"),
     Kernel("bulk stores, the fence behind bar.sync",   stored(fence="", meet="bar.sync 0; fence.proxy.async.shared::cta;")),

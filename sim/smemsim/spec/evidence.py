@@ -263,6 +263,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("inferred", "inferred"), "PTX ISA 9.1 §8.9.3 (Fence-SC order): which is first is open, and the other order shows the race"),
     Rule("order.lanes", "lanes of a warp are threads of their own: what one wrote another sees behind bar.warp.sync for both, or behind any instruction that both execute together (.sync, .aligned)",
          _grades("documented", "documented"), "PTX ISA 9.1 §8.1, 9.7.13.2 (bar.warp.sync orders memory); that shfl.sync, vote.sync, ldmatrix do too is no promise of it: inferred, so that right kernels are silent"),
+    Rule("order.groups", "a bulk group or a cp.async group belongs to the thread that issued the operations: only its own commit_group and wait_group count",
+         _grades("documented", "documented", "documented"), "PTX ISA 9.1 §9.7.9.25.3.2, 9.7.9.25.3.3 (cp.async), 9.7.9.27.2.1, 9.7.9.27.2.2 (bulk): operations that the executing thread has initiated"),
     Rule("order.lane_frees", "an arrival of one lane answers for its own reads alone; where the other lanes of its warp have read by a load that it has come by too, that is a remark",
          _grades("compiled", "compiled", "compiled"), "PTX ISA 9.1 §8.1, 9.7.13.15.13; PipelineTmaAsync.consumer_release of the CuTe DSL (4.8.1) arrives so, behind plain loads in CUTLASS' "
          "dense_gemm_alpha_beta_persistent.py; a warp issues its accesses of shared memory in order"),

@@ -395,7 +395,11 @@ def _tell(
         stays = functools.partial(_stays, x, cta.shared, transfer) if kind == "tma_store" else None
         x.watch.op_writes_global(op, cta, *_in_global(transfer), stays)
     if its is None:
-        x.watch.joins([op], "bulk")
+        does, is_shared = [address, src, *stored.does[4]], kind == "tma_store" and x.late is None  # see `_Stored`
+        warps_too = (
+            [other % WARP for (_, other), values, _ in issued if other // WARP == thread // WARP and values == does] if is_shared else []
+        )
+        x.watch.joins([op], "bulk", sum(1 << lane for lane in warps_too))
 
 
 @dataclasses.dataclass(eq=False)

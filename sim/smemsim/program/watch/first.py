@@ -24,7 +24,7 @@ from smemsim.program.watch.operations import OPERATIONS, Operation, room_of
 from smemsim.program.watch.twins import Twins
 from smemsim.program.watch.unreleased import unmet_loads, unmet_stores
 from smemsim.program.watch.watch import MATRIX, Begin, Watch, has_excuses, has_fenced_tensor
-from smemsim.program.wave import ALL, EXITED, WARP, Ctas
+from smemsim.program.wave import ALL, EXITED, WARP, Ctas, are_whole_warps
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
@@ -512,9 +512,9 @@ class WatchOfFirst:
         return self.twins.of(ops[own], cta) if self.twins is not None and self.twins.has(ops[own]) else ops[n]
 
     @_or_of_all
-    def joins(self, ops: Sequence[Operation], group: str) -> Any:
+    def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> Any:
         """As `Watch.joins`, of operations that stand for those of all."""
-        return self.first.joins(ops, group)
+        return self.first.joins(ops, group, lanes)
 
     def op_writes_global(self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, stays: Any = None) -> None:
         """As `Watch.op_writes_global`, of an operation of the first CTA that stands for that of each."""
@@ -579,7 +579,10 @@ class WatchOfFirst:
     @_or_of_all
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> Any:
         """As `Watch.wait`."""
-        return self.first.wait(self.view, i, group, left, only_read=only_read) if self.is_alike else OF_ALL
+        is_alike = self.is_alike and (
+            group != "cp.async" or are_whole_warps(self.view.threads)
+        )  # lanes by themselves have a part of a copy
+        return self.first.wait(self.view, i, group, left, only_read=only_read) if is_alike else OF_ALL
 
     # ---- mbarriers
 

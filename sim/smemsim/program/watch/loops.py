@@ -222,12 +222,16 @@ def copy(flat, count, threads, numbers, line, tables, known):  # type: ignore[no
         own = numbers[threads[n] >> 5] + _OPERATIONS
         for word in range(flat[n] >> 2, (flat[n] >> 2) + count):
             who[word], tables.line[word], tables.strong[word] = own, line, False
+            tables.mark[word] = known.now[threads[n] >> 5] << _LANE_BITS | (threads[n] & 31)
+    done = 1
     for n in range(len(flat)):
         own = numbers[threads[n] >> 5] + _OPERATIONS
         for word in range(flat[n] >> 2, (flat[n] >> 2) + count):
             if who[word] != own:
-                return 2
-    return 1
+                done = 2
+            if tables.mark[word] != known.now[threads[n] >> 5] << _LANE_BITS | (threads[n] & 31):
+                tables.mark[word] |= _MANY
+    return done
 
 
 @compiled

@@ -51,7 +51,8 @@ class Operation:
     products that it makes. Of the registers, `results` are those of D, `copies` those to which D was moved before that.
 
     `since` is the wave's count of blocks when it was issued, `when` the clock of its first warp, `barriers` the mbarriers that count a copy: by the
-    CTA (index) that gets the bytes, the CTA and the offset of the mbarrier.
+    CTA (index) that gets the bytes, the CTA and the offset of the mbarrier. `lanes` are the threads that issued an operation of a commit group, as a bit set of lanes;
+    `waited` and `waited_read` are those of them that have waited for it, or for what it reads.
     """
 
     number: int
@@ -67,6 +68,9 @@ class Operation:
     results: frozenset[int] = frozenset()
     copies: set[int] = dataclasses.field(default_factory=set)
     products: list[Follower] = dataclasses.field(default_factory=list)
+    lanes: int = 0
+    waited: int = 0
+    waited_read: int = 0
 
     @property
     def name(self) -> str:
@@ -80,7 +84,7 @@ class Operation:
         own = _numbers(int(self.warps[0]) + cta.index * warps, len(self.warps))
         return Operation(
             self.number, self.kind, self.instruction, own, self.since, self.when, self.lane, self.holds_registers,
-            self.has_written, barriers, self.results, set(self.copies), products,
+            self.has_written, barriers, self.results, set(self.copies), products, self.lanes, self.waited, self.waited_read,
         )  # fmt: skip
 
     def doubt(self, code: str, places: np.ndarray, tell: Callable[[], None]) -> None:
@@ -115,6 +119,7 @@ class Operations:
         self.x, self.clock = x, clock
         self.operations: list[Operation] = []
         self.holders: list[Holder] = []
+        self.waits: set[str] = set()  # the kinds of commit groups that threads have waited for
         self._make_room(room)
 
     def _make_room(self, room: int) -> None:

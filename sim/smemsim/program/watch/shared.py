@@ -561,8 +561,16 @@ class SharedShadow:
         self._readers_done(i, at, warps, values)
         self.parts.written_whole(at)
         self.who[at], self.line[at], self.strong[at] = own, i.line, False
+        self.mark[at] = marks = self.lanes.marks(warps, self._lanes_of(len(at) // self.x.n * WORD))
+        self.mark[at[self.mark[at] != marks]] |= MANY
         if (self.who[at] != own).any():
             self._one_stays(i, at, at, warps, values)
+
+    def part_of_copies(self, op: Operation, part: Operation, lanes: int) -> None:
+        """What some lanes have copied by an operation of cp.async, another one has brought: `part`. What others of them have copied there too, is left as it is."""
+        words = np.flatnonzero(self.who == OPERATIONS + op.number)
+        mine = (lanes >> np.minimum(self.mark[words] & MANY, WARP) & 1).astype(bool)
+        self.who[words[mine]] = OPERATIONS + part.number
 
     # ---- asynchronous operations
 

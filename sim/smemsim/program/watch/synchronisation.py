@@ -3,40 +3,66 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.operations import Operation
 from smemsim.program.watch.twins import Twins
-from smemsim.program.wave import WARP
+from smemsim.program.wave import WARP, are_whole_warps
 from smemsim.ptx.module import Instruction
 
-__all__ = ["CommitGroups", "Initialised"]
+__all__ = ["ALL_LANES", "CommitGroups", "Initialised", "Threads", "by_warps"]
+
+
+ALL_LANES = (1 << WARP) - 1
+Threads: TypeAlias = Sequence[tuple[int, int]]  # warps, each with a bit set of its lanes
+
+
+def by_warps(threads: np.ndarray) -> list[tuple[int, int]]:
+    """Threads (ascending) by their warps: each with a bit set of its lanes."""
+    if are_whole_warps(threads):
+        return [(warp, ALL_LANES) for warp in (threads[::WARP] // WARP).tolist()]
+    warps = threads // WARP
+    firsts = np.flatnonzero(np.diff(warps, prepend=-1))
+    lanes = np.bitwise_or.reduceat(np.int64(1) << (threads % WARP).astype(np.int64), firsts)
+    return list(zip(warps[firsts].tolist(), lanes.tolist(), strict=True))
 
 
 @dataclasses.dataclass(eq=False)
 class _Groups:
-    """The operations of a warp's open group, and of those that it has committed and not waited for."""
+    """The operations of an open group, and of the groups that are committed and not waited for, of some lanes of a warp (a bit set) that have issued, committed and
+    waited for the same. What the first `read` committed groups read is over."""
 
+    lanes: int
     open: list[Operation] = dataclasses.field(default_factory=list)
     pending: list[list[Operation]] = dataclasses.field(default_factory=list)
+    read: int = 0
+
+    def split(self, lanes: int) -> _Groups:
+        """The groups of some of the lanes, which are no longer among these."""
+        self.lanes &= ~lanes
+        return _Groups(lanes, list(self.open), [list(group) for group in self.pending], self.read)
 
 
 class CommitGroups:
-    """The groups of every warp, of each kind: "bulk" "cp.async" "wgmma". `copies` are the open operations of cp.async, by their warp."""
+    """The groups of every thread, of each kind: "bulk" "cp.async" "wgmma" (of a warp). `copies` are the open operations of cp.async, by their warp.
+
+    An operation of several lanes is over for their warp when each of them has waited for it.
+    """
 
     def __init__(self, order: Order) -> None:
         self.order = order
         self.copies: dict[int, Operation] = {}
-        self._groups: dict[tuple[int, str], _Groups] = {}
+        self._groups: dict[tuple[int, str], list[_Groups]] = {}
+        self._over: list[Operation] = []  # that a wait has taken from its group, until their warp knows them to be over
 
     def remembered(self) -> list[int]:
         """The operations of all groups, by their numbers."""
-        groups = [op for g in self._groups.values() for some in (g.open, *g.pending) for op in some]
-        return [op.number for op in (*groups, *self.copies.values())]
+        groups = [op for each in self._groups.values() for g in each for some in (g.open, *g.pending) for op in some]
+        return [op.number for op in (*groups, *self._over, *self.copies.values())]
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Does nothing: this part holds operations, which know their new numbers."""
@@ -44,70 +70,108 @@ class CommitGroups:
     def spread(self, first: CommitGroups, twins: Twins) -> None:
         """The groups of the warps of all CTAs, from those of the first one's."""
         self.copies.update(twins.by_warp(first.copies, twins.of))
-        for (warp, kind), g in first._groups.items():
+        for (warp, kind), each in first._groups.items():
             for n in range(twins.count):
-                open_, *pending = ([twins.of(op, n) for op in some] for some in (g.open, *g.pending))
-                self._groups[warp + n * twins.warps, kind] = _Groups(open_, pending)
+                own = self._groups[warp + n * twins.warps, kind] = []
+                for g in each:
+                    open_, *pending = ([twins.of(op, n) for op in some] for some in (g.open, *g.pending))
+                    own.append(_Groups(g.lanes, open_, pending, g.read))
 
     def of_kind(self, kind: str) -> list[Operation]:
         """The operations of all groups of a kind, open or pending."""
-        return [op for (_, of), g in self._groups.items() if of == kind for some in (*g.pending, g.open) for op in some]
+        each = [g for (_, of), groups in self._groups.items() if of == kind for g in groups]
+        return list(dict.fromkeys(op for g in each for some in (*g.pending, g.open) for op in some))
 
-    def _of(self, warp: int, kind: str) -> _Groups:
-        found = self._groups.get((warp, kind))
-        if found is None:
-            found = self._groups[warp, kind] = _Groups()
+    def _of(self, warp: int, kind: str, lanes: int, *, makes: bool = False) -> list[_Groups]:
+        """The groups of some lanes of a warp, apart from those of its other lanes; lanes that have issued nothing have none, unless this call `makes` them."""
+        each = self._groups.get((warp, kind))
+        if each is None:
+            if not makes:
+                return []
+            each = self._groups[warp, kind] = []
+        if len(each) == 1 and each[0].lanes == lanes:
+            return each
+        found, known = [], 0
+        for g in list(each):
+            known |= g.lanes
+            if not g.lanes & lanes:
+                continue
+            if g.lanes & ~lanes:
+                each.append(g.split(g.lanes & lanes))
+                found.append(each[-1])
+            else:
+                found.append(g)
+        if makes and lanes & ~known:
+            found.append(_Groups(lanes & ~known))
+            each.append(found[-1])
         return found
 
-    def joins(self, ops: Iterable[Operation], kind: str) -> None:
-        """Operations belong to the next group that their warps commit."""
-        groups_of = self._groups
+    def joins(self, ops: Iterable[Operation], kind: str, lanes: int = 0) -> None:
+        """Operations belong to the next group that their threads commit: these `lanes`, else the one that issued the operation, or all of its warps."""
         for op in ops:
+            own = lanes or (ALL_LANES if kind == "wgmma" else 1 << op.lane)
+            op.lanes |= own
             for warp in op.warps.tolist():
-                groups = groups_of.get((warp, kind))
-                (groups or self._of(warp, kind)).open.append(op)
+                for groups in self._of(warp, kind, own, makes=True):
+                    if not groups.open or groups.open[-1] is not op:
+                        groups.open.append(op)
 
-    def commit(self, warps: np.ndarray, kind: str) -> None:
-        """Warps commit their open groups."""
-        for warp in warps.tolist():
+    def commit(self, threads: Threads, kind: str) -> None:
+        """Threads, by their warps, commit their open groups."""
+        for warp, lanes in threads:
             if kind == "cp.async":
                 self.copies.pop(warp, None)
-            groups = self._of(warp, kind)
-            groups.pending.append(groups.open)
-            groups.open = []
+            for groups in self._of(warp, kind, lanes):
+                groups.pending.append(groups.open)
+                groups.open = []
 
-    def counted(self, warps: np.ndarray, barrier: Any) -> None:
-        """An mbarrier counts, by cp.async.mbarrier.arrive, all copies that warps have issued until now, committed or not; no group changes
-        (PTX ISA 9.1 §9.7.13.15.15)."""
-        for warp in warps.tolist():
+    def counted(self, threads: Threads, barrier: Any, splits: Callable[[Operation, int], Operation]) -> None:
+        """An mbarrier counts, by cp.async.mbarrier.arrive, all copies that threads have issued until now, committed or not; no group changes
+        (PTX ISA 9.1 §9.7.13.15.15). Of an operation that other lanes have a part in it counts what `splits` makes of that of these lanes."""
+        for warp, lanes in threads:
             self.copies.pop(warp, None)
-            groups = self._of(warp, "cp.async")
-            flags = np.zeros(self.order.done.shape[1], bool)
-            for group in (*groups.pending, groups.open):
+            some = [group for groups in self._of(warp, "cp.async", lanes) for group in (*groups.pending, groups.open)]
+            for group in some:
                 group[:] = [op for op in group if not self.order.done[warp, op.number]]
-                flags[[op.number for op in group]] = True
+            for op in [op for op in dict.fromkeys(op for group in some for op in group) if op.lanes & ~lanes]:
+                self._replace(some, op, splits(op, op.lanes & lanes))
+            flags = np.zeros(self.order.done.shape[1], bool)
+            flags[[op.number for group in some for op in group]] = True
             self.order.brings_all(flags, np.array([warp]), barrier)
 
-    def wait(self, warps: np.ndarray, kind: str, left: int, *, only_read: bool = False) -> Iterator[tuple[int, list[Operation]]]:
-        """Warps wait until at most `left` groups are pending, `only_read` for what these read: each warp that waits for something, and for what."""
+    @staticmethod
+    def _replace(some: list[list[Operation]], op: Operation, part: Operation) -> None:
+        for group in some:
+            group[:] = [part if one is op else one for one in group]
+
+    def wait(
+        self, threads: Threads, kind: str, left: int, splits: Callable[[Operation, int], Operation], *, only_read: bool = False
+    ) -> list[tuple[int, list[Operation]]]:
+        """Threads wait until at most `left` of their groups are pending, `only_read` for what these read: each warp that has waited for operations, and for which.
+        Of copies in which other lanes have a part, that of these lanes is over: `splits` makes an operation of it."""
         waited = []
-        for warp in warps.tolist():
-            groups = self._groups.get((warp, kind))
-            count = 0 if groups is None else len(groups.pending) - left
-            if groups is None or count <= 0:
-                continue
-            over = [op for done in groups.pending[:count] for op in done]
-            if not only_read:
-                del groups.pending[:count]
-            if over:
-                waited.append((warp, over))
+        for warp, lanes in threads:
+            over: dict[Operation, int] = {}  # by which lanes
+            for groups in self._of(warp, kind, lanes):
+                for op in _left_behind(groups, left, only_read=only_read):
+                    over[op] = over.get(op, 0) | groups.lanes
+            self._over += over
+            done = (
+                list(over)
+                if kind == "wgmma"
+                else [done for op, by in over.items() if (done := _is_over(op, by, splits, only_read=only_read))]
+            )
+            self._over += done
+            if done:
+                waited.append((warp, done))
         if waited:
             self.order.know(waited, only_read=only_read)
-        yield from waited
+        self._over.clear()
+        return waited
 
     def wait_for(self, op: Operation, warp: int, kind: str) -> list[Operation]:
         """A warp waits for the group of an operation, and so for all in front of it, committed or not; returns what it has waited for."""
-        groups = self._of(warp, kind)
+        (groups,) = self._of(warp, kind, ALL_LANES, makes=True)
         count = next((n for n, group in enumerate(groups.pending, 1) if op in group), None)
         over = [one for group in groups.pending[:count] for one in group]
         if count is None:  # not committed yet
@@ -117,6 +181,31 @@ class CommitGroups:
         if over:
             self.order.knows(np.array([warp]), over)
         return over
+
+
+def _left_behind(groups: _Groups, left: int, *, only_read: bool) -> list[Operation]:
+    """The operations of all groups but the last `left`, for which some lanes wait."""
+    count = len(groups.pending) - left
+    if count <= 0:
+        return []
+    over = [op for done in groups.pending[groups.read * only_read : count] for op in done]
+    if only_read:
+        groups.read = max(groups.read, count)
+    else:
+        del groups.pending[:count]
+        groups.read = max(0, groups.read - count)
+    return over
+
+
+def _is_over(op: Operation, lanes: int, splits: Callable[[Operation, int], Operation], *, only_read: bool) -> Operation | None:
+    """What is over of an operation for which these lanes have waited: it, a part of it, or nothing, where other lanes have issued it too."""
+    if only_read:
+        op.waited_read |= lanes
+        return None if op.lanes & ~op.waited_read else op
+    op.waited |= lanes
+    if not op.lanes & ~op.waited:
+        return op
+    return splits(op, lanes) if op.kind == "cp.async" else None
 
 
 @dataclasses.dataclass(eq=False)

@@ -216,10 +216,19 @@ class Telling:
         """How to wait for an operation, or how a warp is told that others have."""
         by = self.who_waited(op, only_read=only_read) if warp >= 0 else -1
         if by < 0:
-            return WAIT.get(op.kind, "wait for the mbarrier, or the group, that counts it first")
+            kind = "tma_store" if op.kind == "bulk" and op.lanes else op.kind
+            return WAIT.get(kind, "wait for the mbarrier, or the group, that counts it first") + self._by_issuer(op)
         far = by // self._per_cta != warp // self._per_cta
         how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
         return f"let warp {self.warp(by)} arrive ({how}) behind its wait, at a barrier that warp {self.warp(warp)} waits for"
+
+    def _by_issuer(self, op: Operation) -> str:
+        """Which threads have to commit and wait for an operation of a commit group: groups belong to threads."""
+        if not op.lanes or op.kind == "wgmma" or ("cp.async" if op.kind == "cp.async" else "bulk") not in self.operations.waits:
+            return ""
+        if op.lanes & op.lanes - 1:
+            return ", in each thread that issued the operation (commit groups belong to threads)"
+        return f", in lane {op.lane} of warp {self.warp(op.warps[0])}, which issued the operation (commit groups belong to threads)"
 
     def or_free_later(self, op: Operation, warp: int) -> str:
         """What else may be wrong where a warp that has waited for an earlier phase reads what a load brings: that the load came too early."""

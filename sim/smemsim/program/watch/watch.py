@@ -58,7 +58,7 @@ from smemsim.program.watch.named import NamedPhases
 from smemsim.program.watch.operations import NOBODY, OPERATIONS, Operation, Operations
 from smemsim.program.watch.registers import RegistersInFlight
 from smemsim.program.watch.shared import SharedShadow
-from smemsim.program.watch.synchronisation import CommitGroups, Initialised
+from smemsim.program.watch.synchronisation import ALL_LANES, CommitGroups, Initialised, by_warps
 from smemsim.program.watch.telling import WORD, Telling
 from smemsim.program.watch.tensor import TensorShadow
 from smemsim.program.watch.twins import Twins
@@ -502,11 +502,12 @@ class Watch:
     def _copies(self, x: Wave, i: Instruction) -> np.ndarray:
         """The numbers of the operations, by their warps, that the running threads copy by."""
         copies = self.groups.copies
-        for thread in x.threads[np.unique(x.threads >> 5, return_index=True)[1]].tolist():
-            if thread // WARP not in copies:
-                operation = self.begin(x, i, thread, "cp.async")
-                self.joins([operation], "cp.async")
-                copies[thread // WARP] = operation
+        for warp, lanes in by_warps(x.threads):
+            operation = copies.get(warp)
+            if operation is None:
+                copies[warp] = operation = self.begin(x, i, warp * WARP, "cp.async")
+            if lanes & ~operation.lanes:
+                self.groups.joins([operation], "cp.async", lanes & ~operation.lanes)
         numbers = np.zeros(x.total // WARP, np.int32)
         numbers[list(copies)] = [operation.number for operation in copies.values()]
         return numbers
@@ -566,24 +567,37 @@ class Watch:
         warps = distinct(threads >> 5)
         return next((op for op in barrier.copies if self.operations.remembers(op) and not self.order.done[warps, op.number].all()), None)
 
-    def joins(self, ops: Sequence[Operation], group: str) -> None:
-        """Operations each belong to the next group that their thread commits: "bulk" "cp.async" "wgmma"."""
-        self.groups.joins(ops, group)
+    def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> None:
+        """Operations each belong to the next group that their thread commits, or that each of these `lanes` (a bit set) of its warp does: "bulk" "cp.async" "wgmma"."""
+        self.groups.joins(ops, group, lanes)
 
     def commit(self, x: Wave, i: Instruction, group: str) -> None:
         """The running threads commit their open group."""
-        self.groups.commit(self._running(x), group)
+        self.groups.commit(self._threads(x, group), group)
+
+    def _threads(self, x: Wave, group: str) -> list[tuple[int, int]]:
+        """The running threads by their warps, of which wgmma has whole ones."""
+        return [(warp, ALL_LANES) for warp in self._running(x).tolist()] if group == "wgmma" else by_warps(x.threads)
+
+    def _part_of_copies(self, op: Operation, lanes: int) -> Operation:
+        """The part of an operation of cp.async that some of its lanes have issued, as an operation of its own."""
+        part = self.begin(self.x, op.instruction, int(op.warps[0]) * WARP, op.kind)
+        part.lanes = part.waited = lanes
+        op.lanes &= ~lanes
+        self.shared.part_of_copies(op, part, lanes)
+        return part
 
     def counted(self, x: Wave, barrier: Any) -> None:
         """The phase of an mbarrier counts the copies (cp.async) of the running threads."""
-        self.groups.counted(self._running(x), barrier)
+        self.groups.counted(by_warps(x.threads), barrier, self._part_of_copies)
 
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""
         if group == "wgmma":
-            self.registers.free(dict(self.groups.wait(self._running(x), group, left)))
+            self.registers.free(dict(self.groups.wait(self._threads(x, group), group, left, self._part_of_copies)))
             return
-        for _, over in self.groups.wait(self._running(x), group, left, only_read=only_read):
+        self.operations.waits.add(group)
+        for _, over in self.groups.wait(self._threads(x, group), group, left, self._part_of_copies, only_read=only_read):
             if self.writes is not None and group == "bulk" and not only_read:
                 for operation in over:
                     self.writes.waited(operation)
