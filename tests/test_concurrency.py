@@ -5,6 +5,8 @@ its lane in %r3 and the rank of its CTA in %r4; %p1 says that it is thread 0 and
 """
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -715,12 +717,12 @@ KERNELS = (
 # fmt: on
 
 
-def run(kernel: Kernel) -> smemsim.Run:
+def run(kernel: Kernel, **options: object) -> smemsim.Run:
     gpu = smemsim.Gpu(kernel.arch)
     arrays = [gpu.array(np.zeros(1024, np.uint32)), gpu.array(np.arange(1024, dtype=np.uint32))]
     text = HEAD.format(arch=kernel.arch) + kernel.body.replace("; ", ";\n") + "\nret;\n}\n"
     return gpu.launch(
-        text, "k", grid=kernel.grid or kernel.cluster, block=kernel.block, cluster=kernel.cluster, args=arrays, progress=False
+        text, "k", grid=kernel.grid or kernel.cluster, block=kernel.block, cluster=kernel.cluster, args=arrays, progress=False, **options
     )
 
 
@@ -793,3 +795,144 @@ def test_a_relaxed_arrival_is_named_and_what_to_write_instead():
 def test_what_rests_on_one_relaxed_arrival_is_told_once():
     twice = exchanged(f"{SLOW} ld.shared.u32 %r9, [%r6]; xor.b32 %r9, %r9, 1;")
     assert [f.code for f in run(Kernel("", twice, cluster=2)).remarks] == ["X008"]
+
+
+# ---- where an mbarrier object ends (rule order.mbarrier_lives)
+
+ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [{at}];"
+USES = {
+    "arrive": "@%p1 " + ARRIVE,
+    "wait": f"@%p1 {ARRIVE} " + waits("[{at}]"),
+    "test": f"@%p1 {ARRIVE} mbarrier.test_wait.parity.shared::cta.b64 %p10, [{{at}}], 0; selp.b32 %r9, 1, 0, %p10; {RESULT}",
+    "expect_tx": "@%p1 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [{at}], 8; @%p1 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [{at}], 8;",
+    "cp.async": "@%p1 cp.async.mbarrier.arrive.shared::cta.b64 [{at}];",
+}
+OVER_THEM = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{at}], [%rd2], 16, [bar+56];"
+ENDS = {
+    "inval": "@%p8 mbarrier.inval.shared::cta.b64 [{at}];",
+    "init": "@%p8 mbarrier.init.shared::cta.b64 [{at}], 1;",
+    "store": "@%p8 st.shared.u64 [{at}], %rd2;",
+    "half of it": "@%p8 st.shared.u32 [{at}+4], 7;",
+    "volatile store": "@%p8 st.volatile.shared.u64 [{at}], %rd2;",
+    "atomic": "@%p8 red.shared.add.u32 [{at}], 1;",
+    "cp.async": "@%p8 cp.async.ca.shared.global [{at}], [%rd2], 8; cp.async.wait_all;",
+    "bulk load": "@!%p8 bra E; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar+56], 16; " + OVER_THEM + " E: " + waits("[bar+56]", label="V"),
+}  # fmt: skip
+
+
+def ended(use: str, order: str, end: str, at: str = "bar", ends: str = "") -> str:
+    """Warp 0 uses an mbarrier, and the first lane of warp 1 ends it; `ends` stands before that in the same lane."""
+    return f"""setp.eq.u32 %p8, %r1, 32; {init(1, "[bar+56]")} {init(1, f"[{at}]")} fence.mbarrier_init.release.cluster; {MEET}
+    @!%p2 bra N; {USES[use].format(at=at)} N: {order} {ends.format(at=at)} {ENDS[end].format(at=at)}"""
+
+
+def codes_of(kernel: Kernel, **options: object) -> list[tuple[str, str]]:
+    """The codes and severities of what is found, without the remark that an mbarrier is not invalidated."""
+    done = run(kernel, **options)
+    return sorted((f.code, str(f.severity)) for f in (*done.findings, *done.remarks) if (f.code, f.severity) != ("X010", "luck"))
+
+
+SHAPES = {"one CTA": {}, "three CTAs": {"grid": 3}, "a cluster": {"cluster": 2}}
+
+
+def in_turn_with(cases: Sequence[object]) -> list[tuple[object, str]]:
+    """Cases, each in one of SHAPES."""
+    return list(zip(cases, itertools.cycle(SHAPES)))
+
+
+USED_AND_ENDED = [*((use, "inval") for use in USES), *(("wait", end) for end in ENDS if end != "inval")]
+
+
+@pytest.mark.parametrize(
+    ("case", "shape"), [*in_turn_with(USED_AND_ENDED), (("wait", "inval"), "three CTAs"), (("wait", "inval"), "a cluster")]
+)
+def test_an_mbarrier_ends_after_its_last_use(case: tuple[str, str], shape: str):
+    use, end = case
+    at = "bar+16" if use == "wait" else "bar"
+    wrong = run(Kernel("", ended(use, "", end, at), **SHAPES[shape]))
+    assert {f.code for f in wrong.findings} == {"X008"}
+    assert {f.code for f in run(Kernel("", ended(use, "bar.sync 0;", end, at), **SHAPES[shape])).findings} <= LATE[use]
+
+
+LATE = {use: {"X005"} if use == "cp.async" else set() for use in USES}  # an arrival that comes later, and that no thread has waited for
+
+
+@pytest.mark.parametrize(("end", "shape"), in_turn_with([end for end in ENDS if end != "inval"]))
+def test_the_bytes_of_an_mbarrier_are_free_after_inval(end: str, shape: str):
+    """The right kernel has no remark either; a warp that is not ordered after mbarrier.inval has a race."""
+    inval = "@%p1 " + ENDS["inval"][5:]
+    right = ended("wait", f"bar.sync 0; {inval} bar.sync 0;".format(at="bar+16"), end, "bar+16")
+    done = run(Kernel("", right, **SHAPES[shape]))
+    assert (done.findings, done.remarks) == ([], [])
+    wrong = run(Kernel("", ended("wait", f"bar.sync 0; {inval}".format(at="bar+16"), end, "bar+16"), **SHAPES[shape]))
+    assert {f.code for f in wrong.findings} == {"X008"}
+    assert "mbarrier.inval" in wrong.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("before", "shape"), in_turn_with(["st.shared.u32 [bar], 7;", "ld.shared.u32 %r9, [bar];", "st.volatile.shared.u32 [bar+4], 7;"])
+)
+def test_mbarrier_init_is_ordered_after_what_lay_there(before: str, shape: str):
+    """Warp 1 writes or reads bytes that warp 0 makes an mbarrier of."""
+    body = f"mov.u32 %r9, 0; @%p1 st.shared.u64 [bar], %rd1; bar.sync 0; @%p3 {before} {RESULT} {{}} {init()}"
+    assert codes_of(Kernel("", body.format(""), **SHAPES[shape])) == [("X008", "wrong")]
+    assert codes_of(Kernel("", body.format("bar.sync 0;"), **SHAPES[shape])) == []
+
+
+@pytest.mark.parametrize(("use", "shape"), in_turn_with(list(USES)))
+def test_each_use_of_an_mbarrier_is_ordered_after_its_init(use: str, shape: str):
+    """Warp 1 uses what warp 0 makes: `bar.sync` orders the two in a CTA."""
+    code = USES[use].format(at="bar+16").replace("@%p1 ", "@%p8 ")
+    body = f"setp.eq.u32 %p8, %r1, 32; {init(1, '[bar+16]')} {{}} @!%p3 bra N; {code} N: bar.sync 0;"
+    assert set(codes_of(Kernel("", body.format(""), **SHAPES[shape]))) == {("X008", "wrong")}
+    assert codes_of(Kernel("", body.format("bar.sync 0;"), **SHAPES[shape])) == []
+
+
+REMOTE = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r12];"
+FAR = {
+    "arrive": "@%p1 " + REMOTE,
+    "arrive and expect": "@%p1 mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [%r12], 0;",
+    "st.async": "@%p1 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r11], %r1, [%r12];",
+}
+
+
+@pytest.mark.parametrize("far", FAR)
+def test_an_mbarrier_that_the_other_cta_uses(far: str):
+    """CTA 1 uses the mbarrier of CTA 0 before mbarrier.init is visible, or when CTA 0 ends it."""
+    expects = "@%p13 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 4;" if far == "st.async" else ""
+    body = f"""setp.eq.u32 %p11, %r4, 0; and.pred %p13, %p11, %p1; {init()} {{}} {expects} mov.u32 %r12, bar; mapa.shared::cluster.u32 %r12, %r12, 0;
+    mapa.shared::cluster.u32 %r11, %r5, 0; @%p11 bra N; {FAR[far]} N: {{}} @%p13 mbarrier.inval.shared::cta.b64 [bar]; {MEET}"""
+    for made, waited, codes in (
+        ("bar.sync 0;", MEET, {"X008", "X005"} if far == "st.async" else {"X008"}),
+        (MEET, "", {"X008", "X005"} if far == "st.async" else {"X008"}),
+        (MEET, f"@!%p13 bra O; {waits()} O:", set()),
+        (MEET, MEET, {"X005"} if far == "st.async" else set()),
+    ):
+        assert {f.code for f in run(Kernel("", body.format(made, waited), cluster=2)).findings} == codes, (made, waited)
+
+
+@pytest.mark.parametrize(("end", "at"), [("inval", "bar"), ("init", "bar+8"), ("store", "bar+16")])
+def test_a_commit_may_still_arrive(end: str, at: str):
+    """Who ends an mbarrier waits for the phase that tcgen05.commit completes, or for a later commit of the same thread."""
+    done = f"@%p11 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{at}];"
+    last = "@%p11 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar+40];"
+    for wait, codes in (
+        (waits(f"[{at}]") + AFTER, set()),
+        (waits("[bar+40]") + AFTER, set()),
+        ("", {"X005"}),
+    ):
+        body = tensor(
+            second=done + last + f"setp.eq.u32 %p8, %r1, 0; @!%p8 bra O; {wait} O: {ENDS[end].format(at=at)}",
+            wait=waits("[bar+40]", label="LAST") + AFTER,
+        )
+        body = body.replace(
+            "fence.mbarrier_init", f"{init(1, '[bar+8]')} {init(1, '[bar+16]')} {init(1, '[bar+40]')} fence.mbarrier_init", 1
+        )
+        done_ = run(Kernel("", body, arch="sm_100a", block=128))
+        assert {f.code for f in done_.findings} == codes, [str(f) for f in done_.findings]
+
+
+@pytest.mark.parametrize("end", ["inval", "bulk load"])
+def test_every_schedule_agrees_on_where_an_mbarrier_ends(end: str):
+    assert codes_of(Kernel("", ended("wait", "bar.sync 0;", end)), schedule="all:3") == []
+    assert {"X008", "X010", "X006"} & {code for code, _ in codes_of(Kernel("", ended("wait", "", end)), schedule="all:3")}

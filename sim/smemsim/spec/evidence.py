@@ -251,6 +251,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("documented", "documented"), "PTX ISA 9.1 §8.9.2 (observation order), 8.9.5 (causality order: X precedes Z in observation order, and Z precedes Y in base causality order)"),
     Rule("order.named_phases", "a warp that comes to a barrier of some warps, and is not ordered behind all arrivals of the phase before, may be counted in that one",
          _grades("inferred", "inferred"), "PTX ISA 9.1 §9.7.13.1: a barrier counts arrivals, and begins anew when the count is complete; nothing there says who arrives"),
+    Rule("order.mbarrier_lives", "an mbarrier object ends at mbarrier.inval, at another mbarrier.init and at any write over its bytes; every operation on it is ordered before that, an asynchronous arrival by a wait for its phase, and whatever uses the bytes next is ordered after it",
+         _grades("documented", "documented"), "PTX ISA 9.1 §9.7.13.15.10: an operation other than mbarrier.init on a location without a valid object is undefined, and so is any other use of the location before mbarrier.inval. Silicon keeps no account of objects: an H100 left the word as it was"),
     Rule("order.mbarrier_phases", "who arrives at an mbarrier, and does not know that its phase before is over, may be counted in that one",
          _grades("inferred", "inferred"), "PTX ISA 9.1 §9.7.13.15.3: an arrival counts in the current phase, and a phase is over when arrivals and bytes have come"),
     Rule("order.parity", "who waits at an mbarrier for a parity, and does not know that the phase before was over, may have passed two phases ago, and has seen no more than was released then",

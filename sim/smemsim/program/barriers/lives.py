@@ -89,6 +89,8 @@ def _ends(x: Wave, barrier: Mbarrier, i: Instruction, threads: np.ndarray) -> No
             "a barrier (bar.sync) in front of it",
         )
     _check_pending(x, barrier, i, threads, "invalidates")
+    if x.watch is not None:
+        x.watch.ends(i, barrier, threads)
     del mbarriers(cta)[offset]
 
 

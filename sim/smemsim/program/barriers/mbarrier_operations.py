@@ -103,23 +103,22 @@ class _Named:
         return own if self.ctas == 1 else np.broadcast_to(own, (self.ctas, len(own))).reshape(-1)
 
 
-def _named(x: Wave, i: Instruction, find: Locate, *values: np.ndarray, is_told: bool = True) -> _Named:
-    """The mbarriers that running threads name, and the watch `is_told` that they use them; where `values` of threads differ, each by itself."""
+def _named(x: Wave, i: Instruction, find: Locate, *values: np.ndarray) -> _Named:
+    """The mbarriers that running threads name; the race detector gets the uses. Where `values` of threads differ, each by itself."""
     at, watch = _places(x, i, find), x.watch
-    is_told = is_told and watch is not None
     alike = _alike(x, at, *values)
     states = [(state_of_all(x, offset), part) for offset, part in alike or ()]
     of_all = [(state, part) for state, part in states if state is not None]
     if of_all and len(of_all) == len(states):
         named = _Named(of_all, len(x.ctas))
-        for threads, barrier in with_threads(named.threads(x)) if is_told else ():
+        for threads, barrier in with_threads(named.threads(x)) if watch is not None else ():
             watch.uses(i, barrier, threads)
         return named
     each = []
     for lo, hi in _runs(at):
         n, offset = divmod(int(at[lo]), x.pitch)
         barrier, part = mbarrier_of(x, x.ctas[n], offset + x.window_begin, i), slice(lo, hi)
-        if is_told:
+        if watch is not None:
             watch.uses(i, barrier, x.threads[part])
         each.append((barrier.alone(), part))
     return _Named(each, 1)
@@ -193,7 +192,7 @@ def _tx(i: Instruction, c: Linker, rest: list[str]) -> Step:
     def count(x: Wave) -> None:
         given = np.asarray(size(x))
         sizes = np.broadcast_to(given, (x.n,))
-        for state, part in _named(x, i, find, given, is_told=False).each:
+        for state, part in _named(x, i, find, given).each:
             for bytes_ in sizes[part].tolist():
                 _check_bytes(x, i, bytes_)
                 (state.expect_tx if expects else state.complete_tx)(x, bytes_, i=i)

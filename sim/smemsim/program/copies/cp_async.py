@@ -175,6 +175,7 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
         for cta, offset, part in barriers(x, i, find):
             barrier = mbarrier_of(x, cta, offset, i)
             if x.watch is not None:
+                x.watch.uses(i, barrier, threads[part])
                 x.select(threads[part])
                 x.watch.counted(x, barrier)
                 x.select(kept)

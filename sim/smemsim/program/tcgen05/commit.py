@@ -75,6 +75,8 @@ _Commit = tuple[int, "Cta", Mbarrier]  # the thread, its CTA, and the mbarrier
 def _commit(x: Wave, i: Instruction, each: list[_Commit], group: int) -> None:
     """Threads commit their operations to mbarriers, none of which is named twice."""
     if x.watch is not None:
+        for thread, _, barrier in sorted(each, key=lambda one: one[2].offset):  # those of all CTAs at one offset follow one another
+            x.watch.uses(i, barrier, np.array([thread]))
         x.watch.tensor.commit([(thread, barrier) for thread, _, barrier in each])
     count = assumed("commit.arrivals", 1, group)
     if x.late is None:

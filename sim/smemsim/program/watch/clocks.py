@@ -854,6 +854,25 @@ class Order:
         known = self._know(warps, phase, 0)
         return known if self.tensor is None else known | self.tensor.know_last(warps, what)
 
+    def know_phase(self, warps: np.ndarray, what: Any, number: int) -> np.ndarray:
+        """Which warps know that a phase of an mbarrier is over, by a wait of their own or by what was released into it? Of phases that are no longer kept all do."""
+        phase = self._looked_at(what)
+        if phase is None or phase.over <= number:
+            return np.zeros(warps.shape, bool)
+        back = phase.over - 1 - number
+        if back >= len(phase.history):
+            return np.ones(warps.shape, bool)
+        released = phase.history[-1 - back].known.get(self.wave, {}).values()
+        if not any(row.any() for row, *_ in released):
+            return np.isin(warps, self.waited_for(what, number))
+        known = self._know(warps, phase, back)
+        return known if self.tensor is None else known | self.tensor.know_phase(warps, what, number)
+
+    def waited_for(self, what: Any, number: int) -> list[int]:
+        """The warps that have waited for a phase of an mbarrier, or for a later one."""
+        phase = self._looked_at(what)
+        return [] if phase is None else [warp for warp, over in phase.waited.items() if over > number]
+
     def _know(self, warps: np.ndarray, phase: _Phase, back: int) -> np.ndarray:
         """Which warps know that the phase so many before the last complete one is over: they have waited for it, or seen all that was released into it."""
         past = np.array([phase.waited.get(warp, 0) >= phase.over - back for warp in warps.ravel().tolist()], bool).reshape(warps.shape)

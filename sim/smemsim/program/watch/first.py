@@ -20,7 +20,7 @@ from smemsim.program.scopes import GPU
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.program.watch.history import History
-from smemsim.program.watch.operations import OPERATIONS, Operation, room_of
+from smemsim.program.watch.operations import Operation, room_of
 from smemsim.program.watch.twins import Twins
 from smemsim.program.watch.unreleased import unmet_loads, unmet_stores
 from smemsim.program.watch.watch import MATRIX, Begin, Watch, has_excuses, has_fenced_tensor
@@ -264,7 +264,7 @@ class WatchOfFirst:
         self.written: GlobalsOfFirst | None = None  # what asynchronous operations write to global memory, as soon as one does
         self.made: dict[Mbarrier, tuple[Mbarrier, ...]] = {}  # of each mbarrier of the first CTA those of all
         # Where the mbarrier lies that the first CTA has used last, and that it has left last, and by which threads.
-        self._used = self._freed = 0, np.zeros(0, np.int64)
+        self._used = self._freed = self._ended = 0, np.zeros(0, np.int64)
 
     @staticmethod
     def is_possible(x: Wave) -> bool:
@@ -473,7 +473,7 @@ class WatchOfFirst:
         """As `Watch.initialised`."""
         own = self._own_places(flat)
         shared = self.first.shared
-        if own is None or (shared.who[shared.places_of(own, 2 * WORD)] >= OPERATIONS).any():
+        if own is None or shared.are_touched(shared.places_of(own, 2 * WORD)):
             return OF_ALL
         return self.first.initialised(self.view, i, own)
 
@@ -593,7 +593,7 @@ class WatchOfFirst:
         count = 0 if own is None else len(own)
         if own is None or any((b.cta.index, b.offset) != (n // count, barriers[n % count].offset) for n, b in enumerate(barriers)):
             return OF_ALL
-        self._used, self._freed = (0, own[:0]), (0, own[:0])
+        self._used = self._freed = self._ended = 0, own[:0]
         self.made.update((barrier, tuple(barriers[n::count])) for n, barrier in enumerate(barriers[:count]))
         return self.first.makes(i, made[:count])
 
@@ -606,6 +606,16 @@ class WatchOfFirst:
             return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
         self._freed = barrier.offset, threads
         return None if self.first.not_waited_for(barrier, threads) is None else OF_ALL
+
+    @_or_of_all
+    def ends(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> Any:
+        """As `Watch.ends`: what the first CTA may end the others may too."""
+        index = barrier.cta.index
+        if index:
+            offset, own = self._ended
+            return None if offset == barrier.offset and _are_same(threads, own, index * self.x.stride) else OF_ALL
+        self._ended = barrier.offset, threads
+        return self.first.ends(i, barrier, threads) if self.first.objects.is_over(barrier, threads) else OF_ALL
 
     @_or_of_all
     def publish(self, x: Wave) -> Any:
@@ -622,6 +632,7 @@ class WatchOfFirst:
         if self._is_new(threads >> 5, barrier):
             return OF_ALL
         self._used = barrier.offset, threads
+        self.first.uses(i, barrier, threads)
         return None
 
     def _is_new(self, warps: np.ndarray, barrier: Mbarrier) -> bool:

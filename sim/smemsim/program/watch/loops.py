@@ -8,6 +8,7 @@ import numpy as np
 
 from smemsim.compiling.loop import compiled
 from smemsim.program.watch.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
+from smemsim.program.watch.operations import MBARRIER as _MBARRIER
 from smemsim.program.watch.operations import NOBODY as _NOBODY
 from smemsim.program.watch.operations import OPERATIONS as _OPERATIONS
 
@@ -139,7 +140,7 @@ def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped
         mine = known.now[warp] << _LANE_BITS | (threads[n] & 31)
         for word in range(first, first + count):
             by = who[word]
-            if (by == warp and _are_apart(tables.mark[word], mine)) or _are_apart(tables.read_mark[word], mine):
+            if by == _MBARRIER or (by == warp and _are_apart(tables.mark[word], mine)) or _are_apart(tables.read_mark[word], mine):
                 return 0
             if by >= _OPERATIONS:
                 if not known.done[warp, by - _OPERATIONS]:
@@ -207,6 +208,8 @@ def copy(flat, count, threads, numbers, line, tables, known):  # type: ignore[no
         own = numbers[warp] + _OPERATIONS
         for word in range(first, first + count):
             by = who[word]
+            if by == _MBARRIER:
+                return 0
             if by >= _OPERATIONS:
                 if by != own and not known.done[warp, by - _OPERATIONS]:
                     return 0
@@ -317,6 +320,8 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, k
             by = who[word]
             if by == _NOBODY:
                 continue
+            if by == _MBARRIER:
+                return False
             if by >= _OPERATIONS:
                 number = by - _OPERATIONS
                 if number != own and not done[number] and (stream == 0 or streams[number] != stream):

@@ -17,9 +17,10 @@ from smemsim.ptx.module import Instruction
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["GENERIC", "GROUP", "NOBODY", "OPERATIONS", "ROOM", "Operation", "Operations", "Tell", "room_of"]
+__all__ = ["GENERIC", "GROUP", "MBARRIER", "NOBODY", "OPERATIONS", "ROOM", "Operation", "Operations", "Tell", "room_of"]
 
 
+MBARRIER = -3  # in tables of who: an mbarrier object lies there (`mbarriers.py`)
 NOBODY, OPERATIONS = -1, 1 << 20  # in tables of who: warps have their number, asynchronous operations theirs from here on
 GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
 # Operations of one stream make no race among themselves: red.async, bulk reductions (each element's is atomic), those of tcgen05 by their warp. Atomic ones only write.

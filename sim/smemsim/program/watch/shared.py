@@ -23,7 +23,8 @@ from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.folding import Folding
 from smemsim.program.watch.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
-from smemsim.program.watch.operations import GENERIC, GROUP, NOBODY, OPERATIONS, Operation, Operations
+from smemsim.program.watch.mbarriers import MbarrierObjects
+from smemsim.program.watch.operations import GENERIC, GROUP, MBARRIER, NOBODY, OPERATIONS, Operation, Operations
 from smemsim.program.watch.telling import BARRIER, WORD, Telling
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import ALL, WARP
@@ -52,7 +53,8 @@ def _of_tables(name: str) -> Any:
 class SharedShadow:
     """What the accesses of one wave leave behind, and whether the next one is ordered behind them."""
 
-    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, lanes: Lanes) -> None:
+    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, lanes: Lanes, objects: MbarrierObjects) -> None:
+        self.objects = objects
         self.x, self.order, self.operations, self.telling, self.lanes = x, order, operations, telling, lanes
         self.words = words = len(x.shared) // WORD
         self.per_cta = x.stride // WARP
@@ -531,12 +533,15 @@ class SharedShadow:
         self.epochs.forget()
         if self.folding is not None and (of_one := self.folding.of_one(flat, self.epochs)) is not None:
             own = (of_one[0][:, None] // WORD + np.arange(len(at) // len(flat))).reshape(-1)
-            if (self._tables.who[own] < OPERATIONS).all():
-                self._tables.who[own], self._tables.line[own] = ATOMIC, i.line
+            tables = self._tables
+            if (tables.who[own] == NOBODY).all() and not (tables.read_line[own].any() or tables.read_by[:, own].any()):
+                tables.who[own], tables.line[own] = MBARRIER, i.line
                 return
-        self._seen(i, at, warps, np.where(self.who[at] >= OPERATIONS, self.who[at], NOBODY), "overwritten")
+        who = self.who[at]
+        self._seen(i, at, warps, np.where(who == MBARRIER, NOBODY, who), "overwritten")
+        self._readers_done(i, at, warps)
         self.parts.written_whole(at)
-        self.who[at], self.line[at] = ATOMIC, i.line
+        self.who[at], self.line[at], self.strong[at] = MBARRIER, i.line, False
 
     def is_copied(self, i: Instruction, flat: np.ndarray, size: int, numbers: np.ndarray, values: Values | None) -> bool:
         """cp.async of the running threads, the open operations of whose warps have these numbers, writes `size` bytes at places `flat`. False, and nothing is noted,
@@ -846,6 +851,8 @@ class SharedShadow:
 
     def _seen(self, i: Instruction, at: np.ndarray, warps: np.ndarray, who: np.ndarray, done: str, values: Values | None = None) -> None:
         """Has every warp seen the writes of `who` that it now reads or overwrites?"""
+        if done == "overwritten" and (objects := who == MBARRIER).any():
+            self.objects.overwritten(i, at[objects], warps[objects])
         by_warp = (who >= 0) & (who < OPERATIONS) & (who != warps)
         if by_warp.any():
             mine, other, when = warps[by_warp], who[by_warp], self.when[at[by_warp]]

@@ -144,6 +144,11 @@ class CommitGroups:
         for group in some:
             group[:] = [part if one is op else one for one in group]
 
+    def unfinished(self, warps: np.ndarray) -> list[Operation]:
+        """The copies (cp.async) of warps that these do not know to be complete."""
+        each = [(warp, g) for warp in warps.tolist() for g in self._groups.get((warp, "cp.async"), ())]
+        return [op for warp, g in each for some in (*g.pending, g.open) for op in some if not self.order.done[warp, op.number]]
+
     def wait(
         self, threads: Threads, kind: str, left: int, splits: Callable[[Operation, int], Operation], *, only_read: bool = False
     ) -> list[tuple[int, list[Operation]]]:

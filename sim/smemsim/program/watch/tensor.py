@@ -63,6 +63,7 @@ class TensorShadow:
         # By CTA: its accumulators that nobody has touched but operations that added to them, each with the last one and its box. The tables have an earlier one.
         self._added: dict[int, dict[tuple[AccumulatorLayout, int], tuple[Operation, Box]]] = {}
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by thread and line
+        self._last: dict[int, list[Operation]] = {}  # by thread: what its last commit came after
         self.loading = 0  # registers of loads that nobody has waited for, by their bits
         self._loads: dict[int, list[tuple[Any, int]]] = {}  # places in `read_when`, registers
         self._stores: dict[int, _Pending] = {}
@@ -96,6 +97,8 @@ class TensorShadow:
             self.issued |= {thread + n * begin: row for n, row in enumerate(twins.flags(flags))}
         for (thread, line), op in first._open.items():
             self._open |= {(thread + n * begin, line): twins.of(op, n) for n in range(twins.count)}
+        for thread, ops in first._last.items():
+            self._last |= {thread + n * begin: [twins.of(op, n) for op in ops if twins.has(op)] for n in range(twins.count)}
 
     # ---- threads
 
@@ -339,9 +342,14 @@ class TensorShadow:
             self.unread[at] = PRODUCT if is_product else 0
             self.who[at], self.line[at] = OPERATIONS + op.number, i.line
 
+    def committed(self, thread: int) -> list[Operation]:
+        """The operations that a commit of a thread is the first to come after; where there are none, those of its commit before."""
+        return [op for key, op in self._open.items() if key[0] == thread] or self._last.get(thread, [])
+
     def commit(self, commits: Sequence[tuple[int, Mbarrier]]) -> None:
         """tcgen05.commit of threads: all its own operations so far, and no other lane's, are complete when the phase of the barrier is."""
         threads = {thread for thread, _ in commits}
+        self._last.update({thread: self.committed(thread) for thread in threads})
         self._open = {key: op for key, op in self._open.items() if key[0] not in threads}
         none, each = np.zeros(self.operations.room, bool), iter(commits)
         for warps, what in self.all_order.together(

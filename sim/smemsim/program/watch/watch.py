@@ -24,6 +24,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     telling              telling.py           findings, and the names in them
     globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
     maps                 maps.py              tensor maps in global memory that the kernel makes
+    objects              mbarriers.py         mbarrier objects, up to where they end
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from smemsim.program.watch.lanes import PART_BITS, Lanes
 from smemsim.program.watch.lifetimes import Endings, Lifetimes
 from smemsim.program.watch.lost import LostUpdates
 from smemsim.program.watch.maps import MapsInMemory
+from smemsim.program.watch.mbarriers import MbarrierObjects
 from smemsim.program.watch.named import NamedPhases
 from smemsim.program.watch.operations import NOBODY, OPERATIONS, Operation, Operations
 from smemsim.program.watch.registers import RegistersInFlight
@@ -124,7 +126,8 @@ class Watch:
         self.telling = Telling(x, self.order, self.operations)
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
         self.lanes, self.named = Lanes(x, begin.warps), NamedPhases(x, self.order, self.telling)
-        self.shared = SharedShadow(x, self.order, self.operations, self.telling, self.lanes)
+        self.objects = MbarrierObjects(x, self.order, self.operations, self.telling)
+        self.shared = SharedShadow(x, self.order, self.operations, self.telling, self.lanes, self.objects)
         self.alone = LanesAlone(x, self.order, self.operations, self.telling, lambda: self.shared.line)
         self.early = EarlyReads(x, self.telling, self.shared.words)
         self.unwritten = begin.unwritten or Unwritten(x, self.shared.nobody_wrote, self.early.is_used)
@@ -154,7 +157,7 @@ class Watch:
         """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
         that it waited for last."""
         self.operations.spread(first.operations, twins, np.asarray(first.order.read_done.all(axis=0)))
-        for part in ("order", "groups", "barriers", "lanes", "shared", "registers", "alone", "tensor"):
+        for part in ("order", "groups", "barriers", "lanes", "shared", "registers", "alone", "tensor", "objects"):
             getattr(self, part).spread(getattr(first, part), twins)
         self.telling.spread(first.telling, twins, brought)
         self._early_arrivals = dict(first._early_arrivals)
@@ -622,15 +625,24 @@ class Watch:
     def makes(self, i: Instruction, made: Sequence[tuple[Mbarrier, int]]) -> None:
         """Threads execute mbarrier.init, each of a barrier."""
         for barrier, thread in made:
+            self.objects.makes(i, barrier, thread)
             self.barriers.makes(i, barrier, thread)
+
+    def ends(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """Threads execute mbarrier.inval."""
+        self.objects.ends(i, barrier, threads)
 
     def publish(self, x: Wave) -> None:
         """fence.mbarrier_init of the running threads."""
         self.barriers.publish(set(self._running(x).tolist()))
 
     def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
-        """Threads arrive or wait at an mbarrier: has each seen mbarrier.init?"""
+        """Threads arrive or wait at an mbarrier, or issue what arrives there: has each seen mbarrier.init?"""
         self._uses(i, barrier, threads >> 5)
+        if i.op == "tcgen05":
+            self.objects.arrives_late(i, barrier, self.tensor.committed(int(threads[0])))
+        elif i.op == "cp":
+            self.objects.arrives_late(i, barrier, self.groups.unfinished(distinct(threads >> 5)))
 
     def _uses(self, i: Instruction, barrier: Any, warps: np.ndarray) -> None:
         for warp, maker, made, formal in self.barriers.unseen(barrier, warps):
@@ -640,6 +652,7 @@ class Watch:
                 "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
                 "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
             )  # fmt: skip
+        self.objects.uses(i, barrier, warps)
 
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
         """Warps are about to arrive at mbarriers: do they know that the phase before is over (rule order.mbarrier_phases)?"""

@@ -1,0 +1,200 @@
+"""What warps do with mbarrier objects, and what ends an object (PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10; rule order.mbarrier_lives).
+
+An object ends at mbarrier.inval, at another mbarrier.init, and at a store or a copy over its bytes. Every operation on it has to happen before that: operations of
+threads by order, arrivals of asynchronous operations by a wait for their phase. Of each object this part keeps the last operation of each warp of the cluster, and the
+last asynchronous arrival of each line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.distinct import distinct
+from smemsim.program.barriers.mbarrier import Mbarrier
+from smemsim.program.watch.clocks import Formal, Order
+from smemsim.program.watch.operations import Operation, Operations
+from smemsim.program.watch.telling import BARRIER, WORD, Telling
+from smemsim.program.watch.twins import Twins
+from smemsim.program.wave import WARP
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.program.wave import Wave
+
+__all__ = ["MbarrierObjects"]
+
+
+BECAUSE = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10 (an mbarrier object ends with mbarrier.inval, after its last use)"
+WORDS = 2  # of an object
+COUNTED = ("arrive", "arrive_drop", "expect_tx", "complete_tx")  # operations of mbarrier that a phase counts
+WAITS = -1  # in place of a phase: the operation counts in none
+
+
+@dataclasses.dataclass(frozen=True)
+class _Arrival:
+    """The last asynchronous arrival of an instruction: the phase that was open when it was issued, and the operations that it comes after."""
+
+    instruction: Instruction
+    phase: int
+    after: tuple[Operation, ...]
+
+
+class _Object:
+    """An mbarrier object. `when` and `line` have, for each warp of the cluster from `first` on, the clock and the line of its last operation on the object, 0 for none;
+    `phase` the phase that the operation counts in, if it does (WAITS: it does not)."""
+
+    def __init__(self, barrier: Mbarrier, made: Instruction, first: int, warps: int) -> None:
+        self.barrier, self.made, self.first = barrier, made, first
+        self.when, self.line, self.phase = np.zeros(warps, np.int32), np.zeros(warps, np.int32), np.full(warps, WAITS, np.int32)
+        self.arrivals: dict[int, _Arrival] = {}  # by line
+
+
+class MbarrierObjects:
+    """The mbarrier objects of a wave."""
+
+    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling) -> None:
+        self.x, self.order, self.operations, self.telling = x, order, operations, telling
+        self.per_cta = x.stride // WARP
+        self._objects: dict[Mbarrier, _Object] = {}
+        self._at: dict[int, _Object] = {}  # the last object of each word of `x.shared`
+
+    def spread(self, first: MbarrierObjects, twins: Twins) -> None:
+        """Those of all CTAs, from those of the first one."""
+        for one in first._objects.values():
+            for n, own in enumerate(twins.made[one.barrier]):
+                twin = _Object(own, one.made, one.first + n * twins.warps, len(one.when))
+                twin.when[:], twin.line[:], twin.phase[:] = one.when, one.line, one.phase
+                for line, arrival in one.arrivals.items():
+                    after = tuple(twins.of(op, n) for op in arrival.after if twins.has(op))
+                    if after or not arrival.after:
+                        twin.arrivals[line] = dataclasses.replace(arrival, after=after)
+                self._keep(twin, is_last=self._word(one.barrier) in first._at and first._at[self._word(one.barrier)] is one)
+
+    @staticmethod
+    def _word(barrier: Mbarrier) -> int:
+        return barrier.place // WORD
+
+    def _keep(self, one: _Object, *, is_last: bool) -> None:
+        self._objects[one.barrier] = one
+        if is_last:
+            word = self._word(one.barrier)
+            self._at.update(dict.fromkeys(range(word, word + WORDS), one))
+
+    # ---- what is done with an object
+
+    def makes(self, i: Instruction, barrier: Mbarrier, thread: int) -> None:
+        """A thread executes mbarrier.init."""
+        warp = thread // WARP
+        self._look(i, [self._word(barrier)], np.array([warp]))
+        cluster = self.per_cta * self.x.launch.cluster_size
+        old = self._at.get(self._word(barrier))
+        if old is not None:
+            self._objects.pop(old.barrier, None)
+        one = _Object(barrier, i, warp // cluster * cluster, cluster)
+        self._keep(one, is_last=True)
+        self._note(one, i, np.array([warp]))
+
+    def uses(self, i: Instruction, barrier: Mbarrier, warps: np.ndarray) -> None:
+        """Warps operate on the object."""
+        one = self._objects.get(barrier)
+        if one is not None:
+            self._note(one, i, warps)
+
+    def _note(self, one: _Object, i: Instruction, warps: np.ndarray) -> None:
+        own = warps - one.first
+        counts = i.op != "mbarrier" or i.modifiers[0] in COUNTED
+        one.when[own], one.line[own], one.phase[own] = self.order.clock[warps], i.line, one.barrier.state.phase if counts else WAITS
+
+    def arrives_late(self, i: Instruction, barrier: Mbarrier, after: Sequence[Operation]) -> None:
+        """An asynchronous arrival is issued: it comes after these operations."""
+        one = self._objects.get(barrier)
+        if one is not None:
+            one.arrivals[i.line] = _Arrival(i, barrier.state.phase, tuple(after))
+
+    # ---- what ends it
+
+    def ends(self, i: Instruction, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """Threads execute mbarrier.inval."""
+        one, warps = self._objects.get(barrier), distinct(threads // WARP)
+        if one is not None:
+            self._end(i, one, warps)
+            self._note(one, i, warps)
+
+    def is_over(self, barrier: Mbarrier, threads: np.ndarray) -> bool:
+        """May threads end the object?"""
+        one, warps = self._objects.get(barrier), distinct(threads // WARP)
+        return one is None or (not self._unordered(one, warps, 0)[0].any() and self._pending(one, warps) is None)
+
+    def overwritten(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+        """Warps, or operations that they issue, write words in which objects lie."""
+        for warp in distinct(warps).tolist():
+            self._look(i, distinct(at[warps == warp]).tolist(), np.array([warp]))
+
+    def _look(self, i: Instruction, words: list[int], warps: np.ndarray) -> None:
+        for one in {id(self._at[word]): self._at[word] for word in words if word in self._at}.values():
+            self._end(i, one, warps)
+
+    def _end(self, i: Instruction, one: _Object, warps: np.ndarray) -> None:
+        """X008 where warps end an object with which others may still do something; X005 where an arrival may still come."""
+        late, formal = self._unordered(one, warps, i.line if i is one.made else 0)
+        if late.any():
+            by, other = np.argwhere(late)[0].tolist()
+            self._tell(i, one, int(warps[by]), other, formal)
+        elif (arrival := self._pending(one, warps)) is not None:
+            named = self._named(one)
+            self.telling.tell(
+                "X005", i, f"{i.name} {self._does(i)} the mbarrier at {named}, at which {arrival.instruction.name} of line {arrival.instruction.line} may still "
+                "arrive: these threads have not waited for that phase", "mbarrier.try_wait for the phase that the arrival completes, before this line",
+                BECAUSE, one.barrier.touched,
+            )  # fmt: skip
+
+    def _unordered(self, one: _Object, warps: np.ndarray, but: int) -> tuple[np.ndarray, Formal]:
+        """The operations, by those who end the object and by warp of the cluster, that are not ordered before; those of line `but` do not count. What a phase counts
+        is over for a warp that knows that the phase is, whatever the arrival releases."""
+        readers = one.first + np.arange(len(one.when))
+        others = (readers != warps[:, None]) & (one.line != but)
+        late = others & (one.when > self.order.has_seen(warps[:, None], readers))
+        for by, reader in np.argwhere(late & (one.phase != WAITS)).tolist():
+            others[by, reader] = not self._know(one, warps[by : by + 1], int(one.phase[reader]))
+        return self.order.missing(lambda order: others & (one.when > order.has_seen(warps[:, None], readers)))
+
+    def _know(self, one: _Object, warps: np.ndarray, phase: int) -> bool:
+        """Do all of the warps know that a phase is over: have they waited for it, or synchronised with a warp that has?"""
+        known = self.order.know_phase(warps, one.barrier, phase)
+        for waited in self.order.waited_for(one.barrier, phase):
+            known |= self.order.has_seen(warps, np.int64(waited)) >= one.when[waited - one.first]
+        return bool(known.all())
+
+    def _pending(self, one: _Object, warps: np.ndarray) -> _Arrival | None:
+        """An asynchronous arrival that warps do not know to have come. An operation that is forgotten is over."""
+        for arrival in one.arrivals.values():
+            if self._know(one, warps, arrival.phase):
+                continue
+            after = np.array([op.number for op in arrival.after if self.operations.remembers(op)], np.int64)
+            if not arrival.after or not self.order.done[np.ix_(warps, after)].all():
+                return arrival
+        return None
+
+    @staticmethod
+    def _does(i: Instruction) -> str:
+        kinds = {"inval": "invalidates", "init": "initialises again"}
+        return kinds.get(i.modifiers[0], "overwrites") if i.op == "mbarrier" else "overwrites"
+
+    def _named(self, one: _Object) -> str:
+        return f"{one.barrier.offset:#x} of CTA {one.barrier.cta.number}"
+
+    def _tell(self, i: Instruction, one: _Object, warp: int, other: int, formal: Formal) -> None:
+        line = int(one.line[other])
+        than = self.telling.lines.get(line)
+        name = f" ({than.name})" if than is not None else ""
+        far = (one.first + other) // self.per_cta != warp // self.per_cta
+        between = "barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster" if far else BARRIER
+        self.telling.tell(
+            "X008", i, f"{i.name} of warp {self.telling.warp(warp)} {self._does(i)} the mbarrier at {self._named(one)}, which warp "
+            f"{self.telling.warp(one.first + other)} uses at line {line}{name}: nothing orders the two", f"put {between} between the last use and this line", BECAUSE,
+            one.barrier.touched, formal=formal, other=than,
+        )  # fmt: skip
