@@ -206,6 +206,8 @@ def test_an_address_in_a_cta_that_the_cluster_has_not_ends_the_kernel_where_it_i
         ("atom.global.add.u32 %r2, [%d20+1024], 1;", "X001", "past the end"),
         ("atom.global.add.u32 %r2, [%d20+2], 1;", "X002", "no multiple of 4"),
         ("cp.async.cg.shared.global [sm], [%d20+8], 16;", "X002", "no multiple of 16"),
+        ("ld.shared.b32 %r2, [%d20];", "X001", "the generic address of a byte of the array of args[0]"),
+        ("mov.u64 %d1, loc; cvta.local.u64 %d1, %d1; ld.shared.b32 %r2, [%d1+1024];", "X001", "of the thread's local memory"),
     ],
 )
 def test_addresses_that_end_the_kernel(body, code, words):
@@ -213,6 +215,110 @@ def test_addresses_that_end_the_kernel(body, code, words):
     messages = found(body, np.zeros(64, np.uint32), text=text)
     assert list(messages) == [code]
     assert words in messages[code]
+
+
+# The address of a thread's 16 bytes as {own}, that of an mbarrier as {bar}, that of all bytes for one thread's copies as {all}.
+NARROW = {
+    "ld": "ld.shared.u32 %r2, [{own}];",
+    "ld of 16 bytes": "ld.shared.v4.u32 {{%r2, %r3, %r4, %r10}}, [{own}];",
+    "ld of a byte": "ld.shared.u8 %r2, [{own}];",
+    "st": "st.shared.u32 [{own}], %r9;",
+    "st of 16 bytes": "st.shared.v4.u32 [{own}], {{%r1, %r9, %r9, %r1}};",
+    "st to the cluster": "st.shared::cluster.u32 [{own}], %r9;",
+    "volatile": "ld.volatile.shared.u32 %r2, [{own}];",
+    "atom": "atom.shared.add.u32 %r2, [{own}], 7;",
+    "red": "red.shared.max.u32 [{own}], %r9;",
+    "cas": "atom.shared.cas.b32 %r2, [{own}], %r1, %r9;",
+    "ldmatrix": "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r2, %r3, %r4, %r10}}, [{own}];",
+    "stmatrix": "stmatrix.sync.aligned.m8n8.x4.shared.b16 [{own}], {{%r1, %r9, %r1, %r9}};",
+    "wmma.load": "wmma.load.a.sync.aligned.row.m16n16k8.shared.tf32 {{%r2, %r3, %r4, %r10}}, [{all}], 8;",
+    "cp.async": "cp.async.ca.shared.global [{own}], [%d21], 16; cp.async.wait_all;",
+    "mbarrier": "@%p9 mbarrier.init.shared.b64 [{bar}], 64; bar.sync 0; mbarrier.arrive.shared.b64 _, [{bar}]; L: mbarrier.try_wait.parity.shared.b64 %p1, [{bar}], 0; @!%p1 bra L;",
+    "bulk": """@%p9 mbarrier.init.shared.b64 [{bar}], 1; @%p9 mbarrier.arrive.expect_tx.shared.b64 _, [{bar}], 64; @%p9 fence.proxy.async.shared::cta; bar.sync 0;
+        @%p9 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{all}], [%d21], 64, [{bar}];
+        L: mbarrier.try_wait.parity.shared.b64 %p1, [{bar}], 0; @!%p1 bra L;""",
+    "bulk out": """fence.proxy.async.shared::cta; bar.sync 0; @%p9 cp.async.bulk.global.shared::cta.bulk_group [%d22], [{all}], 64;
+        @%p9 cp.async.bulk.commit_group; @%p9 cp.async.bulk.wait_group 0;""",
+    "st.async": """@%p9 mbarrier.init.shared.b64 [{bar}], 1; @%p9 mbarrier.arrive.expect_tx.shared.b64 _, [{bar}], 256; bar.sync 0;
+        st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [{own}], %r9, [{bar}]; L: mbarrier.try_wait.parity.shared.b64 %p1, [{bar}], 0; @!%p1 bra L;""",
+    "const": "mov.u32 %r6, table; {again} ld.const.u32 %r2, [{own}];",
+    "param": "mov.u32 %r6, 8; {again} ld.param.u32 %r2, [{own}];",
+    "local": "mov.u32 %r6, loc; {again} st.local.u32 [loc], 5; ld.local.u32 %r2, [{own}];",
+}  # fmt: skip
+BLACKWELL = {
+    "st.bulk": "st.bulk.weak.shared::cta [{own}], 16, 0;",
+    "tcgen05": """setp.lt.u32 %p2, %r1, 32; @%p2 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [{bar}], 32; bar.sync 0; ld.shared.u32 %r6, [bar];
+        shr.u32 %r10, %r1, 5; shl.b32 %r10, %r10, 21; add.u32 %r11, %r6, %r10; sub.u32 %r5, %r11, 2032; sub.u32 %r12, %r11, 6;
+        tcgen05.st.sync.aligned.32x32b.x1.b32 [%r5+2032], {{%r9}}; tcgen05.wait::st.sync.aligned;
+        tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r2}}, [%r12+6]; tcgen05.wait::ld.sync.aligned;
+        bar.sync 0; @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r6, 32;""",
+}
+WAYS = {  # how the addresses are written; they are the same
+    "one register": {"own": "%r6", "bar": "%r8", "all": "%r13"},
+    "a sum below zero": {"own": "%r5+2032", "bar": "%r7+4096", "all": "%r14+2032"},
+    "64 bits whose upper half is dropped": {"own": "%d6+-16", "bar": "%d7+-16", "all": "%d8+-16"},
+}  # fmt: skip
+
+
+AGAIN = "sub.u32 %r5, %r6, 2032; add.u32 %r20, %r6, 16; mov.b64 %d6, {%r20, 77};"  # all ways to write %r6
+
+
+def _left(form: str, way: str, arch: str, **given) -> list[list]:
+    """What a kernel leaves: shared memory and its registers, then what a copy left."""
+    own = (NARROW | BLACKWELL)[form].format(**WAYS[way], again=AGAIN)
+    text = {
+        "variables": ".const .align 8 .u32 table[4] = {11, 12, 13, 14}; .shared .align 16 .b8 sm[2048]; .shared .align 8 .b64 bar[1];",
+        "locals_": ".local .align 4 .b8 loc[16];",
+    }
+    body = f"""mad.lo.u32 %r9, %r1, 77, 5; mov.u32 %r13, sm; mad.lo.u32 %r6, %r1, 16, %r13; mov.u32 %r8, bar; sub.u32 %r7, %r8, 4096; sub.u32 %r14, %r13, 2032;
+        st.shared.v4.u32 [%r6], {{%r1, %r9, %r1, %r9}}; st.shared.u64 [bar], 0; bar.sync 0; mov.u32 %r2, 0; mov.u32 %r3, 0; mov.u32 %r4, 0; mov.u32 %r10, 0;
+        {AGAIN} add.u32 %r21, %r8, 16; add.u32 %r22, %r13, 16; mov.b64 %d7, {{%r21, -1}}; mov.b64 %d8, {{%r22, 1}};
+        {own} bar.sync 0; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; add.u32 %r2, %r2, %r10; mad.lo.u32 %r6, %r1, 16, %r13;
+        ld.shared.v4.u32 {{%r30, %r31, %r32, %r33}}, [%r6];
+        mul.wide.u32 %d1, %r1, 32; add.u64 %d2, %d20, %d1; st.global.v4.u32 [%d2], {{%r30, %r31, %r32, %r33}}; st.global.u32 [%d2+16], %r2;"""
+    block = 128 if form == "tcgen05" else N
+    gpu = Gpu(arch)
+    arrays = [gpu.array(a) for a in (np.zeros((block, 8), np.uint32), np.arange(16, dtype=np.uint32), np.zeros(16, np.uint32))]
+    run = gpu.launch(kernel(3, body, arch=arch, **text), block=block, args=arrays, progress=False, workers=1, **given)
+    assert run.findings == []
+    return [a.numpy().tolist() for a in arrays]
+
+
+@pytest.mark.parametrize("form", [*NARROW, *BLACKWELL])
+def test_addresses_are_formed_at_the_width_of_their_state_space(form, monkeypatch):
+    arch = "sm_100a" if form in BLACKWELL else "sm_90a"
+    usual = _left(form, "one register", arch)
+    for tier, shape in (("closures", {}), ("compiled", {}), ("closures", {"schedule": 1})):
+        monkeypatch.setenv("SMEMSIM_TIERS", tier)
+        for way in list(WAYS)[1:]:
+            assert _left(form, way, arch, **shape) == usual
+
+
+@pytest.mark.parametrize("address", [1 << 57, 1 << 63, (1 << 63) - 64, (1 << 64) - 64])
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "cp.async.ca.shared.global [sm], [%d1], 16;",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d1], 256, [bar];",
+        "cp.async.bulk.global.shared::cta.bulk_group [%d1], [sm], 256;",
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d1], [sm], 256;",
+        "cp.async.bulk.prefetch.L2.global [%d1], 256;",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d1, {%r1, %r1}], [bar];",
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d1, {%r1, %r1}], [sm];",
+        "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group [%d1, {%r1, %r1}], [sm];",
+        "cp.async.bulk.prefetch.tensor.2d.L2.global [%d1, {%r1, %r1}];",
+        "tensormap.replace.tile.global_address.global.b1024.b64 [%d1], %d20;",
+    ],
+)
+def test_no_address_of_a_copy_is_too_large_for_a_finding_with_its_line(copy, address):
+    body = f"@%p9 mbarrier.init.shared.b64 [bar], 1;\nbar.sync 0;\nmov.u64 %d1, {address};\n@%p9 {copy}"
+    device = Device("sm_90a")
+    text = kernel(1, body)
+    launch = device.launch(text, "k", block=32, args=[device.array(np.zeros(64, np.uint32))])
+    line = text.splitlines().index(f"@%p9 {copy}") + 1
+    ((code, at),) = ((f.code, f.line) for f in launch.findings.values())
+    assert (code, at) == ("X001", line)
+    assert f"{address:#x}" in next(iter(launch.findings.values())).message
 
 
 def test_nothing_runs_behind_a_trap():

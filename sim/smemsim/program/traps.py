@@ -9,7 +9,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap
 from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, WARP
 from smemsim.ptx.module import Instruction
-from smemsim.spec.launches import SHARED_WINDOW
+from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
 
-__all__ = ["find_misuse", "find_outside", "foreign", "misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
+__all__ = ["elsewhere", "find_misuse", "find_outside", "foreign", "misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
 
 
 FAR = 1 << 20  # bytes from an array; further away, and further than its size, an address is meant for another one
@@ -91,6 +91,22 @@ def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, b
         "memory; a card accesses it without an error"
     )
     x.launch.find("X001", i, message, "look for a null pointer, or a negative index", because="golden/sm_90a/reserved_shared")
+
+
+def elsewhere(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> None:
+    """64-bit addresses of another state space where a `.shared` one is taken: X001, but a card goes on with the low 32 bits."""
+    n, thread = _first(x, part, bad)
+    address = int(at[n])
+    if address >> 32 == LOCAL_WINDOW >> 32:
+        where = "the thread's local memory"
+    else:
+        region = x.launch.memory.find(address)
+        where = region_name(x.launch, region.begin, region.end)
+    message = (
+        f"{i.name} of {thread_name(x, thread)} takes a .shared address, and {address:#x} is the generic address of a byte of {where}; "
+        f"a card drops bits 63:32 and accesses shared address {address & 0xFFFFFFFF:#x}"
+    )
+    x.launch.find("X001", i, message, "pass the address of a .shared variable, or drop .shared", because="PTX ISA 9.1 §6.4.1")
 
 
 def foreign(x: Wave, i: Instruction, at: np.ndarray) -> NoReturn:

@@ -180,6 +180,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("measured", "compiled"), "CUTLASS clears bit 24 to reach the even CTA of a pair", ("cluster_addresses",)),
     Rule("shared.generic", "an operand in shared memory, .shared or generic: its low 32 bits are the .shared address, whose upper half cvta.shared puts in front",
          _grades("compiled", "compiled"), "SASS of ptxas 13.0.88: LDS, STS, ATOMS, LDSM, SYNCS, UBLKCP, UTCBAR and the store of tcgen05.alloc take the low register of a 64-bit address; ThunderKittens 0b55588 tensor_allocator (alloc), Triton 3.6 (commit)"),
+    Rule("shared.width", "addresses in .shared, .local, .const and .param have 32 bits: a sum of a 32-bit register and a number wraps at 2^32, of a 64-bit register the low 32 bits count",
+         _grades("compiled", "compiled"), "PTX ISA 9.1 §6.4.1 (addresses are zero-extended or cut to the width of the state space); SASS of ptxas 13.0.88: LDS, STS, ATOMS, LDSM, LDL, LDC, LDTM and UBLKCP add the number to a 32-bit register"),
     Rule("shared.static", "static shared memory of an entry: its own variables and its callees', used or not, and those of the file that they name; behind it the dynamic part, aligned for all arrays without a size that the file declares",
          _grades("compiled", "compiled"), "sizes that ptxas 13.0.88 reports (-v)"),
     Rule("gpu.execution", "whole kernels, instruction by instruction as PTX has them: every byte that they leave in memory",

@@ -9,7 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 
-from smemsim.program.compiled.memory import ALL_LANES, GENERAL, V64, Access, Moving, move, note_running, shape_of, stored, table_of
+from smemsim.program.compiled.memory import (
+    ALL_LANES,
+    GENERAL,
+    V64,
+    Access,
+    Moving,
+    extension,
+    move,
+    note_running,
+    shape_of,
+    stored,
+    table_of,
+    widened,
+)
 from smemsim.program.compiled.vectors import LANES, Value, Vectors, vector
 
 __all__ = ["ROOM", "emit_direct"]
@@ -41,7 +54,7 @@ def _base(v: Vectors, access: Access) -> _Base:
     if known is None:
         first = v.line(f"extractelement {vector(at.type)} {at.name}, i64 0")
         if at.type != "i64":
-            first = v.line(f"zext {at.type} {first} to i64")
+            first = v.line(f"{extension(at.type)} {at.type} {first} to i64")
         step, shape = shape_of(v, at, access.size)
         known = v.bases[at.name, access.size] = _Base(at, first, v.line(f"mul i64 {step}, {LANES - 1}"), shape)
     return known
@@ -70,7 +83,7 @@ def emit_direct(v: Vectors, access: Access, guard: Value | None, active: Value |
         v.lines.append(f"slow{n}:")
         if bits is not None:
             v.lines += [f"  %idle{n} = icmp eq i{LANES} {bits}, 0", f"  br i1 %idle{n}, label %after{n}, label %some{n}", f"some{n}:"]
-        wide = base.at if base.at.type == "i64" else v.cast(base.at, "i64", "zext")
+        wide = widened(v, base.at)
         if apart:
             wide = v.binary("add", wide, v.number("i64", apart))
         within = v.binary("sub", wide, v.alike("i64", begin))

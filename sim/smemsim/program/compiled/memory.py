@@ -38,6 +38,7 @@ __all__ = [
     "emit_address",
     "emit_parameter",
     "emit_variable",
+    "extension",
     "in_rows",
     "move",
     "note_running",
@@ -46,6 +47,7 @@ __all__ = [
     "stored",
     "table_of",
     "variable_of",
+    "widened",
 ]
 
 
@@ -246,8 +248,7 @@ def emit_address(v: Vectors, access: Access, active: Value | None) -> None:
     if slot is None:
         wide = v.binary("add", _broadcast(v, "%window.begin"), v.number("i64", access.within))
     else:
-        at = v.slot(slot)
-        wide = at if at.type == "i64" else v.cast(at, "i64", "zext")
+        wide = widened(v, v.slot(slot))
         if access.offset:
             wide = v.binary("add", wide, v.number("i64", access.offset))
     begin, limit, host = (_broadcast(v, name) for name in table_of(v, access))
@@ -301,12 +302,13 @@ def _base(v: Vectors, slot: int, size: int) -> _Base:
     known: _Base | None = v.bases.get((at.name, size))
     if known is not None:
         return known
-    n, wide = len(v.bases), at if at.type == "i64" else v.cast(at, "i64", "zext")
+    n, wide = len(v.bases), widened(v, at)
     first = v.line(f"extractelement {V64} {wide.name}, i64 0")
     step, shape = shape_of(v, at, size)
     span = v.line(f"mul i64 {step}, {LANES - 1}")
     v.lines += [f"  %simple{n} = icmp ne i8 {shape}, {GENERAL}", f"  br i1 %simple{n}, label %near{n}, label %far{n}", f"far{n}:"]
-    every = [_reduced(v, name, wide) for name in ("umin", "umax", "or")]
+    sign = "s" if extension(at.type) == "sext" else "u"
+    every = [_reduced(v, name, wide) for name in (f"{sign}min", f"{sign}max", "or")]
     far = v.line(f"sub i64 {every[1]}, {every[0]}")
     v.lines += [f"  br label %near{n}", f"near{n}:"]
     # The block in front of this one is that of the base before.
@@ -318,6 +320,19 @@ def _base(v: Vectors, slot: int, size: int) -> _Base:
     is_odd = v.line(f"icmp ne i64 {v.line(f'and i64 {bits}, {size - 1}')}, 0")
     found = v.bases[at.name, size] = _Base(wide, least, span, is_odd, shape)
     return found
+
+
+def extension(kind: str) -> str:
+    """How a register of addresses becomes 64 bits wide.
+
+    A sum with a 32-bit register wraps at 2^32. The register counts as signed here: its sum with a number is then the wrapped one, if that lies in a window.
+    """
+    return "sext" if kind == "i32" else "zext"
+
+
+def widened(v: Vectors, at: Value) -> Value:
+    """A register of addresses as 64 bits."""
+    return at if at.type == "i64" else v.cast(at, "i64", extension(at.type))
 
 
 def _reduced(v: Vectors, name: str, wide: Value) -> str:

@@ -27,14 +27,16 @@ from smemsim.program.asynchronous import (
 from smemsim.program.barriers.mbarrier import Delivery
 from smemsim.program.events import Bulk
 from smemsim.program.late import Hidden
-from smemsim.program.memory.spaces import shared_operand
+from smemsim.program.memory.spaces import global_operand, shared_operand
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.program.traps import outside
 from smemsim.program.watch.doubts import Follows
 from smemsim.program.wave import OFFSET_MASK
 from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.reductions import REDUCTION_TYPES, ReductionOp
+from smemsim.spec.tensor_map import LIMITS
 from smemsim.spec.traps import MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
@@ -61,9 +63,9 @@ def build_in(i: Instruction, c: Linker) -> Step:
         words.need("global")
     is_multicast, hinted = words.has("multicast::cluster"), words.has("L2::cache_hint")
     words.end()
-    to, source = shared_operand(c, operands.next("a destination")), operands.next("a source")
-    at = shared_operand(c, source) if between else c.address(source)
-    size, mbar = c.read(operands.next("a size"), "u32"), shared_operand(c, operands.next("an mbarrier"))
+    to, source = shared_operand(i, c, operands.next("a destination")), operands.next("a source")
+    at = shared_operand(i, c, source) if between else global_operand(c, source)
+    size, mbar = c.read(operands.next("a size"), "u32"), shared_operand(i, c, operands.next("an mbarrier"))
     mask = [c.read(operands.next("a CTA mask"), "u16")] if is_multicast else []
     if hinted:
         operands.next("a cache policy")
@@ -77,6 +79,8 @@ def build_in(i: Instruction, c: Linker) -> Step:
         for (cta, thread), (dst, src, count, barrier, *masks) in each(x, [to, at, size, mbar, *mask]):
             cluster = cluster_of(x, cta)
             check_ranks(x, i, *((dst, src) if between else (dst,)), mbar=barrier)
+            if not between:
+                _check_reach(x, i, thread, src, count)
             if not is_multicast:
                 one_cta(x, i, dst, barrier)
             if to_space == "shared::cta":
@@ -115,7 +119,7 @@ def build_out(i: Instruction, c: Linker) -> Step:
     words, operands = Modifiers(i, "async", "bulk", "global", "shared::cta", "bulk_group"), Operands(i)
     hinted, masked = words.has("L2::cache_hint"), words.has("cp_mask")
     words.end()
-    to, at = c.address(operands.next("a destination")), shared_operand(c, operands.next("a source"))
+    to, at = global_operand(c, operands.next("a destination")), shared_operand(i, c, operands.next("a source"))
     size = c.read(operands.next("a size"), "u32")
     if hinted:
         operands.next("a cache policy")
@@ -125,6 +129,7 @@ def build_out(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         for (cta, thread), (dst, src, count, *masks), is_again in each_store(x, [to, at, size, *mask]):
             check_ranks(x, i, src)
+            _check_reach(x, i, thread, dst, count)
             own = own_address(i, cta, src)
             _note_size(x, i, count)
             with stops(x, i, _reason):
@@ -166,9 +171,9 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
     dtype = words.need(*REDUCTION_TYPES)
     words.end()
     destination = operands.next("a destination")
-    to = c.address(destination) if is_global else shared_operand(c, destination)
-    at, size = shared_operand(c, operands.next("a source")), c.read(operands.next("a size"), "u32")
-    mbar = [] if is_global else [shared_operand(c, operands.next("an mbarrier"))]
+    to = global_operand(c, destination) if is_global else shared_operand(i, c, destination)
+    at, size = shared_operand(i, c, operands.next("a source")), c.read(operands.next("a size"), "u32")
+    mbar = [] if is_global else [shared_operand(i, c, operands.next("an mbarrier"))]
     if hinted:
         operands.next("a cache policy")
     operands.end()
@@ -178,6 +183,8 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
             check_ranks(x, i, *((src,) if is_global else (src, dst)), mbar=barrier[0] if barrier else None)
             if barrier:
                 one_cta(x, i, dst, barrier[0])
+            else:
+                _check_reach(x, i, thread, dst, count)
             with stops(x, i, _reason):
                 if is_global:
                     given: dict[str, Any] = {"to": x.launch.memory}
@@ -200,13 +207,14 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
     words, operands = Modifiers(i, "async", "bulk", "prefetch", "L2", "global"), Operands(i)
     hinted = words.has("L2::cache_hint")
     words.end()
-    at, size = c.address(operands.next("a source")), c.read(operands.next("a size"), "u32")
+    at, size = global_operand(c, operands.next("a source")), c.read(operands.next("a size"), "u32")
     if hinted:
         operands.next("a cache policy")
     operands.end()
 
     def run(x: Wave) -> None:
-        for _, (src, count) in each(x, [at, size]):
+        for (_, thread), (src, count) in each(x, [at, size]):
+            _check_reach(x, i, thread, src, count)
             with stops(x, i, _reason):
                 bulk_prefetch(src, count)
 
@@ -353,6 +361,13 @@ def _note_size(x: Wave, i: Instruction, size: int) -> None:
     if size % BULK_LIMITS.unit:
         message = f"{size} bytes: what is over a multiple of {BULK_LIMITS.unit} B is neither moved nor counted"
         x.launch.find("A103", i, message, f"{-(-size // BULK_LIMITS.unit) * BULK_LIMITS.unit} bytes")
+
+
+def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:
+    """X001 for global addresses that no GPU maps."""
+    if address + size > LIMITS.address_end:
+        place = np.searchsorted(x.threads, [thread])
+        outside(x, i, "global", np.array([address], np.uint64), place, np.array([True]), size)
 
 
 def _reason(trap: HardwareTrap) -> tuple[str, str]:

@@ -45,6 +45,7 @@ def map_at(x: Wave, i: Instruction, address: int, thread: int) -> TensorMap:
     Raises HardwareTrap, with the finding, for an address off 64 B and for one where nothing is; InputError for bytes that are no map.
     """
     bank, size = x.launch.parameter_address, len(x.launch.parameters)
+    address &= (1 << 64) - 1
     if 0 <= address < size:  # a place in the parameter bank, without cvta.param
         address += bank
     if address % LIMITS.object_alignment:
@@ -160,7 +161,7 @@ def build_prefetch_map(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         at = np.broadcast_to(np.asarray(address(x)), (x.n,))
         if ((at < 0) | (at >= len(x.launch.parameters))).any():
-            message = f"the address {int(at[0]):#x} is generic, and prefetch.param.tensormap takes a place in the parameter bank"
+            message = f"the address {int(at[0]) & ((1 << 64) - 1):#x} is generic, and prefetch.param.tensormap takes a place in the parameter bank"
             stop(x, i, "X002", message, "prefetch.tensormap, without .param, takes generic addresses", MISALIGNED_ADDRESS)
 
     return run

@@ -92,9 +92,9 @@ def build_load(i: Instruction, c: Linker) -> Step:
     words.end()
     if own and is_multicast:
         raise unmodelled(i, ".multicast::cluster to .shared::cta")
-    to = shared_operand(c, operands.next("a destination"))
+    to = shared_operand(i, c, operands.next("a destination"))
     at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
-    mbar = shared_operand(c, operands.next("an mbarrier"))
+    mbar = shared_operand(i, c, operands.next("an mbarrier"))
     offsets = _offsets(i, c, operands) if mode.startswith("im2col") else []
     mask = [c.read(operands.next("a CTA mask"), "u16")] if is_multicast else []
     if hinted:
@@ -285,7 +285,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
     hinted = words.has("L2::cache_hint")
     words.end()
     at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
-    source = shared_operand(c, operands.next("a source"))
+    source = shared_operand(i, c, operands.next("a source"))
     if hinted:
         operands.next("a cache policy")
     operands.end()

@@ -21,7 +21,7 @@ from smemsim.program.linking.fused import Fused, fuse
 from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline
 from smemsim.program.linking.operands import OperandTypes, check_shapes
 from smemsim.program.linking.order import in_order
-from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
+from smemsim.program.registers import Read, Wave, Write, bits_of, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.program.special import special
 from smemsim.ptx.module import (
@@ -350,7 +350,10 @@ class Linker:
         return lambda x: np.uint64(offset & _WORD)
 
     def address(self, operand: Operand) -> Read:
-        """The value of `[base + offset]` as int64: of the threads that run, or one for all of them."""
+        """The value of `[base + offset]` as int64: of the threads that run, or one for all of them.
+
+        A sum with a 32-bit register wraps at 2^32: state spaces that take such a register have addresses of 32 bits (compiled: `RULES["shared.width"]`).
+        """
         if isinstance(operand, Symbol):  # of a call, a parameter's name
             operand = Address(operand)
         if not isinstance(operand, Address):
@@ -361,6 +364,9 @@ class Linker:
             return lambda x: np.asarray(at(x)).astype(np.int64)
         if isinstance(operand.base, Register):
             slot = operand.base.slot
+            if bits_of(operand.base.type) <= 32:
+                narrow = np.uint32(offset & 0xFFFFFFFF)
+                return lambda x: (x.r[slot][x.sel].astype(np.uint32, copy=False) + narrow).astype(np.int64)
             return lambda x: x.r[slot][x.sel].astype(np.int64) + offset
         number = np.uint64(operand.base.value + offset & _WORD).astype(np.int64)
         return lambda x: number

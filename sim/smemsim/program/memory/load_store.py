@@ -270,7 +270,7 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
     zero = i.operands[2] if len(i.operands) == 3 else None
     if rest or space not in (None, "shared", "shared::cta") or not isinstance(zero, Immediate) or zero.value:
         raise unmodelled(i)
-    address, amount = shared_operand(c, i.operands[0]), c.read(i.operands[1], "u64")
+    address, amount = shared_operand(i, c, i.operands[0], generic=space is None), c.read(i.operands[1], "u64")
 
     def store(x: Wave) -> None:
         starts = np.broadcast_to(np.asarray(address(x)), (x.n,))

@@ -16,11 +16,12 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.machine import loops
+from smemsim.program.registers import bits_of
 from smemsim.program.registry import unmodelled
 from smemsim.program.scopes import GPU
-from smemsim.program.traps import find_outside, foreign, misaligned, outside, reserved
+from smemsim.program.traps import elsewhere, find_outside, foreign, misaligned, outside, reserved
 from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, THREADS
-from smemsim.ptx.module import Instruction, Operand
+from smemsim.ptx.module import Address, Instruction, Operand, Register
 from smemsim.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
 from smemsim.spec.tensor_map import TENSOR_MAP
 
@@ -37,6 +38,7 @@ __all__ = [
     "Piece",
     "Values",
     "for_part",
+    "global_operand",
     "in_windows",
     "locate",
     "note_read",
@@ -80,12 +82,48 @@ def shared_address(address: Any) -> Any:
     return np.where(at >> 32 == _SHARED_HIGH, at & _LOW_HALF, at)
 
 
-def shared_operand(c: Linker, operand: Operand) -> Read:
-    """An operand that is an address in shared memory, `.shared` or generic: as a `.shared` one."""
+def shared_operand(i: Instruction, c: Linker, operand: Operand, *, generic: bool = False) -> Read:
+    """An operand that is an address in shared memory, of the instruction's `.shared` space or `generic`: as a `.shared` one."""
     address = c.address(operand)
-    if c.space_of(operand) is not None:
+    if c.space_of(operand) is not None or _is_narrow(operand):
         return address
-    return lambda x: shared_address(address(x))
+    if generic:
+        return lambda x: shared_address(address(x))
+    return lambda x: _low_half(x, i, np.asarray(address(x)))
+
+
+def global_operand(c: Linker, operand: Operand) -> Read:
+    """An operand that is an address in global memory: as uint64."""
+    address = c.address(operand)
+    return lambda x: np.asarray(address(x)).astype(np.uint64)
+
+
+def _is_narrow(operand: Operand) -> bool:
+    """Is the address in a register of 32 bits?"""
+    base = operand.base if isinstance(operand, Address) else operand
+    return isinstance(base, Register) and bits_of(base.type) <= 32
+
+
+def _low_half(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None = None) -> np.ndarray:
+    """`.shared` addresses of 64-bit registers: the low 32 bits (PTX ISA 9.1 §6.4.1: an address is cut to the width of its state space).
+
+    X001 if a 64-bit address lies in another state space: hardware accesses shared memory all the same.
+    """
+    low: np.ndarray = at & _LOW_HALF
+    if not (at >> 32).any():
+        return low
+    wide = np.broadcast_to(at, x.n if part is None else part.shape)
+    is_local = wide >> 32 == _LOCAL_HIGH
+    begins, ends, _ = x.launch.memory.table()
+    address = wide.view(np.uint64) if wide.flags.c_contiguous else wide.astype(np.uint64)
+    if len(begins):
+        is_global = address < ends[np.maximum(np.searchsorted(begins, address, "right") - 1, 0)]
+        is_global &= address >= begins[0]
+        if (is_local | is_global).any():
+            elsewhere(x, i, wide, part, is_local | is_global)
+    elif is_local.any():
+        elsewhere(x, i, wide, part, is_local)
+    return low
 
 
 def space_modifier(modifiers: list[str]) -> str | None:
@@ -119,9 +157,9 @@ def locate(
         in_bank = address
         space = "local" if own == "local" else "global"
         if space == "global":
-            address = lambda x: in_bank(x) + x.launch.parameter_address  # noqa: E731
+            address = lambda x: (in_bank(x) & _LOW_HALF) + x.launch.parameter_address  # noqa: E731
     elif space == "const":
-        space = "global"
+        space, address = "global", _in_constant(c, address)
     if only_shared and space is None and own is None:
         generic = address
         address = lambda x: _in_window(generic(x))  # noqa: E731
@@ -132,6 +170,17 @@ def locate(
         first, further = address, beyond
         address = lambda x: first(x) + further(x)  # noqa: E731
     return find(i, address, size, (align or size) - 1)
+
+
+def _in_constant(c: Linker, address: Read) -> Read:
+    """The place in global memory of a `.const` address, of which the low 32 bits count: `.const` variables have one upper half there."""
+    names = [v.name for v in c.places.globals if v.space == "const"]
+
+    def find(x: Wave) -> Any:
+        high = {x.launch.addresses[name] >> 32 for name in names}
+        return address(x) & _LOW_HALF | high.pop() << 32 if len(high) == 1 else address(x)
+
+    return find
 
 
 def in_windows(x: Wave, i: Instruction, where: Locate, *, or_below: bool = False) -> Piece:
@@ -235,10 +284,9 @@ def _in_shared(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None,
         threads, places = x.threads if part is None else x.threads[part], np.empty(len(at), np.int64)
         if loops.own_places(at, threads, _windows(x), x.window_begin, x.window - size, low, places):
             return [Piece("shared", x.shared, places, part)]
-    bits = np.bitwise_or.reduce(at)
-    if bits > _LOW_HALF:
-        at = shared_address(at)
-    if low and bits & low:
+    if np.bitwise_or.reduce(at) >> 32:
+        at = _low_half(x, i, at, part)
+    if low and np.bitwise_or.reduce(at) & low:
         misaligned(x, i, "shared", at, part, low + 1)
     offset, rank, bad = _window(x, at, size)
     if bad.any():
@@ -320,6 +368,7 @@ def _local(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) 
 
 
 def _in_local(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int) -> Piece:
+    at = at & _LOW_HALF
     if low and np.bitwise_or.reduce(at) & low:
         misaligned(x, i, "local", at, part, low + 1)
     room = x.local.shape[1] - size
@@ -343,14 +392,14 @@ def _generic(i: Instruction, address: Callable[[Wave], Any], size: int, low: int
         if some_shared and shared.all():
             return _in_shared(x, i, at & _LOW_HALF, None, size, low, True)
         if some_local and local.all():
-            return [_in_local(x, i, at & _LOW_HALF, None, size, low)]
+            return [_in_local(x, i, at, None, size, low)]
         pieces = []
         if some_shared:
             part = np.flatnonzero(shared)
             pieces += _in_shared(x, i, at[part] & _LOW_HALF, part, size, low, True)
         if some_local:
             part = np.flatnonzero(local)
-            pieces.append(_in_local(x, i, at[part] & _LOW_HALF, part, size, low))
+            pieces.append(_in_local(x, i, at[part], part, size, low))
         part = np.flatnonzero(~(shared | local))
         return pieces + world.find(x, at[part], part) if len(part) else pieces
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from smemsim.errors import HardwareTrap, OutsideError
 from smemsim.program.asynchronous import check_ranks, credit, each, member, own_address, stop
+from smemsim.program.memory.spaces import shared_operand
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Plain, Step, implements, unmodelled
 from smemsim.program.traps import misuse, thread_name
@@ -296,7 +297,8 @@ def build_try_cancel(i: Instruction, c: Linker) -> Step:
     is_generic = not words.has("shared::cta")
     to_all = words.has("multicast::cluster::all")
     words.end()
-    to, mbar = c.address(operands.next("a destination")), c.address(operands.next("an mbarrier"))
+    places = operands.next("a destination"), operands.next("an mbarrier")
+    to, mbar = (c.address(place) if is_generic else shared_operand(i, c, place) for place in places)
     operands.end()
 
     def run(x: Wave) -> None:
@@ -335,6 +337,7 @@ def _answer(x: Wave, cta: Cta) -> tuple[int, int, int, int]:
 
 def _of_window(x: Wave, i: Instruction, address: int) -> int:
     """The `.shared` address of a generic one; X001 where it is not of shared memory."""
+    address &= (1 << 64) - 1
     if address >> 32 != SHARED_WINDOW >> 32:
         stop(
             x,
