@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import subprocess
 import sys
 
@@ -20,6 +21,7 @@ from smemsim.compiling.ship import known, typed
 from smemsim.evidence import load_launch_file
 from smemsim.program import RunOptions
 from smemsim.program.watch import loops
+from smemsim.virtual import build
 
 KEY = "ab" * 32
 
@@ -42,6 +44,130 @@ def test_an_entry_is_read_again_and_a_damaged_one_is_missing(folder):
     (path,) = folder.glob("*.o")
     path.write_bytes(path.read_bytes()[:-1])
     assert store.read(KEY) is None
+
+
+def test_an_entry_counts_under_its_own_key_alone(folder):
+    store.write(KEY, b"code")
+    (path,) = folder.glob("*.o")
+    for key in ("cd" * 32, KEY[:40] + "0" * 24):
+        path.rename(folder / f"{key[:40]}.o")
+        path = folder / f"{key[:40]}.o"
+        assert store.read(key) is None
+
+
+@pytest.mark.parametrize("name", ["", "here", "./here", "~/here"])
+def test_a_cache_folder_that_is_no_absolute_path_is_not_used(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(store.FOLDER, name)
+    store.write(KEY, b"code")
+    assert store.read(KEY) is None
+    assert store.base() is None
+    assert cache("where")[0] == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_relative_xdg_cache_home_does_not_count(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(store.FOLDER, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert store.folder() == tmp_path / "home" / ".cache" / "smemsim" / "objects"
+
+
+def test_without_a_home_nothing_is_kept_in_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(store.FOLDER, raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as it answers without a home and without an entry in passwd
+    store.write(KEY, b"code")
+    assert (store.read(KEY), store.base(), list(tmp_path.iterdir())) == (None, None, [])
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777])
+@pytest.mark.parametrize("of", ["objects", ".", ".."])
+def test_a_folder_that_others_can_write_to_is_not_used(of, mode, folder, monkeypatch):
+    """A group of the user alone counts as the user; a sticky folder above keeps others from replacing what is in it."""
+    monkeypatch.setattr(store, "_is_own_group", lambda group, user: False)
+    monkeypatch.setenv(store.FOLDER, str(folder.parent / "inner"))
+    store.write(KEY, b"code")
+    assert store.read(KEY) == b"code"
+    store._trusted.clear()
+    inner = folder.parent / "inner"
+    {"objects": inner / "objects", ".": inner, "..": inner.parent}[of].chmod(mode)
+    is_safe = (of, mode) == ("..", 0o1777)
+    assert (store.read(KEY) == b"code") == is_safe
+
+
+def test_a_folder_of_another_user_is_not_used(folder, monkeypatch):
+    store.write(KEY, b"code")
+    store._trusted.clear()
+    monkeypatch.setattr("os.geteuid", lambda: folder.stat().st_uid + 1)
+    assert store.read(KEY) is None
+    assert "belongs to user" in store.unusable()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_an_entry_that_is_no_regular_file_is_missing(kind, folder):
+    store.write(KEY, b"code")
+    (path,) = folder.glob("*.o")
+    path.rename(folder / "elsewhere")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(folder / "elsewhere")
+    else:
+        path.mkdir()
+    assert store.read(KEY) is None
+
+
+def test_what_is_made_is_the_users_alone_whatever_the_umask_is(tmp_path, monkeypatch):
+    monkeypatch.setenv(store.FOLDER, str(tmp_path / "cache"))
+    before = os.umask(0)
+    try:
+        store.write(KEY, b"code")
+        with store.locked(KEY):
+            pass
+    finally:
+        os.umask(before)
+    assert all(not path.stat().st_mode & 0o077 for path in (tmp_path / "cache").rglob("*"))
+
+
+@pytest.fixture
+def made(monkeypatch, tmp_path):
+    """The folders that the virtual GPU's libraries were built in."""
+    folders = []
+
+    def stand_in(folder, compiler):
+        folders.append(folder)
+        (folder / "libcuda.so.1").write_bytes(b"")
+
+    monkeypatch.setattr(build, "build", stand_in)
+    monkeypatch.setattr(build, "compiler", lambda: "cc")
+    monkeypatch.setattr(build, "SOURCES", tmp_path)  # no wheel's libraries there
+    build._temporary.cache_clear()
+    yield folders
+    build._temporary.cache_clear()
+
+
+def test_the_virtual_gpus_libraries_are_kept_in_the_cache_folder(folder, made):
+    found = build.libraries()
+    assert found.parent == folder.parent
+    assert build.libraries() == found
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("fault", ["library", "folder", "relative"])
+def test_libraries_that_others_can_write_to_are_not_loaded(fault, folder, made, monkeypatch):
+    kept = build.libraries()
+    if fault == "relative":
+        monkeypatch.setenv(store.FOLDER, "cache")
+    else:
+        (kept / "libcuda.so.1" if fault == "library" else kept).chmod(0o777)
+    found = build.libraries()
+    assert found != kept
+    assert not found.stat().st_mode & 0o077
+    assert build.libraries() == found
 
 
 def test_what_was_used_longest_ago_goes_first(folder, monkeypatch):

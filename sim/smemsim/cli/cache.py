@@ -33,6 +33,8 @@ def cache(what: str, as_json: bool) -> None:
     """
     if what not in {"where", "size", "fill", "clear"}:
         raise InputError(f"smemsim cache {what}: needs where, size, fill or clear")
+    if why := store.unusable():
+        raise InputError(f"smemsim cache: {why}")
     where = str(store.folder())
     if what == "where":
         click.echo(json.dumps({"where": where}) if as_json else where)

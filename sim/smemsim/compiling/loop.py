@@ -233,6 +233,6 @@ def _shipped(key: str) -> bytes | None:
     if folder is None:
         return None
     try:
-        return store.checked((folder / f"{key[:40]}{store.SUFFIX}").read_bytes())
+        return store.checked(f"{key} {folder.name}", (folder / f"{key[:40]}{store.SUFFIX}").read_bytes())
     except OSError:
         return None

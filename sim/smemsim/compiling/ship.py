@@ -114,7 +114,8 @@ def ship(folder: pathlib.Path) -> int:
     for what, types in known():
         found = _make(what, types)
         if found is not None:
-            (folder / f"{_key(what, types)[:40]}{store.SUFFIX}").write_bytes(store.sealed(packed(found)))
+            key = _key(what, types)
+            (folder / f"{key[:40]}{store.SUFFIX}").write_bytes(store.sealed(f"{key} {folder.name}", packed(found)))
             count += 1
     return count
 

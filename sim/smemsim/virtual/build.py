@@ -1,11 +1,14 @@
 """The C libraries of the virtual GPU, built once for a machine: `libcuda.so.1`, `libcudart.so.12` and `.13`, what makes NVRTC keep its PTX,
 and the names of CuTe DSL's runtime library.
 
-A wheel may have them in `clib/built`; else the machine's C compiler makes them on first use, in the user's cache. Nothing of CUDA is needed.
+A wheel may have them in `clib/built`; else the machine's C compiler makes them on first use, in the user's cache (`SMEMSIM_CACHE_DIR`). If that folder
+cannot be trusted (`smemsim.store`) or written, each process makes its own. Nothing of CUDA is needed.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import os
 import pathlib
@@ -15,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+from smemsim import store
 from smemsim.errors import InputError
 from smemsim.spec.cards import DRIVER_RELEASE
 from smemsim.spec.cuda_errors import CUDA_CODES
@@ -36,26 +40,50 @@ def libraries() -> pathlib.Path:
     made = SOURCES / "built"
     if (made / "libcuda.so.1").exists():
         return made
-    folder = _cache() / f"doors-{_digest()}"
+    return _kept() or _temporary()
+
+
+def _kept() -> pathlib.Path | None:
+    """The libraries in the user's cache, built if they are missing; None if that folder cannot be trusted or written."""
+    base = store.base()
+    if base is None:
+        return None
+    folder = base / f"doors-{_digest()}"
     if not (folder / "libcuda.so.1").exists():
-        chosen = compiler()
-        if chosen is None:
-            raise InputError(
-                "smemsim exec builds its libcuda.so.1 on first use, and there is no C compiler (cc, gcc, clang): install one, such as apt install gcc; "
-                "Triton and pytest reach the virtual GPU without it"
-            )
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = pathlib.Path(tempfile.mkdtemp(prefix=".doors-", dir=folder.parent))
+        chosen = _chosen()
+        try:
+            base.mkdir(parents=True, exist_ok=True, mode=0o700)
+            beside = pathlib.Path(tempfile.mkdtemp(prefix=".doors-", dir=base))
+        except OSError:
+            return None
         try:
             build(beside, chosen)
-            beside.chmod(0o755)
             beside.rename(folder)
         except OSError:
             if not (folder / "libcuda.so.1").exists():  # else another process was faster
                 raise
         finally:
             shutil.rmtree(beside, ignore_errors=True)
+    return folder if store.is_private(folder) and all(store.is_private(path) for path in folder.iterdir()) else None
+
+
+@functools.cache
+def _temporary() -> pathlib.Path:
+    """The libraries in a folder of this process alone, which goes when the process ends."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="smemsim-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    build(folder, _chosen())
     return folder
+
+
+def _chosen() -> str:
+    chosen = compiler()
+    if chosen is None:
+        raise InputError(
+            "smemsim exec builds its libcuda.so.1 on first use, and there is no C compiler (cc, gcc, clang): install one, such as apt install gcc; "
+            "Triton and pytest reach the virtual GPU without it"
+        )
+    return chosen
 
 
 def compiler() -> str | None:
@@ -63,13 +91,8 @@ def compiler() -> str | None:
     return next((path for name in (os.environ.get("CC", ""), *COMPILERS) if name and (path := shutil.which(name))), None)
 
 
-def _cache() -> pathlib.Path:
-    own, base = os.environ.get("SMEMSIM_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    return pathlib.Path(own) if own else (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "smemsim"
-
-
 def _digest() -> str:
-    digest = hashlib.sha256(DRIVER_RELEASE.encode())
+    digest = hashlib.sha256(f"{DRIVER_RELEASE} {os.uname().machine}".encode())
     for path in sorted((*SOURCES.glob("*.[ch]"), *SOURCES.glob("*.txt"), pathlib.Path(__file__))):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
