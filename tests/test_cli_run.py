@@ -115,10 +115,11 @@ def test_expectations_of_a_launch_file(run):
     assert run("run l.toml").exit_code == 0
     pathlib.Path("l.toml").write_text(text.replace("1e-3", "1e-5"))
     assert run("run l.toml").exit_code == 1
-    pathlib.Path("l.toml").write_text(text.replace("d.npy", "2 * x"))
-    done = run("run l.toml")
-    assert done.exit_code == 0
-    assert "x is not compared: '2 * x' is neither" in done.stderr
+    for wrong in ("2 * x", "d.npz", "d.bin", "d", "SHA256:00"):
+        pathlib.Path("l.toml").write_text(text.replace("d.npy", wrong))
+        done = run("run l.toml")
+        assert done.exit_code == 2
+        assert f"expected.x = '{wrong}': needs the name of an .npy file" in done.stderr
 
 
 def test_tolerances_are_numpys_and_the_options_go_before_the_file(run):

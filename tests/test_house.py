@@ -130,10 +130,10 @@ def test_ci_runs_the_readmes_test_command():
     assert "README.md" in (ROOT / ".ci" / "run").read_text()
 
 
-def test_the_core_depends_on_four_libraries_and_a_backport():
+def test_the_core_depends_on_five_libraries_and_a_backport():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {re.split(r"[<>=\[]", d)[0] for d in project["dependencies"] if "python_version <" not in d}
-    assert names == {"numpy", "numba", "click", "rich"}
+    assert names == {"numpy", "numba", "click", "rich", "lz4"}
     assert [d.split(">")[0] for d in project["dependencies"] if "python_version <" in d] == ["backports.zstd"]
 
 

@@ -50,8 +50,7 @@ def test_an_entry_counts_under_its_own_key_alone(folder):
     store.write(KEY, b"code")
     (path,) = folder.glob("*.o")
     for key in ("cd" * 32, KEY[:40] + "0" * 24):
-        path.rename(folder / f"{key[:40]}.o")
-        path = folder / f"{key[:40]}.o"
+        path = path.rename(path.with_name(path.name.replace(path.name[:40], key[:40])))
         assert store.read(key) is None
 
 

@@ -1,9 +1,11 @@
 """The virtual device in the process of the test: memory, code, launches, streams, graphs, limits, hooks. No compiler is needed."""
 
+import contextlib
 import ctypes
 import functools
 import importlib
 import itertools
+import mmap
 import os
 import pathlib
 import pickle
@@ -12,7 +14,9 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 
+import lz4.block
 import numpy as np
 import pytest
 
@@ -37,6 +41,7 @@ from smemsim.virtual import (
     linked,
     of_parts,
 )
+from smemsim.virtual.fatbin import at_address
 
 PTX = """.version 8.0
 .target sm_90a
@@ -580,15 +585,6 @@ def test_a_map_is_encoded_by_the_rules_and_refused_by_them(device, capsys):
     assert "box_dim" in capsys.readouterr().err
 
 
-def lz4(data):
-    """A block of literals, and of one copy of what came before."""
-    half = data[: len(data) // 2]
-    size = len(half)
-    head = bytes([0xFF]) + bytes([255] * ((size - 15) // 255)) + bytes([(size - 15) % 255])
-    rest = size - 19
-    return head + half + struct.pack("<H", size) + bytes([255] * (rest // 255)) + bytes([rest % 255])
-
-
 def fat(*entries):
     out = b""
     for kind, arch, data, flags, unpacked in entries:
@@ -604,7 +600,11 @@ def ptx_for(target):
 
 def test_the_right_code_of_a_fat_binary_is_chosen_and_the_reason_told(device):
     twice = ptx_for("sm_90a") * 4
-    both = fat((1, 80, ptx_for("sm_80"), 0, 0), (1, 90, lz4(twice), 0x2011, len(twice)), (1, 100, ptx_for("sm_100a"), 0, 0))
+    both = fat(
+        (1, 80, ptx_for("sm_80"), 0, 0),
+        (1, 90, lz4.block.compress(twice, store_size=False), 0x2011, len(twice)),
+        (1, 100, ptx_for("sm_100a"), 0, 0),
+    )
     found = images(both)
     assert [image.target for image in found] == ["sm_80", "sm_90a", "sm_100a"]
     assert found[1].ptx.encode() == twice
@@ -614,20 +614,60 @@ def test_the_right_code_of_a_fat_binary_is_chosen_and_the_reason_told(device):
     assert chosen(images(ptx_for("sm_100f")), "sm_103a")[0].target == "sm_100f"
 
 
-@pytest.mark.parametrize("damage", [False, True])
-def test_code_that_nvcc_has_compressed_with_zstd_is_read(damage):
+def packed(by, text):
+    if by == "lz4":
+        return lz4.block.compress(text, store_size=False), 0x2011
     try:
         from compression import zstd
     except ImportError:
         zstd = importlib.import_module("backports.zstd")
+    return zstd.compress(text), 0x8011
+
+
+@pytest.mark.parametrize("by", ["lz4", "zstd"])
+def test_compressed_code_is_read_and_damaged_code_is_refused(by):
     text = ptx_for("sm_90a") * 4
-    packed = zstd.compress(text)
-    code = fat((1, 90, packed[: len(packed) // 2] if damage else packed, 0x8011, len(text)))
-    if damage:
-        with pytest.raises(InputError, match="damaged"):
-            images(code)
-    else:
-        assert images(code)[0].ptx.encode() == text
+    data, flags = packed(by, text)
+    assert images(fat((1, 90, data, flags, len(text))))[0].ptx.encode() == text
+    for damaged, size in (
+        (data[: len(data) // 2], len(text)),
+        (data, len(text) + 1000),
+        (data, 1 << 29),
+        (b"", len(text)),
+        (data[::-1], len(text)),
+    ):
+        with pytest.raises(InputError, match=f"{by} entry is damaged"):
+            images(fat((1, 90, damaged, flags, size)))
+
+
+@pytest.mark.parametrize("by", ["lz4", "zstd"])
+def test_compressed_code_becomes_no_larger_than_its_header_says(by):
+    data, flags = packed(by, bytes(1 << 26))
+    with pytest.raises(InputError, match="at most"):
+        images(fat((1, 90, data, flags, 1 << 40)))
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(InputError):
+            images(fat((1, 90, data, flags, 1000)))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+
+
+def wild_elf(sections, entry=64, count=1):
+    return b"\x7fELF\2\1\1\x41" + bytes(32) + struct.pack("<Q", sections) + bytes(10) + struct.pack("<HH", entry, count) + bytes(2)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [wild_elf(1 << 44), wild_elf(2**64 - 64), wild_elf(0, 0xFFFF, 0xFFFF), struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 1 << 40) + bytes(64)],
+)
+def test_code_whose_header_claims_bytes_that_are_not_there_is_refused(code):
+    with mmap.mmap(-1, mmap.PAGESIZE) as page:
+        page[-len(code) - 1 : -1] = code
+        here = ctypes.addressof(ctypes.c_char.from_buffer(page))
+        with pytest.raises(InputError, match="not there"):
+            at_address(here + mmap.PAGESIZE - len(code) - 1)
 
 
 def cubin(*texts: tuple[str, bytes], machine: int = 190) -> bytes:

@@ -800,6 +800,24 @@ def test_with_an_end(at_the_end):
 """
 
 
+WILD = """
+import ctypes, struct
+cu, context, module = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+cu.cuInit(0), cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cu.cuCtxSetCurrent(context)
+elf = lambda at, entry, count: b"\\x7fELF\\2\\1\\1\\x41" + bytes(32) + struct.pack("<Q", at) + bytes(10) + struct.pack("<HH", entry, count) + bytes(2)
+far = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 1 << 45, 1 << 45, 0, 0, 1, 0)
+codes = [elf(1 << 44, 64, 1), elf(2**64 - 64, 64, 9), elf(0, 65535, 65535), elf(64, 64, 1) + far, struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 1 << 40)]
+print([cu.cuModuleLoadData(ctypes.byref(module), code + bytes(64)) for code in codes])
+open("wild.cubin", "wb").write(codes[0] + bytes(64))
+print(cu.cuModuleLoad(ctypes.byref(module), b"wild.cubin"))
+"""
+
+
+def test_code_whose_header_claims_bytes_that_are_not_there_is_an_invalid_image(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run([sys.executable, "-c", WILD]).stdout.splitlines() == ["[200, 200, 200, 200, 200]", "200"]
+
+
 OF_ITSELF = '''
 import ctypes, pytest
 

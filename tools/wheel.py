@@ -1,9 +1,10 @@
 """What `python -m build` and `pip wheel .` do besides: the C libraries of the virtual GPU and the machine code of the loops go into the wheel, so that
 nobody needs a compiler, and the first run compiles nothing.
 
-Where there is no C compiler, or not Linux, the wheel has no libraries: `smemsim exec` builds them on first use. Where there is no numba
-(`--no-build-isolation`), or not x86-64, the loops are compiled on first use. A wheel with neither is one for all machines. An editable install compiles the
-loops for this machine, into the folder that `smemsim cache where` prints.
+Without a C compiler, or outside Linux, the wheel has no libraries: `smemsim exec` builds them on first use. Without numba (`--no-build-isolation`), or outside x86-64,
+the loops are compiled on first use. The wheel's tag says what it contains: with loops it is for this CPython (with another numba than the one it was built with they
+are compiled on first use), with libraries alone for this platform, with neither for all. An editable install compiles the loops for this machine, into the folder
+that `smemsim cache where` prints.
 """
 
 from __future__ import annotations
@@ -43,12 +44,24 @@ class WheelHook(BuildHookInterface):
             for path in sorted(path for path in folder.rglob("*") if path.is_file()):
                 build_data["force_include"][str(path)] = f"{within}/{path.relative_to(folder)}"
                 build_data["pure_python"] = False
-        if not build_data["pure_python"]:
-            build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        build_data["tag"] = tag(has_libraries=any(libraries.rglob("*.so*")), has_loops=loops.exists())
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """The wheel is written."""
         shutil.rmtree(getattr(self, "folder", os.devnull), ignore_errors=True)
+
+
+def tag(*, has_libraries: bool, has_loops: bool) -> str:
+    """The tag of a wheel by what it contains. The loops call this CPython's C functions; the C libraries know nothing of Python.
+
+    >>> tag(has_libraries=False, has_loops=False)
+    'py3-none-any'
+    """
+    if not has_libraries and not has_loops:
+        return "py3-none-any"
+    own = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    place = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    return f"{own}-{own}-{place}" if has_loops else f"py3-none-{place}"
 
 
 def _module(name: str, *words: str) -> list[str]:

@@ -46,6 +46,7 @@ MOST = "SMEMSIM_CACHE_BYTES"
 MOST_BYTES = 256 << 20  # in the folder, where MOST says nothing; the entries that were used longest ago go first
 OTHERS = 64  # the part of that which a process may write before it looks what others have written
 SUFFIX, LOCK = ".o", ".lock"
+FORM = "-2"  # in the names of entries: an older smemsim that shares the folder has another form
 _DIGEST = 32  # bytes of SHA-256 in front of every entry
 
 
@@ -154,7 +155,7 @@ def _path(key: str, *, is_new: bool = False) -> pathlib.Path | None:
             if _shared(where):
                 return None
             _trusted.add(path)
-    return pathlib.Path(where, f"{key[:40]}{SUFFIX}")
+    return pathlib.Path(where, f"{key[:40]}{FORM}{SUFFIX}")
 
 
 def has(key: str) -> bool:

@@ -67,6 +67,7 @@ class _Group(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
+        _open_streams()
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")  # an ASCII terminal gets ? for …
         often = gc.get_threshold()
@@ -103,6 +104,15 @@ class _Group(click.Group):
             )
         finally:
             gc.set_threshold(*often)
+
+
+def _open_streams() -> None:
+    """Give the command an output and an error stream if it was started without (`2>&-`): what it writes there goes nowhere, and no file takes their place."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:  # the numbers of the three streams
+        continue
+    os.close(handle)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def _end(ctx: click.Context, code: int, message: str) -> NoReturn:

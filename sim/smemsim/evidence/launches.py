@@ -200,6 +200,8 @@ def _launch(raw: object) -> dict[str, Any]:
     for name, wanted in raw.get("expected", {}).items():
         if wanted.startswith("sha256:") and not _DIGEST.fullmatch(wanted):
             raise _mistake(Path.of("expected", name), wanted, "needs sha256: and 64 hexadecimal digits")
+        if not wanted.startswith("sha256:") and not wanted.endswith(".npy"):
+            raise _mistake(Path.of("expected", name), wanted, "needs the name of an .npy file, or sha256: and 64 hexadecimal digits")
     check_table(raw.get("tolerance", {}), dict.fromkeys(TOLERANCES, Key("any", "")), Path.of("tolerance"))
     _check_tolerances(raw)
     return about

@@ -180,13 +180,13 @@ class Output:
         """The output as a dictionary for JSON."""
         return {"name": self.name, "dtype": self.type, "shape": list(self.array.shape), "sha256": self.sha256}
 
-    def compared(self, expected: str, folder: pathlib.Path, how: Wanted | None = None) -> Comparison | None:
-        """The comparison of the output with what was expected; None where they cannot be compared here.
+    def compared(self, expected: str, folder: pathlib.Path, how: Wanted | None = None) -> Comparison:
+        """The comparison of the output with what was expected.
 
         `expected` is the name of an .npy file in `folder`, or "sha256:" and a digest, of which every bit counts. The array must have this one's shape. Its
         elements are numbers of any type, or raw bits (unsigned or void, of the same size) where numpy has no such type.
 
-        Raises InputError for another shape, for bits of a type that numpy has, and for what is no number.
+        Raises InputError for another shape, for bits of a type that numpy has, for what is no number, and for any other `expected`.
         """
         if expected.startswith(DIGEST):
             same = expected == DIGEST + self.sha256
@@ -194,7 +194,7 @@ class Output:
                 self.name, self.array.size, 0 if same else 1, "" if same else f"{self.name}: {DIGEST}{self.sha256}, expected {expected}"
             )
         if not expected.endswith(".npy"):
-            return None  # an expression of a recorded launch
+            raise InputError(f"{self.name}: expected {shown(expected)}: needs the name of an .npy file, or sha256:DIGEST")
         return self.against(read_array(folder / expected), expected, how or Wanted())
 
     def against(self, wanted: np.ndarray, name: str, how: Wanted) -> Comparison:

@@ -60,10 +60,26 @@ def size_of(head: bytes) -> int:
 
 
 def at_address(address: int) -> bytes:
-    """The code that begins at an address of this process: a fat binary, a cubin, or text that a zero byte ends."""
+    """The code at an address of this process: a fat binary, a cubin, or text that a zero byte ends. InputError if its header claims bytes that are not there."""
     text = ctypes.string_at(address)
-    size = size_of(ctypes.string_at(address, 64)) if text[:4] in (struct.pack("<I", FATBIN_MAGIC), ELF_MAGIC) else len(text)
-    return ctypes.string_at(address, size)
+    if text[:4] not in (struct.pack("<I", FATBIN_MAGIC), ELF_MAGIC):
+        return text
+    size = size_of(_own_memory(address, 64))
+    if size > MOST_BYTES or len(code := _own_memory(address, size)) < size:
+        raise InputError(f"code at {address:#x}: its header says {size} bytes, which are not there: it is damaged")
+    return code
+
+
+def _own_memory(address: int, size: int) -> bytes:
+    """Bytes of this process, as many as it can read from there on. A wrong size ends the read; through a pointer it would end the process."""
+    if size > MOST_BYTES:
+        return b""
+    try:
+        with open("/proc/self/mem", "rb", buffering=0) as memory:
+            memory.seek(address)
+            return memory.read(size)
+    except OSError:
+        return b""
 
 
 def images(code: bytes) -> list[Image]:
@@ -213,49 +229,37 @@ def registers_of(cubin: bytes, kernel: str) -> tuple[int, int]:
 # ---- Compression
 
 
+MOST_LZ4 = 255  # bytes that one byte of an lz4 block can become (lz4's block format: 255 for each further byte of a length)
+
+
 def _lz4(data: bytes, size: int) -> bytes:
-    """A block of LZ4: literals, then copies of what came `offset` bytes earlier."""
-    out, at = bytearray(), 0
+    """A block of lz4, whose header says how large it becomes."""
+    import lz4.block
+
     try:
-        while at < len(data) and len(out) < size:
-            token, at = data[at], at + 1
-            count, at = _lz4_length(data, at, token >> 4)
-            out += data[at : at + count]
-            at += count
-            if at >= len(data) or len(out) >= size:
-                break
-            offset, at = data[at] | data[at + 1] << 8, at + 2
-            count, at = _lz4_length(data, at, token & 15)
-            begin = len(out) - offset
-            if offset <= 0 or begin < 0:
-                raise IndexError
-            for n in range(0, count + 4, offset):  # the copy may read what it writes
-                out += out[begin + n : begin + n + min(offset, count + 4 - n)]
-    except IndexError:
+        if size > MOST_LZ4 * len(data) + 64:
+            raise lz4.block.LZ4BlockError
+        found: bytes = lz4.block.decompress(data, uncompressed_size=size)
+        if len(found) < size:
+            raise lz4.block.LZ4BlockError
+    except lz4.block.LZ4BlockError:
         raise InputError("fat binary: an lz4 entry is damaged") from None
-    return bytes(out[:size])
-
-
-def _lz4_length(data: bytes, at: int, count: int) -> tuple[int, int]:
-    if count == 15:
-        while True:
-            count, at = count + data[at], at + 1
-            if data[at - 1] != 255:
-                break
-    return count, at
+    return found
 
 
 def _zstd(data: bytes, size: int) -> bytes:
-    """A frame of zstd, by the module of Python 3.14, what brings it to older ones, or the older library."""
-    for name in ("compression.zstd", "backports.zstd", "zstandard"):
+    """A frame of zstd, by the module of Python 3.14, or by the package that brings it to older ones."""
+    for name in ("compression.zstd", "backports.zstd"):
         with contextlib.suppress(ImportError):
             module = importlib.import_module(name)
             try:
-                if name == "zstandard":
-                    return bytes(module.ZstdDecompressor().decompress(data, max_output_size=size))
-                return bytes(module.decompress(data))[:size]
-            except module.ZstdError:
+                unpacking = module.ZstdDecompressor()
+                found = bytes(unpacking.decompress(data, max_length=size))
+                if len(found) < size:
+                    raise EOFError
+            except (module.ZstdError, EOFError):
                 raise InputError("fat binary: a zstd entry is damaged") from None
+            return found
     raise InputError(
-        "fat binary: its code is compressed with zstd, and nothing here unpacks it: pip install backports.zstd, or nvcc -Xfatbin -compress-mode=none"
+        "fat binary: its code is compressed with zstd, and no module here reads it: pip install backports.zstd, or nvcc -Xfatbin -compress-mode=none"
     )

@@ -2,9 +2,11 @@
 #define _GNU_SOURCE
 #include "door.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define CALL(...) answer(smemsim_call(__VA_ARGS__))
@@ -240,32 +242,60 @@ API R cuCtxDisablePeerAccess(U context) { (void)context; return 705; }
 
 /* Code */
 
-/* A text has no length: it ends with a zero byte, and so the server is given as many bytes as it has. */
-static size_t code_size(const void *code) {
+/* Can this process read so many bytes there? Code comes without its size, and what its header says may be wrong. */
+static int is_readable(const void *at, size_t size) {
+    enum { PAGE = 4096, MANY = 256 };
+    const char *next = at, *end = next + size;
+    char byte[MANY];
+    struct iovec own[MANY], theirs[MANY];
+    if (end < next) return 0;
+    while (next < end) {
+        int n = 0;
+        for (; n < MANY && next < end; n++, next = (const char *)(((uintptr_t)next & -(uintptr_t)PAGE) + PAGE))
+            own[n] = (struct iovec){byte + n, 1}, theirs[n] = (struct iovec){(void *)next, 1};
+        ssize_t got = process_vm_readv(getpid(), own, n, theirs, n, 0);
+        if (got < 0 && errno != EFAULT) return 1; /* a system that does not answer */
+        if (got != n) return 0;
+    }
+    return 1;
+}
+#define NO_SIZE ((size_t)-1)
+#define MOST_CODE ((U)1 << 31)
+/* Bytes of an ELF file, up to the end of what lies last: section headers, sections. */
+static size_t elf_size(const unsigned char *at, size_t most) {
+    uint16_t entry, count;
+    U sections;
+    if (most < 64 || !is_readable(at, 64)) return NO_SIZE;
+    memcpy(&sections, at + 40, 8), memcpy(&entry, at + 58, 2), memcpy(&count, at + 60, 2);
+    U table = (U)entry * count, size = sections + table;
+    if (sections > most || size > most || !is_readable(at + sections, table)) return NO_SIZE;
+    for (unsigned n = 0; entry >= 64 && n < count; n++) {
+        const unsigned char *row = at + sections + n * entry;
+        uint32_t type;
+        U offset, length;
+        memcpy(&type, row + 4, 4), memcpy(&offset, row + 24, 8), memcpy(&length, row + 32, 8);
+        if (type == 8) continue; /* a section without bytes in the file */
+        if (offset > most || length > most - offset) return NO_SIZE;
+        if (offset + length > size) size = offset + length;
+    }
+    return size;
+}
+/* Bytes of code of at most so many: a fat binary and an ELF file say it, a text ends with a zero byte. NO_SIZE for what is damaged. */
+static size_t code_size(const void *code, size_t most) {
     const unsigned char *at = code;
     uint32_t magic;
-    uint16_t head16, entry, count;
-    U size, sections;
+    uint16_t head;
+    U size;
     memcpy(&magic, at, 4);
+    if (magic != 0xBA55ED50 && memcmp(at, "\x7f" "ELF", 4)) return strlen(code);
     if (magic == 0xBA55ED50) {
-        memcpy(&head16, at + 6, 2), memcpy(&size, at + 8, 8);
-        return head16 + size;
-    }
-    if (!memcmp(at, "\x7f" "ELF", 4)) { /* up to the end of what lies last: section headers, sections, program headers */
-        memcpy(&sections, at + 40, 8), memcpy(&entry, at + 58, 2), memcpy(&count, at + 60, 2);
-        size = sections + (U)entry * count;
-        for (unsigned n = 0; n < count; n++) {
-            uint32_t type;
-            U offset, length;
-            memcpy(&type, at + sections + n * entry + 4, 4), memcpy(&offset, at + sections + n * entry + 24, 8);
-            memcpy(&length, at + sections + n * entry + 32, 8);
-            if (type != 8 && offset + length > size) size = offset + length;
-        }
-        return size;
-    }
-    return strlen(code);
+        memcpy(&head, at + 6, 2), memcpy(&size, at + 8, 8);
+        size = size > most ? NO_SIZE : size + head;
+    } else
+        size = elf_size(at, most);
+    return size <= most && is_readable(at, size) ? size : NO_SIZE;
 }
-API R smemsim_load(const void *code, const char *managed, U *module) {
+static R load_code(const void *code, size_t most, const char *managed, U *module) {
     WANT(code && module);
     uint32_t magic;
     memcpy(&magic, code, 4);
@@ -278,7 +308,8 @@ API R smemsim_load(const void *code, const char *managed, U *module) {
         for (int n = -1; n < 0 || (version == 2 && linked && linked[n]); n++) {
             const void *part = n < 0 ? data : linked[n];
             if (!part) continue;
-            size_t more = code_size(part);
+            size_t more = code_size(part, MOST_CODE);
+            if (more == NO_SIZE) return free(all), 200;
             U length = more;
             all = realloc(all, size + more + 8);
             memcpy(all + size, &length, 8), memcpy(all + size + 8, part, more);
@@ -288,8 +319,10 @@ API R smemsim_load(const void *code, const char *managed, U *module) {
         free(all);
         return error;
     }
-    return smemsim_call("load", "bsi|I", code, code_size(code), managed, (U)0, module);
+    size_t size = code_size(code, most);
+    return size == NO_SIZE ? 200 : smemsim_call("load", "bsi|I", code, size, managed, (U)0, module);
 }
+API R smemsim_load(const void *code, const char *managed, U *module) { return load_code(code, MOST_CODE, managed, module); }
 /* The logs of a compiler that options ask for: 3 and 5 are buffers for information and errors, 4 and 6 their sizes, and what was written there. */
 static R logged(R error, unsigned count, const int *options, void **values) {
     size_t room[2] = {0, 0}, said = 0; /* for information, for errors */
@@ -323,7 +356,7 @@ static R load_file(U *module, const char *name) {
     rewind(file);
     size_t got = fread(data, 1, size, file);
     fclose(file);
-    R error = got == (size_t)size ? answer(smemsim_load(data, "", module)) : 301;
+    R error = got == (size_t)size ? answer(load_code(data, size, "", module)) : 301;
     free(data);
     return error;
 }
