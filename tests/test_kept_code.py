@@ -21,7 +21,7 @@ from smemsim.compiling.ship import known, typed
 from smemsim.evidence import load_launch_file
 from smemsim.program import RunOptions
 from smemsim.program.watch import loops
-from smemsim.virtual import build
+from smemsim.virtual import libraries
 
 KEY = "ab" * 32
 
@@ -141,32 +141,33 @@ def made(monkeypatch, tmp_path):
         folders.append(folder)
         (folder / "libcuda.so.1").write_bytes(b"")
 
-    monkeypatch.setattr(build, "build", stand_in)
-    monkeypatch.setattr(build, "compiler", lambda: "cc")
-    monkeypatch.setattr(build, "SOURCES", tmp_path)  # no wheel's libraries there
-    build._temporary.cache_clear()
+    module = sys.modules[libraries.__module__]
+    monkeypatch.setattr(module, "build", stand_in)
+    monkeypatch.setattr(module, "compiler", lambda: "cc")
+    monkeypatch.setattr(module, "SOURCES", tmp_path)  # no wheel's libraries there
+    module._temporary.cache_clear()
     yield folders
-    build._temporary.cache_clear()
+    module._temporary.cache_clear()
 
 
 def test_the_virtual_gpus_libraries_are_kept_in_the_cache_folder(folder, made):
-    found = build.libraries()
+    found = libraries()
     assert found.parent == folder.parent
-    assert build.libraries() == found
+    assert libraries() == found
     assert len(made) == 1
 
 
 @pytest.mark.parametrize("fault", ["library", "folder", "relative"])
 def test_libraries_that_others_can_write_to_are_not_loaded(fault, folder, made, monkeypatch):
-    kept = build.libraries()
+    kept = libraries()
     if fault == "relative":
         monkeypatch.setenv(store.FOLDER, "cache")
     else:
         (kept / "libcuda.so.1" if fault == "library" else kept).chmod(0o777)
-    found = build.libraries()
+    found = libraries()
     assert found != kept
     assert not found.stat().st_mode & 0o077
-    assert build.libraries() == found
+    assert libraries() == found
 
 
 def test_what_was_used_longest_ago_goes_first(folder, monkeypatch):

@@ -36,12 +36,12 @@ from smemsim.virtual import (
     Stream,
     UserObject,
     VirtualDevice,
+    at_address,
     chosen,
     images,
     linked,
     of_parts,
 )
-from smemsim.virtual.fatbin import at_address
 
 PTX = """.version 8.0
 .target sm_90a

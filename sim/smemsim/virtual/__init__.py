@@ -12,7 +12,7 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
         "code": ("Function", "Module"),
         "device": ("VirtualDevice",),
         "errors": ("CudaError",),
-        "fatbin": ("Image", "NoCode", "chosen", "images", "of_parts"),
+        "fatbin": ("Image", "NoCode", "at_address", "chosen", "images", "of_parts"),
         "graphs": ("Condition", "Graph", "GraphExec", "Node", "UserObject"),
         "host": ("Host",),
         "linker": ("linked",),
