@@ -602,12 +602,42 @@ def test_rows_that_go_on_are_no_swapped_coordinates(first: int, step: int):
 @pytest.mark.parametrize(
     ("tiles", "k", "left"), [(range(3), 256, "192 to 255"), (range(3), 208, "192 to 207"), (range(1, 4), 256, "0 to 63")]
 )
-def test_a_trip_too_few_is_found(tiles: range, k: int, left: str):
+def test_a_part_of_k_that_no_instruction_multiplies_is_a_remark(tiles: range, k: int, left: str):
+    """A kernel may multiply less than its maps have: nothing that it stores depends on the rest."""
     found = gemm(tiles, k)
-    assert [f.code for f in found.findings] == ["R508"]
-    assert f"nobody multiplies k = {left} of A and B" in found.findings[0].message
-    assert "wgmma.mma_async" in first_line(found)
-    assert found.findings[0].repair.startswith("one more trip")
+    remark = next(f for f in found.remarks if f.code == "R508")
+    assert found.ok
+    assert f"nobody multiplies k = {left} of A and B" in remark.message
+    assert remark.repair.startswith("one more trip")
+
+
+@pytest.mark.parametrize("used", [1, 2, 3])
+def test_steps_of_a_loaded_tile_may_be_left_out(used: int):
+    """The last K steps of a tile, or one in the middle: nothing that is stored depends on them."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64, 64), (BOX, ROWS)), tensor(gpu, (64, 64), (BOX, ROWS))
+    found = run(kernel(2, [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0))], steps(0, TILE)[:used]), gpu, a, b)
+    assert found.ok, found.text()
+    assert {f.code for f in found.remarks} >= {"R508"}
+
+
+@pytest.mark.parametrize("first", [0, 64])
+def test_rows_of_a_loaded_tile_may_be_left_out(first: int):
+    """A box of 128 rows, of which M = 64 takes the first or the last ones."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (128, 64), (BOX, 2 * ROWS)), tensor(gpu, (64, 64), (BOX, ROWS))
+    loads = [Load(0, 0, (0, 0), 2 * TILE), Load(1, 2 * TILE, (0, 0))]
+    found = run(kernel(2, loads, steps(first * 128, 2 * TILE)), gpu, a, b)
+    assert found.ok, found.text()
+    assert {f.code for f in found.remarks} & {"R504", "R508"}
+
+
+def test_a_tile_may_be_loaded_and_never_read():
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64, 64), (BOX, ROWS)), tensor(gpu, (128, 64), (BOX, ROWS))
+    loads = [Load(0, 0, (0, 0)), Load(1, TILE, (0, 0)), Load(1, 2 * TILE, (0, 64))]
+    found = run(kernel(2, loads, steps(0, TILE)), gpu, a, b)
+    assert found.ok, found.text()
 
 
 def test_a_trip_may_be_missing_where_nothing_is_lost():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from launches import Device
 from ptx_kernels import dump, kernel
-from smemsim import InputError, SharedMemory, SmemDescriptor, TensorMap, Unmodelled, mma, wgmma, wgmma_registers
+from smemsim import Gpu, InputError, SharedMemory, SmemDescriptor, TensorMap, Unmodelled, mma, wgmma, wgmma_registers
 from smemsim.arithmetic.values import from_float64, to_float64
 from smemsim.evidence import Suite, load_suite
 from smemsim.machine.mma_sync import mma_sync
@@ -539,6 +539,20 @@ def test_a_product_is_lost_where_somebody_has_a_use_for_it(use: str, told: list[
     done = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
     before = f"{anew} {done} wgmma.fence.sync.aligned; {anew} {done} {use} wgmma.fence.sync.aligned;"
     assert codes(WORD.encode(), WORD.encode(), before=before) == told
+
+
+@pytest.mark.parametrize(("last", "told"), [(0, []), (999, ["X017"])], ids=["discarded", "in a part that does not lie between"])
+def test_a_product_that_a_branch_discards_is_not_lost(last: int, told: list[str]) -> None:
+    """Speculative work: a flag decides that the first product is not used. A use that no path leads by between the two is no use of the first."""
+    anew = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(20, 4)}, %rd3, %rd4, 0, 1, 1, 0, 0;"
+    done = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+    use = f"setp.ne.u32 %p2, %r190, {last}; @%p2 bra OVER; add.u32 %r199, %r20, 1; OVER:"
+    between, behind = (use, "") if last == 0 else ("", use)
+    before = f"mov.b32 %r190, 7; {anew} {done} {between} wgmma.fence.sync.aligned; {anew} {done} {behind} wgmma.fence.sync.aligned;"
+    gpu, word = Gpu("sm_90a"), WORD.encode()
+    args = (gpu.array(np.zeros(4096, np.uint32)), gpu.array(np.zeros((8, 256), np.uint32)), word, word)
+    run = gpu.launch(wgmma_kernel(f"{before} {PLAIN}", 4), "k", block=128, args=args)
+    assert [f.code for f in run.findings if f.code == "X017"] == told
 
 
 def test_wgmma_needs_whole_warpgroups() -> None:

@@ -23,7 +23,7 @@ from smemsim.judge.operands.maps import of_maps
 from smemsim.judge.operands.ranks import own_ranks
 from smemsim.judge.operands.read import Issued, Product
 from smemsim.judge.operands.recorded import Reads
-from smemsim.judge.operands.steps import mismatches, swapped, unreached
+from smemsim.judge.operands.steps import begun_anew, is_discarded, mismatches, swapped, unreached
 from smemsim.judge.operands.tiles import turned, unread
 from smemsim.judge.outputs import Output
 from smemsim.judge.pairs import halves
@@ -355,10 +355,20 @@ class Run:
         causes, others = self._judged(report) if self._has_moved else ([], [])
         of_schedules = self._schedules.findings if self._schedules is not None else []
         findings = findings_of(
-            causes, (*others, *own_ranks(self.launch), *self.launch.findings.values(), *of_schedules), written,
+            causes, (*others, *own_ranks(self.launch), *self._watched, *of_schedules), written,
             (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
         )  # fmt: skip
         return [dataclasses.replace(f, folders=self.folders) for f in findings]
+
+    @functools.cached_property
+    def _watched(self) -> list[Finding]:
+        """What was found while the kernel ran. A product that no instruction reads is none of it if it was discarded: a branch skipped its reader, or what
+        overwrites it is the product of another tile."""
+        found = list(self.launch.findings.values())
+        if not any(f.code == "X017" for f in found):
+            return found
+        sums = {} if self.reads is None else begun_anew(self.reads)
+        return [f for f in found if f.code != "X017" or not is_discarded(self.launch.program, f, sums)]
 
     def _judged(self, report: Report | None) -> tuple[list[Finding], list[Finding]]:
         """What the loads, operands and stores show: the causes, and the rest."""
@@ -368,17 +378,19 @@ class Run:
             causes += of_maps(self.reads, self.launch, [f.line for f in causes])
             causes = causes or turned(self.reads)
         executed = []
-        others = {f.code for f in self.launch.findings.values()}
+        others = {f.code for f in self._watched if f.severity is not Severity.NOTE}
+        is_missed = "R507" in others or bool(self.launch.left_out)
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
-            executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
+            executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere, is_missed=is_missed)]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 executed = unreached(self.reads, self.launch.memory)
         stored = [] if self.reads is None else [*self.reads.threads.found.values(), *stored_tiles(self.reads, self.launch)]
-        if self.reads is not None and not any(f.code == "R508" for f in (*causes, *executed)):  # else the load is told already
+        told = {f.code for f in (*causes, *executed) if f.severity is not Severity.NOTE}
+        if self.reads is not None and "R508" not in told:  # else the load is told already
             transposed = {f.path.side for f in report.findings if f.code == "R505"} if report else set()  # whose loads may be right
             stored = [*exchanged_loads(self.reads, self.launch, transposed), *halves(self.reads), *stored]
-        if not any(f.code in ("R508", "T209") for f in (*causes, *executed, *stored)):
+        if told.isdisjoint(("R508", "T209")) and not any(f.code in ("R508", "T209") for f in stored):
             stored = [*stored, *exchanged_boxes(self.launch)]
         if self.reads is not None:
             stored = [*stored, *cut_off(self.reads, self.launch.memory)]

@@ -379,6 +379,9 @@ class Launch:
     )  # a line for each thread whose assertion failed, as the CUDA runtime has it
     conditions: dict[int, int] = dataclasses.field(default_factory=dict)  # what it set conditional handles of a graph to
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
+    left_out: set[int] = dataclasses.field(
+        default_factory=set
+    )  # lines that read cells of an accumulator in which no product has left a sum
     elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
     mapped: dict[int, tuple[frozenset[int], bool]] = dataclasses.field(
         default_factory=dict

@@ -102,6 +102,7 @@ class Result:
     output: tuple[str, ...]
     evidence: frozenset[str]
     elsewhere: frozenset[int]
+    left_out: frozenset[int]
     mapped: dict[int, tuple[frozenset[int], bool]]
     events: tuple[Event, ...]
     judge: Judge | None
@@ -148,7 +149,7 @@ class Shard:
         launch = self.launch
         launch.findings, launch.judge = dict(self.findings), self.judge and self.judge.fresh()
         launch.output, launch.asserted, launch.events, launch.output_size = [], [], Events(), 0
-        launch.evidence, launch.elsewhere, launch.mapped, launch.conditions = set(), set(), {}, {}
+        launch.evidence, launch.elsewhere, launch.left_out, launch.mapped, launch.conditions = set(), set(), set(), {}, {}
         littered = [region.blank for region in launch.memory.table()[2] if isinstance(region.blank, Garbage)]
         for blank in littered:
             blank.has_parts = False
@@ -169,7 +170,7 @@ class Shard:
         depends_on_order = any(blank.has_parts for blank in littered) or (bool(littered) and any(f.code == "R507" for f in found))
         return Result(
             finished and not depends_on_order, len(clusters) * launch.cluster_size, record, tuple(changed), found, tuple(launch.output),
-            frozenset(launch.evidence), frozenset(launch.elsewhere), launch.mapped, tuple(launch.events), launch.judge and launch.judge.finish(),
+            frozenset(launch.evidence), frozenset(launch.elsewhere), frozenset(launch.left_out), launch.mapped, tuple(launch.events), launch.judge and launch.judge.finish(),
             tuple(launch.asserted), tuple(launch.conditions.items()),
         )  # fmt: skip
 
@@ -282,6 +283,7 @@ class Merge:
         launch.output_size += sum(map(len, result.output))
         launch.evidence |= result.evidence
         launch.elsewhere |= result.elsewhere
+        launch.left_out |= result.left_out
         for line, (ranks, crossed) in result.mapped.items():
             before = launch.mapped.get(line, (frozenset(), False))
             launch.mapped[line] = before[0] | ranks, before[1] or crossed

@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from smemsim.errors import SmemsimError
-from smemsim.finding import Finding, at_instruction
+from smemsim.finding import Finding, InLaunch, at_instruction
 from smemsim.judge.operands.read import OperandRead, Product, Reach
 from smemsim.judge.operands.recorded import Reads
 from smemsim.machine.region import GlobalMemory
+from smemsim.program.events import Mma
+from smemsim.program.linking.flow import leads_by
+from smemsim.program.linking.program import Program
+from smemsim.spec.findings import Severity
 
-__all__ = ["mismatches", "swapped", "unreached"]
+__all__ = ["begun_anew", "is_discarded", "mismatches", "swapped", "unreached"]
 
 
 def mismatches(reads: Reads) -> list[Finding]:
@@ -105,7 +109,7 @@ def _found_swapped(name: str, wrong: OperandRead, other: OperandRead) -> Finding
 
 
 def unreached(reads: Reads, memory: GlobalMemory) -> list[Finding]:
-    """R508 where nobody multiplies the last (or the first) tile of K: a loop with a trip too few.
+    """A remark (R508) if no instruction multiplies the last (or the first) tile of K: perhaps a loop with a trip too few. A kernel may leave out a part of K.
 
     Certain only where all instructions of all CTAs are known, both maps have the same K, both operands end at the same k, every sum has all of what anybody
     multiplies, two tiles at least, one tile is left, and neither operand is zero there, as what pads a tensor is. The caller knows that all of the grid has
@@ -163,4 +167,45 @@ def _found_unreached(reach: Reach, begin: int, end: int, extent: int) -> Finding
         f"nobody multiplies k = {begin} to {end - 1} of A and B: their maps have K = {extent}, and all products of the launch add up k = {reach.a_begin} to "
         f"{min(reach.a_end, extent) - 1}",
         f"one more trip of the loop over k, for {trip} tile",
+        milder=Severity.NOTE,
     )
+
+
+def begun_anew(reads: Reads) -> dict[tuple[int, int], bool]:
+    """By the lines of two matrix instructions, of which the second begins a new sum in the first one's accumulator: does it go on with the same rows of both
+    operands and another k, as one sum does? Without an entry it is not known."""
+    found: dict[tuple[int, int], bool] = {}
+    last: dict[tuple[object, ...], tuple[Mma, OperandRead | None, OperandRead | None]] = {}
+    for p in reads.products:
+        for now in zip(p.events, p.a, p.b, strict=True):
+            before = last.get(p.accumulator)
+            last[p.accumulator] = now
+            event, a, b = now
+            if before is None or event.scale_d or a is None or b is None or before[1] is None or before[2] is None:
+                continue
+            key = before[0].instruction.line, event.instruction.line
+            found[key] = found.get(key, False) or _is_one_sum((before[1], before[2]), (a, b))
+    return found
+
+
+def is_discarded(program: Program, lost: Finding, sums: dict[tuple[int, int], bool]) -> bool:
+    """Did the program discard the product that X017 is about, as `begun_anew` says of sums? Of operands that no tensor load brought: a path from it to what
+    overwrites it has a reader of it."""
+    by, now = (lost.at.other, lost.at.instruction) if isinstance(lost.at, InLaunch) else (None, None)
+    if by is None or now is None:
+        return False
+    if (by.line, now.line) in sums:
+        return not sums[by.line, now.line]
+    body = program.inlined.body
+    if now.op == "tcgen05":
+        readers = [i for i in body if i.op == "tcgen05" and i.modifiers[0] == "ld"]
+    else:
+        own = {slot for slot, gives in by.mentions if gives}
+        readers = [i for i in body if i.op != "wgmma" and not own.isdisjoint(i.used)]
+    return leads_by(program, by, now, readers)
+
+
+def _is_one_sum(before: tuple[OperandRead, OperandRead], now: tuple[OperandRead, OperandRead]) -> bool:
+    """Do two instructions multiply the same rows of both operands, and another k?"""
+    rows = all((one.base, one.at[0]) == (two.base, two.at[0]) for one, two in zip(before, now, strict=True))
+    return rows and all(one.at[1] != two.at[1] for one, two in zip(before, now, strict=True))

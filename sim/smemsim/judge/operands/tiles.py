@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection
 
 import numpy as np
@@ -13,6 +14,7 @@ from smemsim.judge.operands.read import Issued, OperandRead, Product
 from smemsim.judge.operands.recorded import NEAR, Reads
 from smemsim.judge.operands.types import other_type
 from smemsim.program.events import Mma
+from smemsim.spec.findings import Severity
 from smemsim.words.instr import InstrDescriptor
 
 __all__ = ["turned", "unread"]
@@ -22,7 +24,7 @@ __all__ = ["turned", "unread"]
 class _Tile:
     """A load that is an operand: what lies inside the tensor (outer axis, contiguous axis), what was read of it, and by which instructions.
 
-    `turned` are those by their major-ness: does K run along the contiguous axis?
+    `turned` are those by their major-ness: does K run along the contiguous axis? `is_left`: does one of them also read elements beside the box?
     """
 
     load: Issued
@@ -30,6 +32,12 @@ class _Tile:
     read: OperandRead
     wanted: np.ndarray
     turned: dict[bool, list[Mma]] = dataclasses.field(default_factory=dict)
+    is_left: bool = False
+
+    @property
+    def milder(self) -> Severity | None:
+        """A remark if every operand lies within the box: a kernel need not read all that it has loaded."""
+        return None if self.is_left else Severity.NOTE
 
     def mark(self, read: OperandRead, event: Mma, rows: int, k: int) -> None:
         along_k = read.along_k
@@ -38,12 +46,29 @@ class _Tile:
         at = (read.at, (rows, k)) if along_k else (read.at[::-1], (k, rows))
         (far, near), (high, wide) = at
         far, near = far - outer, near - inner
+        self.is_left |= _covered(read, at) < rows * k
         self.wanted[max(far, 0) : max(far + high, 0), max(near, 0) : max(near + wide, 0)] = False
 
 
-def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[Finding]:
+def _covered(read: OperandRead, at: tuple[tuple[int, int], tuple[int, int]]) -> int:
+    """How many elements of an operand, (first, extent) of which along the outer and the inner axis are `at`, lie in the boxes that it was read from."""
+    found = 0
+    for load in {load.event.coordinates: load for load in read.loads}.values():
+        sizes = load.transfer.tensor_map.box_dim
+        overlaps = (
+            max(0, min(begin + count, first + size) - max(begin, first))
+            for begin, count, first, size in zip(*at, load.event.coordinates[::-1], sizes[::-1], strict=True)
+        )
+        found += math.prod(overlaps)
+    return found
+
+
+def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = True) -> list[Finding]:
     """Parts of tiles that no instruction reads (rows: I603 of tcgen05's N and M, R504 of wgmma; others: R505, R508), and operands of another type
-    than their map (I603, R508). `elsewhere` are the lines of loads whose tiles others read too, threads or stores: nothing of these is missed."""
+    than their map (I603, R508). `elsewhere` are the lines of loads whose tiles others read too, threads or stores: nothing of these is missed.
+
+    A kernel need not multiply all that it has loaded. So rows that are left out are a remark, unless results depend on what they would have given
+    (`is_missed`), and other parts are one unless the operand reads elements beside the box."""
     findings: dict[str, Finding] = {}
     tiles: dict[tuple[int, int, str], _Tile] = {}
     for p in reads.products:
@@ -67,8 +92,9 @@ def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[Finding]:
     if reads.complete:
         left = next((tile for tile in tiles.values() if tile.wanted.any()), None)
         if left is not None:
-            findings["unread"] = _of(left, tiles.get((left.load.cta, left.load.number, "b" if left.side == "a" else "a")))
-        elif (panel := _panel(reads, tiles, elsewhere)) is not None:
+            other = tiles.get((left.load.cta, left.load.number, "b" if left.side == "a" else "a"))
+            findings["unread"] = _of(left, other, is_missed=is_missed)
+        elif (panel := _panel(reads, tiles, elsewhere, is_missed=is_missed)) is not None:
             findings["unread"] = panel
     return list(findings.values())
 
@@ -124,7 +150,7 @@ def _swapped(odd: Product, rest: Product) -> Finding:
     )
 
 
-def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Collection[int]) -> Finding | None:
+def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Collection[int], *, is_missed: bool) -> Finding | None:
     """A tile that nobody reads, next to one of the same map and the same k that an instruction does read: N or M is too small."""
     used = {(cta, number) for cta, number, _ in tiles}
     idle: dict[tuple[int, int, int, int], Issued] = {}
@@ -150,6 +176,7 @@ def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Co
                 f"nobody reads the tile that line {other.event.instruction.line} brings at coordinates {other.event.coordinates}, next to that at "
                 f"{tile.load.event.coordinates}, which is {tile.side.upper()} here: {name} = {event.m if tile.side == 'a' else event.n}",
                 f"a larger {name}, or an instruction for the other tile",
+                milder=None if is_missed else Severity.NOTE,
             )
     return None
 
@@ -165,14 +192,14 @@ def _inside(load: Issued) -> np.ndarray:
     return found
 
 
-def _of(tile: _Tile, other: _Tile | None) -> Finding:
+def _of(tile: _Tile, other: _Tile | None, *, is_missed: bool) -> Finding:
     """The part of a tile that nobody reads: whole rows, or because an instruction takes it for the other operand, or turned, or another K."""
     along_k, events = max(tile.turned.items(), key=lambda one: len(one[1]))
     name, line = tile.side.upper(), tile.load.event.instruction.line
     by_row = tile.wanted if along_k else tile.wanted.T
     missing = np.asarray(by_row.any(1))
     if (by_row.all(1) == missing).all():
-        return _of_rows(tile, events[0], missing)
+        return _of_rows(tile, events[0], missing, is_missed=is_missed)
     rows, k = np.flatnonzero(missing), np.flatnonzero(by_row.any(0))
     part = f"nobody reads rows {rows[0]} to {rows[-1]}, k {k[0]} to {k[-1]}, of the tile of {name} that line {line} brings"
     if other is not None and len(other.turned) == 1:
@@ -194,10 +221,10 @@ def _of(tile: _Tile, other: _Tile | None) -> Finding:
             f"{part}: {name} is read {has}-major here, and {wanted}-major by the others",
             _as_written(odd_event, tile.side, wanted),
         )
-    return at_instruction("R508", events[0].instruction, part, "issue the K steps that read it, at the right places")
+    return at_instruction("R508", events[0].instruction, part, "issue the K steps that read it, at the right places", milder=tile.milder)
 
 
-def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> Finding:
+def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray, *, is_missed: bool) -> Finding:
     name, size = ("M", event.m) if tile.side == "a" else ("N", event.n)
     name_of, line = tile.side.upper(), tile.load.event.instruction.line
     where = "the instruction descriptor" if event.idesc is not None else "the instruction"
@@ -209,6 +236,7 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> Finding:
             event.instruction,
             f"{name_of} begins at row {len(rows)} of the tile that line {line} brings: nobody reads the {len(rows)} before it",
             "a descriptor whose start address is that of the tile's first row",
+            milder=tile.milder,
         )
     return at_instruction(
         "I603" if event.idesc is not None else "R504",
@@ -218,4 +246,5 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> Finding:
         f"{name} = {len(missing) * event.cta_group}, or a smaller box"
         if first == size // event.cta_group
         else "read the other rows too, or load a smaller box",
+        milder=None if is_missed else tile.milder,
     )

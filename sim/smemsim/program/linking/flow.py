@@ -10,7 +10,7 @@ from smemsim.ptx.module import Instruction, Label, Pair, Register, Sink, Vector
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
 
-__all__ = ["behind", "block_of", "comes_by", "computes", "following", "is_read", "read_first"]
+__all__ = ["behind", "block_of", "comes_by", "computes", "following", "is_read", "leads_by", "read_first"]
 
 
 _LEAVE = ("bra", "brx", "exit", "ret", "call", "trap")
@@ -76,6 +76,22 @@ def comes_by(program: Program, n: int, blocks: set[int]) -> bool:
         return range(count) if after is None else after
 
     return n in blocks or n not in _reached(0, step)
+
+
+def leads_by(program: Program, first: Instruction, then: Instruction, others: Iterable[Instruction]) -> bool:
+    """Does a path of the program lead from one instruction to another, or to itself again, through one of `others`?"""
+    places = {id(i): (n, at) for n, block in enumerate(program.blocks) for at, i in enumerate(block.instructions)}
+    every = range(len(program.blocks))
+    after_each = [following(program, n) for n in every]
+    ways = [every if after is None else [n for n in after if n in every] for after in after_each]
+
+    def is_way(one: Instruction, two: Instruction) -> bool:
+        (begin, at), (end, place) = places[id(one)], places[id(two)]
+        after = {begin} if begin == end and at < place else set()
+        return end in after.union(*(_reached(n, ways.__getitem__) for n in ways[begin]))
+
+    known = [i for i in others if id(i) in places]
+    return any(is_way(first, i) and is_way(i, then) for i in known) if id(first) in places and id(then) in places else False
 
 
 def _reached(n: int, step: Callable[[int], Iterable[int]]) -> set[int]:

@@ -174,7 +174,7 @@ class RegistersInFlight:
             self.x.launch.find(
                 "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which line {before.line} left its own: that "
                 "one is lost, nobody has read it",
-                "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.15.5.2",
+                "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.15.5.2", other=before,
             )  # fmt: skip
         if before is None:
             self.of_sums |= _mask(slots)

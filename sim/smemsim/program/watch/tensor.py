@@ -23,6 +23,7 @@ from smemsim.program.watch.telling import Telling
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class TensorShadow:
         self.marks: np.ndarray | None = None  # of doubtful values, made when the first one is written
         # By CTA: its accumulators that nobody has touched but operations that added to them, each with the last one and its box. The tables have an earlier one.
         self._added: dict[int, dict[tuple[AccumulatorLayout, int], tuple[Operation, Box]]] = {}
+        self._summed: set[int] = set()  # parts of the program whose tcgen05.st have filled an accumulator
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by thread and line
         self._last: dict[int, list[Operation]] = {}  # by thread: what its last commit came after
         self.loading = 0  # registers of loads that nobody has waited for, by their bits
@@ -91,7 +93,7 @@ class TensorShadow:
                 self._stores[warp + n * twins.warps] = [((n, *at[1:]), by + n * twins.warps, line) for at, by, line in stores]
             for warp, loads in first._loads.items():
                 self._loads[warp + n * twins.warps] = [((at[0], n, *at[2:]), registers) for at, registers in loads]
-        self.loading = first.loading
+        self.loading, self._summed = first.loading, set(first._summed)
         begin = twins.warps * WARP
         for thread, flags in first.issued.items():
             self.issued |= {thread + n * begin: row for n, row in enumerate(twins.flags(flags))}
@@ -111,6 +113,8 @@ class TensorShadow:
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             is_unwritten |= self._seen(i, at, warp, "reads")
+            if not self._summed.isdisjoint(self._fills(at)):
+                self.x.launch.left_out.add(i.line)
             self.unread[at] = 0
             group = (int(self.x.tid[warp * WARP]) // WARP) // GROUP
             self.read_line[at] = i.line
@@ -121,6 +125,23 @@ class TensorShadow:
                 self._loads.setdefault(warp, []).append(((group, *at), self.named.registers(i)))
                 self.loading |= self.named.registers(i)
         return is_unwritten
+
+    def _fills(self, at: Any) -> set[int]:
+        """The parts of the program whose tcgen05.st have put there what no instruction has read yet."""
+        fills = self.unread[at] >= FILL
+        lines = distinct(self.line[at][fills]).tolist() if fills.any() else ()
+        return {self._part_of_line.get(line, -1) for line in lines}
+
+    @functools.cached_property
+    def _part_of_line(self) -> dict[int, int]:
+        """By line a number that instructions share between which no branch and no label lies."""
+        inlined = self.x.program.inlined
+        labels, count, parts = {*inlined.labels.values()}, 0, {}
+        for n, i in enumerate(inlined.body):
+            count += n in labels
+            parts[i.line] = count
+            count += i.op == "bra"
+        return parts
 
     def passes_load(self, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
         """Does each warp read what an operation has written that it knows to be over, or what it has itself, and is none of it in doubt?"""
@@ -230,6 +251,8 @@ class TensorShadow:
         read = {(n, first, end) for n, _, first, end in reads}
         if any((n, first, end) not in read and _is_lost(self.unread[at]) for (n, _, first, end), at in zip(writes, of_writes, strict=True)):
             return False
+        for at in of_writes:
+            self._summed |= self._fills(at)
         for at in of_reads:
             self.read_by[at], self.unread[at] = op.number, 0
         for at in of_writes:
@@ -309,6 +332,7 @@ class TensorShadow:
             at = (members[which].index, lanes, slice(first, end))
             is_doubtful |= self._seen(i, at, warp, "reads") or (self.marks is not None and bool(self.marks[at].any()))
             self.read_by[at] = op.number
+            self._summed |= self._fills(at)
             self.unread[at] = 0
         return is_doubtful
 
@@ -339,6 +363,7 @@ class TensorShadow:
             self._readers_done(i, at, warp, "overwrites")
             if is_product:
                 self._lost(i, at, warp)
+                self._summed |= self._fills(at)
             self.unread[at] = PRODUCT if is_product else 0
             self.who[at], self.line[at] = OPERATIONS + op.number, i.line
 
@@ -522,7 +547,8 @@ class TensorShadow:
         return late
 
     def _lost(self, i: Instruction, at: Any, warp: int) -> None:
-        """Is a product overwritten that nobody has read, or what threads have put there to begin the sum with? One number everywhere is no loss."""
+        """X017 if a product is overwritten that no instruction has read. A remark if it is numbers of `tcgen05.st`: dead work changes no result. One number everywhere
+        is no loss."""
         held = self.unread[at]
         if (held == PRODUCT).all():
             by = int(self.who[at].flat[0]) - OPERATIONS
@@ -532,12 +558,14 @@ class TensorShadow:
                 f"{int(self.line[at].flat[0])} left there is lost, nobody has read it",
                 ("wait first until it has been read (another mbarrier, at which its readers arrive); or, where this belongs to the same sum, " * is_committed)
                 + "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.1 §9.7.16.10",
+                other=self.operations[by].instruction,
             )  # fmt: skip
         elif (held >= FILL).all() and (held == NUMBERS).any():
             self.x.launch.find(
                 "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, held > 0)}: the numbers that tcgen05.st of line "
                 f"{int(self.line[at].flat[0])} put there are lost, nobody has read them",
                 "enable-input-d true for the first instruction too, where the sum begins with what lies in D", because="PTX ISA 9.1 §9.7.16.10",
+                milder=Severity.NOTE,
             )  # fmt: skip
 
     def _where(self, at: Any, cells: np.ndarray) -> str:
