@@ -165,8 +165,9 @@ class MbarrierObjects:
     def _know(self, one: _Object, warps: np.ndarray, phase: int) -> bool:
         """Do all of the warps know that a phase is over: have they waited for it, or synchronised with a warp that has?"""
         known = self.order.know_phase(warps, one.barrier, phase)
-        for waited in self.order.waited_for(one.barrier, phase):
-            known |= self.order.has_seen(warps, np.int64(waited)) >= one.when[waited - one.first]
+        for own in (warp - one.first for warp in self.order.waited_for(one.barrier, phase)):
+            if 0 <= own < len(one.when):  # what is kept for CTAs that do the same has the warps of all
+                known |= self.order.has_seen(warps, np.int64(one.first + own)) >= one.when[own]
         return bool(known.all())
 
     def _pending(self, one: _Object, warps: np.ndarray) -> _Arrival | None:
