@@ -928,11 +928,77 @@ def test_a_commit_may_still_arrive(end: str, at: str):
         body = body.replace(
             "fence.mbarrier_init", f"{init(1, '[bar+8]')} {init(1, '[bar+16]')} {init(1, '[bar+40]')} fence.mbarrier_init", 1
         )
-        done_ = run(Kernel("", body, arch="sm_100a", block=128))
-        assert {f.code for f in done_.findings} == codes, [str(f) for f in done_.findings]
+        for grid in (1, 3) if end == "inval" else (1,):  # where CTAs do the same, one stands for all
+            found = run(Kernel("", body, arch="sm_100a", block=128, grid=grid)).findings
+            assert {f.code for f in found} == codes, [str(f) for f in found]
 
 
 @pytest.mark.parametrize("end", ["inval", "bulk load"])
 def test_every_schedule_agrees_on_where_an_mbarrier_ends(end: str):
     assert codes_of(Kernel("", ended("wait", "bar.sync 0;", end)), schedule="all:3") == []
     assert {"X008", "X010", "X006"} & {code for code, _ in codes_of(Kernel("", ended("wait", "", end)), schedule="all:3")}
+
+
+# ---- tensor memory of pairs (rule order.pair_allocation)
+
+TAKE, GIVE = (
+    f"@%p2 tcgen05.{what};"
+    for what in ("alloc.cta_group::2.sync.aligned.shared::cta.b32 [{at}], 32", "dealloc.cta_group::2.sync.aligned.b32 {at}, 32")
+)
+TELL_PEER = f"""bar.sync 0; xor.b32 %r10, %r4, 1; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r12, %r12, %r10;
+@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r12]; {waits(what="try_wait.parity.acquire.cluster", label="PEER")}"""
+LOADS = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r20}, [%r14]; tcgen05.wait::ld.sync.aligned;"
+STORES = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r14], {%r3}; tcgen05.wait::st.sync.aligned;"
+
+
+def paired(
+    taken: str = "bar.sync 0;", used: str = "bar.sync 0;", *, begun: str = MEET, use: str = "", again: bool = False, given: str = ""
+) -> str:
+    """Both CTAs of a pair take columns, once or `again`, CTA 1 may `use` its own, and both give all back, one of them may do something else between."""
+    take, give = TAKE.format(at="bar+48"), GIVE.format(at="%r11")
+    more = f"{MEET} {TAKE.format(at='bar+56')}" if again else ""
+    back = f"{GIVE.format(at='%r13')}" if again else ""
+    return f"""setp.eq.u32 %p11, %r4, 0; {init()} fence.mbarrier_init.release.cluster; {begun} {take} {more} {taken} ld.shared.u32 %r11, [bar+48]; ld.shared.u32 %r13, [bar+56];
+    shl.b32 %r14, %r2, 21; add.u32 %r14, %r14, %r11; @%p11 bra N; {use} N: {used} {given or give} {back}"""
+
+
+SLOWLY = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
+
+
+@pytest.mark.parametrize(
+    ("body", "found", "remarks"),
+    [
+        (paired(), "X012", ""),
+        (paired(taken=MEET), "", ""),
+        (paired(used=MEET), "", ""),
+        (paired(taken=TELL_PEER), "", ""),
+        (paired(again=True), "X012", ""),
+        (paired(again=True, used=MEET), "", ""),
+        (paired(used=SLOWLY), "", "X012"),
+        (paired(taken=MEET, use=STORES), "X012", ""),
+        (paired(taken=MEET, use=STORES, used=MEET), "", ""),
+        (paired(taken=MEET, use=STORES + LOADS), "X012", ""),
+        (paired(taken=MEET, use=STORES + LOADS, used=TELL_PEER), "", ""),
+        (paired(begun="bar.sync 0;", used=MEET), "", "X009"),
+        (paired(taken=MEET, given=f"@%p11 bra LATER; {GIVE.format(at='%r11')} {MEET} bra OUT; LATER: {MEET} {GIVE.format(at='%r11')} OUT:"), "X006", ""),
+        (paired(taken=MEET, given=f"{GIVE.format(at='%r11')} {MEET}"), "", ""),
+    ],
+    ids=[
+        "nothing after alloc", "a barrier after alloc", "a barrier before dealloc", "arrivals after alloc", "the second allocation", "both ordered", "a relaxed barrier",
+        "the other CTA stores", "it stores, then a barrier", "it loads", "it loads, then arrives", "before the other CTA has begun", "one waits between", "both meet later",
+    ],
+)  # fmt: skip
+def test_a_pair_gives_its_columns_back_in_order(body: str, found: str, remarks: str):
+    done = run(Kernel("", body, cluster=2, arch="sm_100a", block=128))
+    assert ({f.code for f in done.findings}, {f.code for f in done.remarks}) == ({*filter(None, [found])}, {*filter(None, [remarks])}), (
+        done.text()
+    )
+
+
+def test_pairs_of_a_larger_cluster_are_told_apart():
+    """The second pair of a cluster of four alone has no order: CTAs 2 and 3."""
+    meets = f"setp.ge.u32 %p12, %r4, 2; @%p12 bra X; {TELL_PEER} X: bar.sync 0;"
+    (found,) = run(Kernel("", paired(taken=meets), cluster=4, arch="sm_100a", block=128)).findings
+    assert found.code == "X012"
+    assert "(CTA 2)" in found.message or "(CTA 3)" in found.message
+    assert run(Kernel("", paired(taken=TELL_PEER), cluster=4, arch="sm_100a", block=128)).findings == []

@@ -136,6 +136,8 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
         granted = np.zeros(x.n, np.uint32)
         for cta, warp, part in warps_of(x):
             granted[part] = cta.state[GRANTED].pop(warp)
+            if group == 2 and x.watch is not None:
+                x.watch.pairs.allocated(i, warp, cta.index, int(granted[part][0]) & 0xFFFF)
         for piece in place(x):
             if piece.space != "shared":
                 stop(
@@ -230,7 +232,10 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
 
     def tell(x: Wave, given: list[tuple[int, int, int, int]]) -> None:
         if x.watch is not None and given:
-            x.watch.tensor.freed(i, given.copy())
+            for warp, cta, first, end in given if group == 2 else ():
+                x.watch.pairs.freed(i, warp, cta, first, end)
+            if group == 1:
+                x.watch.tensor.freed(i, given.copy())
         given.clear()
 
     def free(x: Wave, addresses: np.ndarray, counts: np.ndarray, given: list[tuple[int, int, int, int]]) -> None:

@@ -120,6 +120,11 @@ class Lifetimes:
             self.commits.acquire(what, ctas)
             self.arrivals.acquire(what, ctas)
 
+    def has_begun(self, cta: int, warp: int) -> bool:
+        """Does a warp know that another CTA of its cluster has begun?"""
+        begin = cta * self.per_cta
+        return bool(self._has_waited[warp // self.per_cta] or self.order.seen[warp, begin : begin + self.per_cta].any())
+
     def _has_begun(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
         """X008 where warps touch CTAs that may not have begun: nothing that these did is known to them."""
         seen = self.order.seen[warps].reshape(len(warps), -1, self.per_cta).max(axis=2)

@@ -194,15 +194,24 @@ class TensorShadow:
     def freed(self, i: Instruction, given: Sequence[tuple[int, int, int, int]]) -> None:
         """tcgen05.dealloc by warps (warp, CTA, first column, column behind the last): nobody may be using the columns any more; what is in them counts as unwritten."""
         for warp, cta, first, end in given:
-            at = (cta, slice(0, LANES), slice(first, end))
-            self._seen(i, at, warp, "gives back")
-            self._readers_done(i, at, warp, "gives back")
-            self.who[at] = NOBODY
-            if self.marks is not None:
-                self.marks[at] = 0
-            self.unread[at] = 0
-            self.read_by[at] = NOBODY
-            self.read_when[(slice(None), *at)] = 0
+            self.are_free(i, warp, cta, first, end)
+            self.empties(cta, first, end)
+
+    def are_free(self, i: Instruction, warp: int, cta: int, first: int, end: int) -> None:
+        """A warp gives columns of a CTA back: X012 where others may still be using them."""
+        at = (cta, slice(0, LANES), slice(first, end))
+        self._seen(i, at, warp, "gives back")
+        self._readers_done(i, at, warp, "gives back")
+
+    def empties(self, cta: int, first: int, end: int) -> None:
+        """What is in columns of a CTA counts as unwritten from now on."""
+        at = (cta, slice(0, LANES), slice(first, end))
+        self.who[at] = NOBODY
+        if self.marks is not None:
+            self.marks[at] = 0
+        self.unread[at] = 0
+        self.read_by[at] = NOBODY
+        self.read_when[(slice(None), *at)] = 0
 
     def passes_freed(self, given: Sequence[tuple[int, int, int, int]]) -> bool:
         """Does each warp know that all is over that others have done to the cells?"""

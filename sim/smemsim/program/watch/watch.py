@@ -24,6 +24,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     telling              telling.py           findings, and the names in them
     globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
     maps                 maps.py              tensor maps in global memory that the kernel makes
+    pairs                pairs.py             tensor memory that pairs of CTAs allocate and give back
     objects              mbarriers.py         mbarrier objects, up to where they end
 """
 
@@ -58,6 +59,7 @@ from smemsim.program.watch.maps import MapsInMemory
 from smemsim.program.watch.mbarriers import MbarrierObjects
 from smemsim.program.watch.named import NamedPhases
 from smemsim.program.watch.operations import NOBODY, OPERATIONS, Operation, Operations
+from smemsim.program.watch.pairs import PairAllocations
 from smemsim.program.watch.registers import RegistersInFlight
 from smemsim.program.watch.shared import SharedShadow
 from smemsim.program.watch.synchronisation import ALL_LANES, CommitGroups, Initialised, by_warps
@@ -134,6 +136,7 @@ class Watch:
         self.tensor = TensorShadow(x, self.order, self.operations, self.telling, self.unwritten)
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
+        self.pairs = PairAllocations(x, self.tensor, self.lifetimes, self.telling)
         self.globals = (
             None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten, begin.entered)
         )
