@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from smemsim.floating_point import default_state
+
 if TYPE_CHECKING:
     from smemsim.arithmetic.explain import DotProduct, DotTerm
     from smemsim.arithmetic.mma import dot_product, mma
@@ -268,7 +270,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'smemsim' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"smemsim.{_HOMES[name]}"), _SAME.get(name, name))
+    with default_state():  # modules compute their tables when they are imported
+        value = getattr(importlib.import_module(f"smemsim.{_HOMES[name]}"), _SAME.get(name, name))
     globals()[name] = value
     return value
 

@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from smemsim.floating_point import default_state
+
 __all__ = ["door"]
 
 
@@ -20,6 +22,7 @@ def door(package: str, shown: Mapping[str, tuple[str, ...]]) -> Callable[[str], 
     def imported(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        with default_state():  # modules compute their tables when they are imported
+            return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
 
     return imported

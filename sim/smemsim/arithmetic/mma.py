@@ -12,6 +12,7 @@ from smemsim.arithmetic.explain import DotProduct, explain
 from smemsim.arithmetic.multiply import Factors, Options, multiply_tiles, row_of
 from smemsim.arithmetic.values import as_array, raw_bits
 from smemsim.errors import InputError
+from smemsim.floating_point import in_default_state
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import MmaArithmetic
@@ -20,6 +21,7 @@ from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, WIDE_K
 __all__ = ["dot_product", "mma"]
 
 
+@in_default_state
 def mma(
     a: Any,
     b: Any,
@@ -82,6 +84,7 @@ def mma(
     return d.reshape(*batch, *d.shape[-2:])
 
 
+@in_default_state
 def dot_product(
     a: Any,
     b: Any,

@@ -12,6 +12,7 @@ import numpy as np
 from smemsim.arguments import shown, whole
 from smemsim.arithmetic.dot import IEEE, NO_SPECIALS, ONLY_NAN, decode
 from smemsim.errors import InputError
+from smemsim.floating_point import in_default_state
 from smemsim.spec.formats import SCALE_BIAS, SCALE_MAGNITUDE, ElementFormat, element_format
 
 __all__ = ["accumulator", "as_array", "columns", "decoded", "element_value", "from_float64", "numbers", "raw_bits", "to_float64"]
@@ -125,6 +126,7 @@ def _exponents(values: np.ndarray, fmt: ElementFormat) -> np.ndarray:
     return exponents
 
 
+@in_default_state
 def to_float64(bits: Any, dtype: Any) -> np.ndarray:
     """The values of raw element bits, float64 of the same shape: exact for every type but s64 and u64.
 
@@ -151,6 +153,7 @@ def to_float64(bits: Any, dtype: Any) -> np.ndarray:
     return raw.astype(np.float64)
 
 
+@in_default_state
 def from_float64(values: Any, dtype: Any) -> np.ndarray:
     """Raw bits of the elements nearest to the values, ties to even: uint8, uint16, uint32 or uint64 of the same shape.
 
@@ -201,6 +204,7 @@ def _nearest_power(values: np.ndarray) -> np.ndarray:
     return np.where((values > 0) & np.isfinite(values) & (code < 0xFF), code, 0xFF).astype(np.uint8)
 
 
+@in_default_state
 def element_value(bits: Any, dtype: Any) -> Fraction | float:
     """The exact value of one element; a float for infinities and NaNs. As in `to_float64`.
 

@@ -18,6 +18,7 @@ from smemsim.campaign.report import CampaignReport, Ledger, file_troubles, folde
 from smemsim.campaign.space import ChunkResult, Space, Trouble
 from smemsim.campaign.spaces import NAMES, space
 from smemsim.errors import InputError, InternalError
+from smemsim.floating_point import in_default_state
 from smemsim.processes import Lost, close_client, dask_client, pool, version
 from smemsim.processors import processors
 
@@ -99,6 +100,7 @@ def _missing(chunks: range | None, done: set[int], step: int, first: int) -> Ite
 # ---- Who does the chunks: this process, a pool of processes, or a Dask cluster; all as `concurrent.futures` has it
 
 
+@in_default_state
 def do_chunk(name: str, seed: int, chunk: int) -> tuple[ChunkResult, float]:
     """(what a chunk gave, seconds that it took); an exception that nobody expected is a trouble of its own."""
     begun = time.perf_counter()
@@ -229,6 +231,7 @@ class Progress(NamedTuple):
     troubles: int
 
 
+@in_default_state
 def sweep(
     spaces: Sequence[str] = (),
     *,

@@ -16,6 +16,7 @@ import click
 from smemsim import __version__
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import SmemsimError, Unmodelled
+from smemsim.floating_point import default_state
 
 __all__ = ["main"]
 
@@ -73,7 +74,8 @@ class _Group(click.Group):
         often = gc.get_threshold()
         gc.set_threshold(ALLOCATED)
         try:
-            return super().invoke(ctx)
+            with default_state():
+                return super().invoke(ctx)
         except (click.exceptions.Exit, click.ClickException):
             raise
         except (KeyboardInterrupt, click.Abort):

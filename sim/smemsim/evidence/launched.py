@@ -13,6 +13,7 @@ from smemsim.budget import ask
 from smemsim.errors import InputError
 from smemsim.evidence.launches import KERNEL, LaunchFile, read_launch_file
 from smemsim.files import source_folders
+from smemsim.floating_point import in_default_state
 from smemsim.judge.gpu import Gpu
 from smemsim.judge.run import Run
 from smemsim.program.arrays import DeviceArray
@@ -25,6 +26,7 @@ from smemsim.spec.architectures import ARCHITECTURES
 __all__ = ["arch_of", "launch_file"]
 
 
+@in_default_state
 def launch_file(
     path: str | os.PathLike[str],
     *,

@@ -13,6 +13,7 @@ from smemsim.errors import HardwareTrap, InputError, SmemsimError, TraceError, U
 from smemsim.evidence.format import Suite, find_suites, load_suite
 from smemsim.evidence.kinds import KINDS
 from smemsim.evidence.outcome import Case, Outcome
+from smemsim.floating_point import in_default_state
 from smemsim.judge.difference.diagnose import Diagnosis
 
 __all__ = ["Difference", "SuiteReport", "replay", "replay_suite"]
@@ -137,6 +138,7 @@ def _check_columns(suite: Suite, columns: dict[str, int]) -> None:
                 raise TraceError(f"{suite.path}: '{name}' does not divide its array into {len(suite)} cases")
 
 
+@in_default_state
 def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[int], None] | None = None) -> SuiteReport:
     """Compare one suite, or one case of it, with the model. `progress` is told after every case."""
     kind = KINDS.get(suite.kind)
@@ -182,6 +184,7 @@ def _guarded(suite: Suite, case: int | None, call: Callable[[], Any]) -> Any:
         raise TraceError(f"{suite.path}:{where} cannot be read as a {suite.kind} case ({why}); the trace is damaged") from e
 
 
+@in_default_state
 def replay(*paths: str | pathlib.Path, case: int | None = None) -> list[SuiteReport]:
     """Replay every trace at or below the paths.
 

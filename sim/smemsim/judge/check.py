@@ -11,6 +11,7 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
+from smemsim.floating_point import in_default_state
 from smemsim.judge import build
 from smemsim.judge.causes.judge import judge
 from smemsim.judge.causes.reruns import Reruns, before, machine_of, transfer
@@ -95,6 +96,7 @@ NOTES = ("D305", "T208")  # what is written otherwise than the documents say; ot
 MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements that all the words of an operand read
 
 
+@in_default_state
 def check(scenario: object) -> Report:
     """Run a scenario and say what is wrong with it.
 

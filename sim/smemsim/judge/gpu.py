@@ -23,6 +23,7 @@ from smemsim.arguments import shown, whole
 from smemsim.budget import ask
 from smemsim.errors import InputError, Unmodelled
 from smemsim.files import source_folders
+from smemsim.floating_point import in_default_state
 from smemsim.judge.operands.recorded import Reads
 from smemsim.judge.progress import Progress
 from smemsim.judge.run import Run
@@ -48,6 +49,7 @@ EVERY_ANSWER = ("never", "one", "always")  # what cancel = "all" tries
 MOST_CTAS = 1 << 40  # of a grid that is run as a whole
 
 
+@in_default_state
 class Gpu(Device):
     """A simulated GPU of an architecture ("sm_90a", "sm_100a", "sm_103a") with its global memory.
 

@@ -17,6 +17,7 @@ from smemsim.arguments import choice, shown, whole
 from smemsim.arithmetic.multiply import row_of
 from smemsim.arithmetic.values import from_float64, raw_bits, to_float64
 from smemsim.errors import InputError, Unmodelled
+from smemsim.floating_point import in_default_state
 from smemsim.judge.descriptors.answers import FoundDescriptor, read_addresses
 from smemsim.judge.descriptors.places import inverted, solutions
 from smemsim.judge.descriptors.shapes import Shape
@@ -753,6 +754,7 @@ class ProductExplanation:
         }
 
 
+@in_default_state
 def explain_product(
     d: Any,
     a: Any,

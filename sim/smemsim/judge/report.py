@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
+from smemsim.floating_point import in_default_state
 from smemsim.judge.state import Machine
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import CODES, Severity
@@ -32,6 +33,7 @@ def share_of(wrong: int, of: int, what: str) -> str:
 NOTHING = "the scenario has no [[step]], no [map.NAME] and no layout of a [buffer.NAME]; a step says what is loaded (tma_load) or what reads it (mma)"
 
 
+@in_default_state
 @dataclasses.dataclass(frozen=True)
 class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;

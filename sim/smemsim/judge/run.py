@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from smemsim.errors import InputError, SmemsimError
 from smemsim.finding import Finding, InLaunch, Path, Touched, shortened, told
+from smemsim.floating_point import in_default_state
 from smemsim.judge.build import Scenario
 from smemsim.judge.epilogue import exchanged_loads, stored_tiles
 from smemsim.judge.explained import Executed, Wrong, explained, rounding_of
@@ -286,6 +287,7 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
 # ---- `Run`: what a launch did and what is wrong with it
 
 
+@in_default_state
 class Run:
     """A launch that has run. `findings` are what is wrong, the most upstream first; `remarks` what is worth knowing; `output` printf's text.
 

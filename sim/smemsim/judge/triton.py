@@ -20,6 +20,7 @@ import numpy as np
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError, SmemsimError
+from smemsim.floating_point import in_default_state
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, HostMap, as_numpy
 from smemsim.program.launch import LaunchConfig, RunOptions, three
 from smemsim.spec.ptx import WARP_SIZE
@@ -41,6 +42,7 @@ LAST_WITH_STRIDES_OF_16_BYTES = (8, 4)  # of the PTX ISA: that of CUDA 12.4
 ELEMENT_BITS = re.compile(r"\*k?(?:fp|bf|i|u)(\d+)")  # of a pointer in a signature
 
 
+@in_default_state
 def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **more: Any) -> Run:
     """Run what `triton.compile` or `KERNEL.warmup` returned, over a grid of programs; block, cluster and shared memory are what Triton decided.
 

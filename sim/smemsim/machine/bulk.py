@@ -11,6 +11,7 @@ from smemsim.arguments import choice, shown, whole
 from smemsim.arithmetic.reduce import bulk_reduction, reduction_op
 from smemsim.arithmetic.reduce_loops import reduce_elements
 from smemsim.errors import InputError, Unmodelled
+from smemsim.floating_point import in_default_state
 from smemsim.machine.cluster import ClusterAddress, broken, cluster_address, rank_in, shared_offset
 from smemsim.machine.region import FOREIGN
 from smemsim.spec.architectures import ARCHITECTURES
@@ -164,6 +165,7 @@ def bulk_prefetch(src: int, size: int) -> BulkTransfer:
     return BulkTransfer(-1, address, count, "L2", "global")
 
 
+@in_default_state
 def bulk_bytes(transfer: BulkTransfer, *, dst: np.ndarray, src: np.ndarray) -> np.ndarray:
     """The bytes of the destination afterwards, from what both sides held before: uint8 arrays of `transfer.size` bytes each.
 
@@ -186,6 +188,7 @@ def bulk_bytes(transfer: BulkTransfer, *, dst: np.ndarray, src: np.ndarray) -> n
     return bulk_reduce_bytes(transfer.op, transfer.dtype, dst=dst, src=src, dst_space=transfer.dst_space)
 
 
+@in_default_state
 def bulk_reduce_bytes(op: str, dtype: str, *, dst: np.ndarray, src: np.ndarray, dst_space: str = "global") -> np.ndarray:
     """What `cp.reduce.async.bulk` makes of the bytes `dst` with the bytes `src` of shared memory: uint8 arrays of one shape.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from smemsim.arguments import whole
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.floating_point import in_default_state
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.machine.cluster import ClusterAddress, Delivery, cluster_address, multicast
 from smemsim.machine.memory import SharedMemory
@@ -133,6 +134,7 @@ class Cluster:
         given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "shared::cta", "mbar": mbar, "cta_rank": cta_rank}
         return self._move(bulk_copy(dst, src, size, shared_end=self.windows[0].end, **given))
 
+    @in_default_state
     def bulk_reduce(
         self,
         op: str,

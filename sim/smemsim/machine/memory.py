@@ -25,6 +25,7 @@ from smemsim.arguments import whole
 from smemsim.arithmetic.reduce import tensor_reduction
 from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.floating_point import in_default_state
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.machine.owners import Owners, ThreadWrite
 from smemsim.machine.region import GlobalMemory, Region
@@ -316,6 +317,7 @@ class SharedMemory:
         store_bytes(transfer, self._memory, self.begin, region.data, region.begin)
         return transfer
 
+    @in_default_state
     def tma_reduce(
         self, op: Any, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None
     ) -> Transfer:
@@ -351,6 +353,7 @@ class SharedMemory:
         transfer = bulk_copy(global_address, smem_address, size, dst_space="global", src_space="shared::cta", shared_end=self.end)
         return self._bulk_out(transfer, to, before)
 
+    @in_default_state
     def bulk_reduce(self, op: str, dtype: str, smem_address: int, global_address: int, size: int, *, to: GlobalMemory) -> BulkTransfer:
         """`cp.reduce.async.bulk.global.shared::cta`: reduce this window's bytes into `to`. Raises as `smemsim.bulk_reduce` does."""
         transfer = bulk_reduce(op, dtype, global_address, smem_address, size, dst_space="global", shared_end=self.end)

@@ -18,6 +18,7 @@ from smemsim.arguments import flag, shown, whole, wholes
 from smemsim.arithmetic.multiply import Factors, Options, Sums, add_tiles, is_added_in_place, multiply_tiles, row_of
 from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Finding
+from smemsim.floating_point import in_default_state
 from smemsim.layout.fragments import sparse_k
 from smemsim.layout.tcgen05 import is_lane_disabled, is_zero_column
 from smemsim.machine.memory import WORDS, SharedMemory, Windows
@@ -857,6 +858,7 @@ class TmemMma:
         return f"<CTA {self.cta} of {self.result!r}>"
 
 
+@in_default_state
 def tcgen05_mma(
     tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory],
     d: int | TmemAddress,

@@ -13,6 +13,7 @@ from smemsim.arguments import shown, whole, wholes
 from smemsim.arithmetic.reduce import reduction_op, tensor_reduction
 from smemsim.arithmetic.reduce_loops import reduce_elements
 from smemsim.errors import HardwareTrap, InputError, OutsideError, SmemsimError, Unmodelled
+from smemsim.floating_point import in_default_state
 from smemsim.layout import tma_loops
 from smemsim.layout.tma import im2col_offset, pack_im2col_offset
 from smemsim.machine import loops
@@ -465,6 +466,7 @@ def _address(name: str, value: Any) -> int:
 # ---- Tensor transfers on bytes: loads with their conversions and fill, stores, reductions
 
 
+@in_default_state
 def tma_load_bytes(
     tm: TensorMap,
     coordinates: Sequence[int],
@@ -495,6 +497,7 @@ def tma_load_bytes(
     return memory
 
 
+@in_default_state
 def tma_store_bytes(
     tm: TensorMap,
     coordinates: Sequence[int],

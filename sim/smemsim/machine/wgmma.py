@@ -16,6 +16,7 @@ import numpy as np
 from smemsim.arguments import choice, flag, in_steps, shown, whole
 from smemsim.arithmetic.multiply import Options, Sums, add_tiles, is_added_in_place, multiply_tiles, row_of
 from smemsim.errors import InputError
+from smemsim.floating_point import in_default_state
 from smemsim.layout import fragments
 from smemsim.machine.memory import WORDS, SharedMemory, Windows
 from smemsim.machine.product import MmaOperand, MmaResult, SharedOperand, halves, weaker
@@ -263,6 +264,7 @@ def _each_once(words: tuple[int, ...], windows: tuple[int, ...]) -> tuple[tuple[
 # ---- `wgmma`: one instruction from registers to registers, explained
 
 
+@in_default_state
 def wgmma(
     shared: SharedMemory,
     a: int | SmemDescriptor | np.ndarray,
@@ -328,6 +330,7 @@ def wgmma(
     )  # fmt: skip
 
 
+@in_default_state
 def wgmma_registers(result: MmaResult) -> np.ndarray:
     """D of a wgmma as the threads hold it: uint32 (128, N / 2), for f16 (128, N / 4) with two elements a register.
 

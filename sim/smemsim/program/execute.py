@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.errors import HardwareTrap
+from smemsim.floating_point import in_default_state
 from smemsim.garbage import seldom_collected
 from smemsim.program.hangs import count_bytes, report_hang
 from smemsim.program.late import Late
@@ -86,6 +87,7 @@ def _queue(launch: Launch, clusters: Sequence[int] | Queue | None) -> Queue:
     return Queue(waiting, len(waiting) if not takes_over(launch) else resident(launch) if launch.config.cancel == "resident" else 0)
 
 
+@in_default_state
 def execute(
     launch: Launch, clusters: Sequence[int] | Queue | None = None, *, watch: bool = True, done: Callable[[int], None] = lambda ctas: None
 ) -> bool:

@@ -22,6 +22,7 @@ import numpy as np
 from smemsim.budget import ask
 from smemsim.budget import left as left_of_budget
 from smemsim.finding import Finding
+from smemsim.floating_point import in_default_state
 from smemsim.machine.blank import Garbage
 from smemsim.machine.region import GlobalMemory
 from smemsim.processors import can_be_copied, can_have_children, idle, processors, room
@@ -175,6 +176,7 @@ class Shard:
         )  # fmt: skip
 
 
+@in_default_state
 def run_shard(work: Work, clusters: Sequence[int]) -> bytes:
     """Execute some clusters of a launch; a pure function, whose result `unpacked` reads."""
     memory = GlobalMemory()

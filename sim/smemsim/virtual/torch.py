@@ -10,10 +10,12 @@ for the device's while backward runs.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
+from smemsim.floating_point import default_state, is_default
 from smemsim.virtual import callers, process
 from smemsim.virtual.alignment import align
 from smemsim.virtual.cublas import MX_BLOCK, NVFP4_BLOCK, block_scaled
@@ -276,6 +278,14 @@ def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
 _CREATING: set[Any] = set()
 
 
+def _is_of_card(func: Any, args: Any, kwargs: Any) -> bool:
+    """Does the card compute this: from its tensors, or into a new one?"""
+    device = kwargs.get("device")
+    if (device is not None and is_cuda(device)) or (device is None and default.device is not None and func in _CREATING):
+        return True
+    return any(tensors.place(tensor) == CUDA for tensor in tensors_in((args, kwargs)))
+
+
 def _mode_class() -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
@@ -294,7 +304,9 @@ def _mode_class() -> Any:
             if getattr(func, "__name__", "") not in WITHOUT_WORK:
                 process.worked()
             is_one = is_capturing() and not is_of_program(func) and not any(map(is_of_class, args))
-            return captured(handler, *given) if is_one else handler(*given)
+            own = contextlib.nullcontext() if is_default() or not _is_of_card(*given) else default_state()
+            with own:
+                return captured(handler, *given) if is_one else handler(*given)
 
     return DeviceMode
 

@@ -12,6 +12,7 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.arithmetic.values import raw_bits, to_float64
 from smemsim.errors import InputError
+from smemsim.floating_point import in_default_state
 from smemsim.judge.difference.compared import SEVERAL, Compared
 from smemsim.judge.difference.descriptors import read_otherwise
 from smemsim.judge.difference.elements import SHOWN, other_elements, other_lines
@@ -50,6 +51,7 @@ class Diagnosis:
         return f"looks like {self.looks_like}: {'; '.join(self.because)}" if self.because else self.looks_like
 
 
+@in_default_state
 def explain_difference(results: MmaResult | Sequence[MmaResult], d: Any, *, shared: SharedMemory | None = None) -> Diagnosis:
     """What a D from hardware looks like beside the model's: rounding, a wrong term (which k, from which address), a wrong layout.
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
+from smemsim.floating_point import in_default_state
 from smemsim.program.linking.fused import Fused, fuse
 from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline
 from smemsim.program.linking.operands import OperandTypes, check_shapes
@@ -382,6 +383,7 @@ class Linker:
         return lambda: self.block_of[index]
 
 
+@in_default_state
 def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False) -> Program:
     """Make a program of an entry; `in_small_blocks` begins a block with every instruction that others could see, for schedules.
 
