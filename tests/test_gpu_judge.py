@@ -490,7 +490,10 @@ def one_wrong(grid: int, wrong: int, **more: object) -> Run:
 def test_what_one_cta_alone_does_wrong_is_found(wrong: int):
     found = one_wrong(41, wrong, workers=1)
     assert [f.code for f in found.findings] == ["D308"]
-    assert str(found.judged) == "judged: 164 of 164 matrix instructions of 41 CTAs (2 different ones, each judged once), 2 tensor maps"
+    assert (
+        str(found.judged)
+        == "operand layouts checked: A 164 of 164, B 164 of 164 in 41 CTAs (2 different products, each checked once), 2 tensor maps"
+    )
     assert found.text().endswith(str(found.judged))
 
 
@@ -516,10 +519,10 @@ def overwritten() -> Run:
 def test_the_last_line_says_what_was_not_judged():
     found, gpu, loads = overwritten(), Gpu("sm_90a"), [Load(0, 0, (0, 0))]
     assert found.judged.instructions < found.judged.of == 4
-    assert "not judged: operands that begin where no tensor load wrote" in found.summary()
+    assert "not checked: operands that begin where no tensor load wrote" in found.summary()
     assert found.as_dict()["judged"]["missed"] == found.judged.missed != {}
     silent = run(kernel(1, loads, steps(0, 0)), gpu, tensor(gpu, (64, 64), (BOX, ROWS)), sanitize=False)
-    assert silent.summary().endswith("not judged: anything: it ran without the watch")
+    assert silent.summary().endswith("not checked: anything: it ran without the watch")
 
 
 @pytest.mark.parametrize(

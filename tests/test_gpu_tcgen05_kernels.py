@@ -318,15 +318,28 @@ def test_every_warp_may_give_lane_0() -> None:
     np.testing.assert_array_equal(d, a @ b.T)
 
 
-def test_a_lane_of_another_window_is_a_remark_and_changes_nothing() -> None:
+def test_a_lane_past_the_last_one_that_names_the_own_window_is_a_remark() -> None:
+    """32 times the number of the warp, where it should be taken modulo 4."""
     text, images, a, b, _ = product("f16", "bf16")
-    run, d = multiplied(with_epilogue(text, "add.u32 %r196, %r198, 1; and.b32 %r196, %r196, 3; shl.b32 %r196, %r196, 21;"), images)
+    run, d = multiplied(with_epilogue(text, "add.u32 %r196, %r198, 4; shl.b32 %r196, %r196, 21;"), images)
     assert run.findings == []
     (remark,) = [r for r in run.remarks if r.code == "X009"]
-    assert "warp 0 of CTA 0 gives 0x200000, that is lane 32, and accesses lane 0" in remark.message
+    assert "warp 0 of CTA 0 gives 0x800000, that is lane 128, and accesses lane 0" in remark.message
     assert "bits 4:0" in remark.message
     assert not run.is_strictly_ok
     np.testing.assert_array_equal(d, a @ b.T)
+
+
+@pytest.mark.parametrize("by", [1, 2, 3])
+def test_a_lane_of_another_window_is_a_finding(by: int) -> None:
+    """Epilogue warps that name the rows of another warp get those of their own window."""
+    text, images, *_ = product("f16", "bf16")
+    run, _ = multiplied(with_epilogue(text, f"add.u32 %r196, %r198, {by}; and.b32 %r196, %r196, 3; shl.b32 %r196, %r196, 21;"), images)
+    (found,) = run.findings
+    assert (found.code, str(found.severity), run.launch.status) == ("X009", "wrong", 0)
+    assert f"that is lane {32 * by}, and accesses lane 0" in found.message
+    assert f"let a warp whose number is {by} modulo 4 access lane {32 * by}" in found.repair
+    assert "tcgen05.ld" in run.ptx.splitlines()[found.line - 1]
 
 
 @pytest.mark.parametrize("lane", [1, 16, 31])

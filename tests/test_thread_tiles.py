@@ -84,3 +84,107 @@ def test_an_image_of_the_tile_may_have_been_swizzled_before():
 
 def test_numbers_that_lie_in_many_places_say_nothing():
     assert run(WRONG["rows modulo 4"], numbers=np.ones((ROWS, 128), np.float16)).findings == []
+
+
+# ---- Tiles whose elements change on the way: converted from f32, or transposed
+
+
+def converted(law: str, *, transposed: bool, shift: int = 0) -> str:
+    """D = A B^T of tiles of 64 x 64 f16, two of them along K. A comes from f32, or from (K, M), element by element; B is copied in chunks.
+
+    A's second tile is that of the k `shift` further on, modulo 128.
+    """
+    d = ", ".join(f"%f{n}" for n in range(32))
+    step = 256 if transposed else 4  # bytes from k to k, of 128 rows or of f32
+    row = 2 if transposed else 512
+    load = (
+        [f"ld.global.b16 %h{j}, [%at+{j * step}];" for j in range(8)]
+        if transposed
+        else [f"ld.global.f32 %g, [%at+{j * step}]; cvt.rn.f16.f32 %h{j}, %g;" for j in range(8)]
+    )
+    pack = [f"mov.b32 %v{j}, {{%h{2 * j}, %h{2 * j + 1}}};" for j in range(4)]
+    multiply = "\n".join(
+        f"add.u64 %a, %wa, {2 * k}; add.u64 %b, %wb, {2 * k}; "
+        f"wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{d}}}, %a, %b, %more, 1, 1, 0, 0; setp.eq.u32 %more, 0, 0;"
+        for k in range(4)
+    )
+    return f""".version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 from_a, .param .u64 from_b, .param .u64 out) {{
+  .reg .pred %p, %more; .reg .b32 %t, %q, %row, %c, %s, %to, %x, %k, %v<4>; .reg .b64 %from, %fromb, %out, %at, %wa, %wb, %a, %b, %y; .reg .f32 %f<32>, %g; .reg .b16 %h<8>;
+  .shared .align 1024 .b8 tile[{2 * ROWS * WIDTH}];
+  ld.param.u64 %from, [from_a]; ld.param.u64 %fromb, [from_b]; ld.param.u64 %out, [out]; mov.u32 %t, %tid.x; mov.u32 %k, 0; setp.ne.u32 %more, 0, 0;
+LOOP: mov.u32 %q, %t;
+MORE: shr.u32 %row, %q, 3; and.b32 %c, %q, 7;
+  shl.b32 %x, %c, 3; add.u32 %x, %x, %k; setp.gt.u32 %p, %k, 0; @%p add.u32 %x, %x, {shift}; and.b32 %x, %x, 127;
+  mul.wide.u32 %at, %x, {step}; add.u64 %at, %at, %from; mul.wide.u32 %y, %row, {row}; add.u64 %at, %at, %y;
+  {" ".join(load + pack)}
+  {law}
+  xor.b32 %s, %s, %c; shl.b32 %s, %s, 4; mov.u32 %to, tile; add.u32 %to, %to, %s; shl.b32 %s, %row, 7; add.u32 %to, %to, %s;
+  st.shared.v4.b32 [%to], {{%v0, %v1, %v2, %v3}};
+  shl.b32 %x, %c, 3; add.u32 %x, %x, %k; mul.wide.u32 %at, %x, 2; add.u64 %at, %at, %fromb; mul.wide.u32 %y, %row, 256; add.u64 %at, %at, %y;
+  ld.global.v4.b32 {{%v0, %v1, %v2, %v3}}, [%at];
+  and.b32 %s, %row, 7; xor.b32 %s, %s, %c; shl.b32 %s, %s, 4; mov.u32 %to, tile; add.u32 %to, %to, %s; shl.b32 %s, %row, 7; add.u32 %to, %to, %s;
+  st.shared.v4.b32 [%to+{ROWS * WIDTH}], {{%v0, %v1, %v2, %v3}};
+  add.u32 %q, %q, 128; setp.lt.u32 %p, %q, {ROWS * WIDTH // 16}; @%p bra MORE;
+  fence.proxy.async.shared::cta; bar.sync 0;
+  mov.u32 %to, tile; shr.u32 %to, %to, 4; cvt.u64.u32 %wa, %to; or.b64 %wa, %wa, {DESCRIPTOR:#x}; add.u64 %wb, %wa, {ROWS * WIDTH // 16};
+  wgmma.fence.sync.aligned;
+  {multiply}
+  wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; bar.sync 0;
+  add.u32 %k, %k, 64; setp.lt.u32 %p, %k, 128; @%p bra LOOP;
+  mul.wide.u32 %at, %t, 4; add.u64 %out, %out, %at; st.global.f32 [%out], %f0; ret;
+}}"""
+
+
+def run_converted(law: str, *, transposed: bool, shift: int = 0, few: bool = False) -> Run:
+    gpu, rng = Gpu("sm_90a"), np.random.default_rng(1)
+    shape, kind = ((128, 128), np.float16) if transposed else ((64, 128), np.float32)
+    a = np.resize(rng.standard_normal(16), shape).astype(kind) if few else rng.standard_normal(shape).astype(kind)
+    out = gpu.array(np.zeros(128, np.float32))
+    b = gpu.array(rng.standard_normal((64, 128)).astype(np.float16))
+    return gpu.launch(converted(law, transposed=transposed, shift=shift), block=128, args=[gpu.array(a), b, out], progress=False)
+
+
+BOTH = pytest.mark.parametrize("transposed", [False, True], ids=["converted", "transposed"])
+
+
+@BOTH
+def test_tiles_that_change_on_the_way_are_recognised_and_counted(transposed: bool):
+    ran = run_converted(RIGHT, transposed=transposed)
+    assert (ran.findings, ran.remarks) == ([], [])
+    assert (ran.judged.a, ran.judged.b) == ((8, 8), (8, 8))
+    assert str(ran.judged) == "operand layouts checked: A 8 of 8, B 8 of 8 in 1 CTA"
+    assert ran.as_dict()["judged"]["instructions"] == 0  # which tensor loads brought
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("law", "name"), [(NONE, "swizzle none"), (WRONG["rows modulo 4"], "swizzle 64B"), (WRONG["every second row"], "c ^ (r // 2 % 8)")]
+)
+def test_another_swizzle_of_a_tile_that_changes_on_the_way_is_found(law: str, name: str, transposed: bool):
+    ran = run_converted(law, transposed=transposed)
+    (found,), ptx = ran.findings, ran.ptx.splitlines()
+    assert (found.code, ran.judged.a, ran.judged.b) == ("R501", (0, 8), (8, 8))
+    assert f"threads wrote the tile with {name}" in found.message.replace("the XOR ", "")
+    assert "wgmma.mma_async" in ptx[found.line - 1]
+    line = next(n for n, text in enumerate(ptx, 1) if "st.shared" in text)
+    assert f"line {line} wrote it" in found.message
+
+
+@BOTH
+@pytest.mark.parametrize("shift", [64, 32])
+def test_a_and_b_of_one_sum_go_on_by_the_same_k(shift: int, transposed: bool):
+    ran = run_converted(RIGHT, transposed=transposed, shift=shift)
+    (found,) = ran.findings
+    assert (found.code, ran.judged.a) == ("R508", (8, 8))
+    assert "which threads load) goes on by" in found.message
+    assert ", B by 16 k; st.shared.v4.b32 of line" in found.message
+    assert "st.shared" in ran.ptx.splitlines()[found.line - 1]
+
+
+def test_elements_that_lie_in_many_places_are_not_recognised():
+    ran = run_converted(NONE, transposed=False, few=True)
+    assert (ran.findings, ran.judged.a, ran.judged.b) == ([], (0, 8), (8, 8))
+    assert "an expected array does" in str(ran.judged)

@@ -177,7 +177,12 @@ COMMAND_LINE = "command line"
 @click.option(
     "--strict", is_flag=True, help="Exit code 1 also for remarks: rules that generated PTX breaks where the user cannot change it."
 )
-@click.option("--expect", multiple=True, metavar="ARRAY=FILE.npy", help="What must be in an array afterwards, or ARRAY=sha256:DIGEST.")
+@click.option(
+    "--expect",
+    multiple=True,
+    metavar="ARRAY=FILE.npy",
+    help="What must be in an array afterwards, or ARRAY=sha256:DIGEST; ARRAY:bf16=FILE.npy takes the array's bytes as elements of that type.",
+)
 @click.option("--rtol", type=float, help="How far an element may be off, as a part of the expected one: |d| <= atol + rtol * |expected|.")
 @click.option(
     "--atol",
@@ -254,17 +259,21 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     _check_arguments(launch, module, o)
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
     arrays, args = launch.placed(gpu, random=o["random"])
-    expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
+    asked, types = _expected(o["expect"], list(arrays))
+    expected = dict(about.get("expected", {})) | asked
     how = _wanted(launch, o)
-    _check_files(launch, expected, arrays, o)
+    _check_files(launch, expected, {n: _output(launch, n, arrays[n].numpy(), types.get(n, ""), x) for n, x in expected.items()}, o)
     budget.ask("copies of all arrays, to see what the kernel changes", 2 * sum(a.nbytes for a in arrays.values()))
     before = {n: a.numpy() for n, a in arrays.items()}
     done = _executed(gpu, module, launch, args, name, o)
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
-    outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
+    outputs = [
+        _output(launch, n, arrays[n].numpy(), types.get(n, ""), expected.get(n, ""))
+        for n in [*names, *(n for n in expected if n not in names)]
+    ]
     compared = _compared(done, outputs, expected, launch, how)
     explanations = {
-        x.name: _explanation(done, x, arrays[x.name], before[x.name], expected[x.name], launch, how)
+        x.name: _explanation(done, x, arrays[x.name], before[x.name], expected[x.name], launch, how, types.get(x.name, ""))
         for x in outputs
         if x.name in compared and compared[x.name].differing and (compared[x.name].difference or how.tolerance is None)
     }
@@ -367,10 +376,18 @@ def _arch(launch: LaunchFile, module: Module, name: str) -> str:
     return arch_of(launch, module, name)
 
 
-def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
-    expected = {}
+def _expected(texts: tuple[str, ...], arrays: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """(what is expected of each array, the element types that were asked for)."""
+    from smemsim.spec.formats import FORMATS
+
+    expected, types = {}, {}
     for text in texts:
         name, equals, wanted = text.partition("=")
+        plain, _, kind = name.rpartition(":")
+        if name not in arrays and plain in arrays:
+            if kind not in FORMATS or FORMATS[kind].bits < 8:
+                raise InputError(f"--expect {shown(text)}: {shown(kind)} is no element type of whole bytes{suggestion(kind, FORMATS)}")
+            name, types[plain] = plain, kind
         if equals and name not in arrays:
             raise InputError(
                 f"--expect {shown(text)}: there is no array {shown(name)}; arrays are {', '.join(arrays)}{suggestion(name, arrays)}"
@@ -382,7 +399,7 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
         expected[name] = wanted if wanted.startswith("sha256:") else str(pathlib.Path(wanted).absolute())
         if not expected[name].startswith("sha256:") and not wanted.endswith(".npy"):
             raise InputError(f"--expect {shown(text)}: needs the name of an .npy file, or sha256:DIGEST")
-    return expected
+    return expected, types
 
 
 def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
@@ -400,14 +417,14 @@ def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
     return Wanted(launch.tolerance)
 
 
-def _check_files(launch: LaunchFile, expected: dict[str, str], arrays: Any, o: dict[str, Any]) -> None:
+def _check_files(launch: LaunchFile, expected: dict[str, str], outputs: dict[str, Output], o: dict[str, Any]) -> None:
     """InputError, before a run that may be long, for files that will not be readable, writable or comparable behind it."""
     from smemsim.files import check_place, same_file
-    from smemsim.judge.outputs import Output, Wanted, out_names
+    from smemsim.judge.outputs import Wanted, out_names
 
     for name, wanted in expected.items():
         if wanted.endswith(".npy"):
-            Output(name, arrays[name].numpy(), launch.dtype(name)).compared(wanted, launch.folder, Wanted(exact=True))
+            outputs[name].compared(wanted, launch.folder, Wanted(exact=True))
     written = {option: o[option] for option in ("report", "trace") if o[option] is not None}
     for option, path in written.items():
         check_place(f"--{option}", path)
@@ -424,10 +441,31 @@ def _check_files(launch: LaunchFile, expected: dict[str, str], arrays: Any, o: d
         raise InputError("--trace and --no-sanitize: without the watch nothing is kept of what ran")
 
 
-def _outputs(launch: LaunchFile, arrays: Any, names: list[str]) -> list[Output]:
-    from smemsim.judge.outputs import Output
+def _output(launch: LaunchFile, name: str, array: Any, asked: str, expected: str) -> Output:
+    """An array after the launch, as elements of the type that `asked` names and in the shape of what is expected: a record has bytes where it knows no type.
 
-    return [Output(name, arrays[name].numpy(), launch.dtype(name)) for name in names]
+    Of an array of a record, what is expected says the type too, if that has as many bytes.
+    """
+    import numpy as np
+
+    from smemsim.array_files import read_array
+    from smemsim.judge.outputs import Output
+    from smemsim.program.arrays import storage
+
+    dtype = launch.dtype(name)
+    if asked:
+        kind, dtype = storage(asked), asked
+        if array.nbytes % kind.itemsize:
+            raise InputError(f"--expect {name}:{asked}: {name} has {array.nbytes} bytes, no multiple of {kind.itemsize}")
+        array = np.ascontiguousarray(array).reshape(-1).view(f"u{kind.itemsize}" if kind.kind == "V" else kind)
+    recorded = "address" in next(one for one in launch.about["arrays"] if one["name"] == name)
+    if expected.endswith(".npy") and (asked or recorded):
+        wanted = read_array(launch.folder / expected)
+        if not dtype and array.dtype == np.uint8 and array.nbytes == wanted.nbytes and wanted.dtype.kind in "iuf":
+            array = np.ascontiguousarray(array).reshape(-1).view(wanted.dtype)
+        if array.size == wanted.size:
+            array = array.reshape(wanted.shape)
+    return Output(name, array, dtype)
 
 
 def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch: LaunchFile, how: Wanted) -> dict[str, Comparison]:
@@ -447,14 +485,16 @@ def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch
     return comparisons
 
 
-def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile, how: Wanted) -> str:
+def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile, how: Wanted, asked: str) -> str:
     """What rule gives a difference; "" where none does, or nobody has said what was expected but for its digest."""
     from smemsim.array_files import read_array
+    from smemsim.judge.numbers import EXACT
 
     if not expected.endswith(".npy"):
         return ""
-    allowed = dataclasses.asdict(how.tolerance) if how.tolerance is not None else {}
-    return done.explain(array, read_array(launch.folder / expected), before, dtype=output.dtype, **allowed)
+    address = array.address if array.is_contiguous else None
+    was = _output(launch, output.name, before, asked, expected).array
+    return done.explain_output(output, read_array(launch.folder / expected), was, address=address, tolerance=how.tolerance or EXACT)
 
 
 def _as_dict(output: Output, comparison: Comparison | None, difference: str | None, explanation: str) -> dict[str, Any]:

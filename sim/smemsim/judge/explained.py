@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from smemsim.arithmetic.values import to_float64
+from smemsim.arithmetic.values import from_float64, to_float64
 from smemsim.errors import SmemsimError
 from smemsim.judge.numbers import EXACT, Rounding, Tolerance
 from smemsim.judge.operands.ranks import own_ranks
 from smemsim.judge.operands.read import PATTERN
+from smemsim.judge.product import explain_product
 from smemsim.judge.result.arrays import LEAST, Arrays, Explanation, Tile
 from smemsim.judge.result.explain import explain_arrays
 from smemsim.judge.result.sums import Code, explain_sums, is_product
-from smemsim.machine.region import GlobalMemory
+from smemsim.machine.region import GlobalMemory, Region
 from smemsim.program.events import Load, Mma, Store
 from smemsim.ptx.module import Instruction, Label, Operand, Register, Vector
 from smemsim.spec.formats import FORMATS, element_format
 from smemsim.spec.mma_arithmetic import ROUNDING
 from smemsim.spec.tensor_map import SWIZZLES
+from smemsim.words.smem import SmemDescriptor
 
 if TYPE_CHECKING:
     from smemsim.judge.operands.read import OperandRead
@@ -51,6 +54,7 @@ MOST_ELEMENTS = 1 << 25  # of an operand that is multiplied again
 MOST_OTHERS = 4  # arrays that may have been meant
 MOST_ARRAYS = 8  # that may be operands
 MOST_LINES = 4
+MOST_K = 2048  # of a product whose layouts are looked for
 MOST_STORES = 4  # shapes of tiles that are tried
 
 
@@ -228,6 +232,12 @@ def _of_operands(run: Executed, arrays: Arrays) -> Explanation | None:
         return None
     code = _code(run)
     for pair in operands.pairs:
+        if (told := explain_sums(arrays, *pair, operands.steps, code=code)) is not None:
+            return told
+    for pair in operands.pairs:
+        if is_product(arrays, *pair) and (told := _of_layouts(run, arrays, *pair)) is not None:
+            return told
+    for pair in operands.pairs if operands.itemsize else ():
         if (told := explain_sums(arrays, *pair, operands.steps, itemsize=operands.itemsize, code=code)) is not None:
             return told
     return _exchanged(run) if any(is_product(arrays, *pair) for pair in operands.pairs) else None
@@ -251,27 +261,62 @@ def _of_reads(run: Executed) -> _Operands | None:
     return None
 
 
+def _of_layouts(run: Executed, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> Explanation | None:
+    """Which fault of a descriptor, or of what wrote an operand, gives a wrong tile of the product of A (M, K) and B (N, K): what `smemsim solve --d --a --b` says."""
+    event = next((e for e in run.launch.events if isinstance(e, Mma) and e.a is not None and not e.is_sparse), None)
+    if event is None or event.cta_group != 1 or a.shape[1] > MOST_K or event.m > len(a) or event.n > len(b):
+        return None
+    row, column = (int(x[0]) for x in arrays.places)
+    rows, columns = slice(row := row // event.m * event.m, row + event.m), slice(column := column // event.n * event.n, column + event.n)
+    words = [SmemDescriptor.decode(word, arch=run.launch.arch) for word in (event.a or 0, event.b)]
+    try:
+        found = explain_product(
+            arrays.found[rows, columns].astype(np.float32), a[rows].astype(np.float64), b[columns].astype(np.float64), arch=run.launch.arch, kind=event.kind,
+            a_type=event.a_type, b_type=event.b_type, d_type=event.d_type, m=event.m, n=event.n,
+            a_swizzle=str(words[0].swizzle), b_swizzle=str(words[1].swizzle), a_major=event.a_major, b_major=event.b_major,
+        )  # fmt: skip
+    except SmemsimError:  # no tile of these instructions, or numbers that their types have not
+        return None
+    if found.looks_like != "a wrong layout" or not found.faults or not found.faults[0].certain:
+        return None
+    line, others = event.instruction.line, f" (or {found.faults[1]})" if len(found.faults) > 1 else ""
+    return Explanation(
+        f"rows {row} to {rows.stop - 1}, columns {column} to {columns.stop - 1}, of the product at line {line}, are what they would be if {found.faults[0]}{others}",
+        f"look at {found.faults[0].field} of {found.faults[0].operand}",
+    )
+
+
 def _of_memory(run: Executed, arrays: Arrays) -> _Operands | None:
     """Two arrays whose product was expected, where nobody knows what the matrix instructions read: of the types of the instructions, K by their sizes."""
     shapes = {(types[1], types[2], k) for i in run.launch.program.inlined.body if (types := _types(i)) and (k := _instruction_k(i))}
+    shapes |= {(e.a_type, e.b_type, e.k) for e in run.launch.events.different_products()}
     regions = [r for r in run.launch.memory.table()[2] if len(r.data)][:MOST_ARRAYS]
     for a_type, b_type, k in sorted(shapes):
         sizes = [element_format(t).bits for t in (a_type, b_type)]
         if min(sizes) < 8:
             continue
-        for left in regions:
-            extent, rest = divmod(len(left.data) * 8, arrays.shape[0] * sizes[0])
-            if rest or not 0 < extent * max(arrays.shape) <= MOST_ELEMENTS:
+        for left, extent, a in _matrices(regions, a_type, arrays.shape[0]):
+            if extent * max(arrays.shape) > MOST_ELEMENTS:
                 continue
-            for right in regions:
-                if len(right.data) * 8 != extent * arrays.shape[1] * sizes[1]:
-                    continue
-                mine, theirs = _numbers(left.data, a_type), _numbers(right.data, b_type)
-                for a in (mine.reshape(-1, extent), mine.reshape(extent, -1).T):
-                    for b in (theirs.reshape(-1, extent), theirs.reshape(extent, -1).T):
-                        if is_product(arrays, a, b):
-                            return _Operands([(a, b)], [k], sizes[0] // 8 if sizes[0] == sizes[1] else 0)
+            for _, _, b in _matrices([r for r in regions if r is not left], b_type, arrays.shape[1], extent):
+                if is_product(arrays, a, b):
+                    return _Operands([(a, b)], [k], sizes[0] // 8 if sizes[0] == sizes[1] else 0)
     return None
+
+
+def _matrices(regions: list[Region], dtype: str, rows: int, k: int = 0) -> Iterator[tuple[Region, int, np.ndarray]]:
+    """(array, K, numbers (rows, K)) of each array that may be an operand of a type, in both orders; those of f32 may have been rounded to the type."""
+    for kind in dict.fromkeys((dtype, "f32")):
+        for region in regions:
+            extent, rest = divmod(len(region.data) * 8, rows * element_format(kind).bits)
+            if rest or not extent or (k and extent != k) or extent * rows > MOST_ELEMENTS:
+                continue
+            numbers = _numbers(region.data, kind)
+            if kind != dtype and element_format(dtype).is_float:
+                with np.errstate(all="ignore"):
+                    numbers = to_float64(from_float64(numbers, dtype), dtype).astype(np.float32)
+            yield region, extent, numbers.reshape(rows, extent)
+            yield region, extent, numbers.reshape(extent, rows).T
 
 
 def _types(i: Instruction) -> list[str]:
@@ -301,8 +346,16 @@ def _code(run: Executed) -> Code:
     loads = [n for n, i in enumerate(body) if i.op == "cp" and "async" in i.modifiers and "tensor" in i.modifiers and not _is_store(i)]
     loops = list(dict.fromkeys(filter(None, (_loop(run, products), _loop(run, loads)))))
     loop_lines = [f"lines {first} to {last}" for first, last in loops]
-    lines = sorted({i.line for i in body if i.op == "cp" and i.modifiers[:1] == ("async",) and "shared" in "".join(i.modifiers)})
+    lines = sorted(
+        {
+            i.line
+            for i in body
+            if i.op == "cp" and i.modifiers[:1] == ("async",) and "bulk" not in i.modifiers and "shared" in "".join(i.modifiers)
+        }
+    )
     written = f"the cp.async that writes its tile (line{'s' * (len(lines) > 1)} {listed(lines)})" if lines else ""
+    stored = writers_of(run.launch) if any(i.op in ("wgmma", "tcgen05") for i in body) and not lines else ""
+    written = written or (f"the {stored}" if stored else "")
     reads = {}
     for name, operand in (("A", 1), ("B", 2)):
         at = _ldmatrix(body, operand)

@@ -21,6 +21,7 @@ from smemsim.judge.meanings import Written, judged, scenario_of
 from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.operands.boxes import cut_off
 from smemsim.judge.operands.maps import of_maps
+from smemsim.judge.operands.places import RECOGNISED
 from smemsim.judge.operands.ranks import own_ranks
 from smemsim.judge.operands.read import Issued, Product
 from smemsim.judge.operands.recorded import Reads
@@ -233,15 +234,17 @@ REGISTERS = ("mma", "wmma")  # whose operands are registers, of which nothing sa
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """`instructions` of `of` matrix instructions that read shared memory were held against what TMA had brought, those of all CTAs; they are `distinct`
-    products, each of which was judged once: the same descriptors, maps and coordinates but for where a CTA's tile lies. `maps` are tensor maps.
+    """How much of a launch the operand check looked at.
 
-    `missed` has what was not judged: its reason, and how often that was so.
+    `a` and `b` are (checked, all) operands of matrix instructions in shared memory, those of all CTAs: it is known which tile each is, because a tensor map
+    says so or because its elements were recognised in global memory. `instructions` of `of` matrix instructions had operands from tensor loads alone; they are
+    `distinct` products, each of which was judged once: the same descriptors, maps and coordinates but for where a CTA's tile lies. `maps` are tensor maps.
+    `missed` has what was not checked: its reason, and how often that was so.
 
-    >>> str(Judged(96, 96, 24, 4, 2, {}))
-    'judged: 96 of 96 matrix instructions of 24 CTAs (4 different ones, each judged once), 2 tensor maps'
-    >>> str(Judged(0, 8, 1, 0, 1, {"operands of 4 or 6 bits": 8}))
-    'judged: 0 of 8 matrix instructions of 1 CTA, 1 tensor map; not judged: operands of 4 or 6 bits (8)'
+    >>> str(Judged(96, 96, 24, 4, 2, {}, (96, 96), (96, 96)))
+    'operand layouts checked: A 96 of 96, B 96 of 96 in 24 CTAs (4 different products, each checked once), 2 tensor maps'
+    >>> str(Judged(0, 8, 1, 0, 1, {"operands of 4 or 6 bits": 8}, (0, 0), (0, 8)))
+    'operand layouts checked: B 0 of 8 in 1 CTA, 1 tensor map; not checked: operands of 4 or 6 bits (8)'
     """
 
     instructions: int
@@ -250,20 +253,24 @@ class Judged:
     distinct: int
     maps: int
     missed: dict[str, int]
+    a: tuple[int, int] = (0, 0)
+    b: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
-        told = []
+        said = []
         if self.of:
             different = ""
             if self.instructions and self.distinct:
-                different = " (all alike, judged once)" if self.distinct == 1 else f" ({self.distinct} different ones, each judged once)"
+                different = (
+                    " (all alike, checked once)" if self.distinct == 1 else f" ({self.distinct} different products, each checked once)"
+                )
             different *= self.instructions > 1
-            told.append(f"{self.instructions} of {self.of} matrix instructions of {self.ctas} CTA{'s' * (self.ctas != 1)}{different}")
+            sides = ", ".join(f"{name} {done} of {of}" for name, (done, of) in (("A", self.a), ("B", self.b)) if of)
+            said.append(f"operand layouts checked: {sides} in {self.ctas} CTA{'s' * (self.ctas != 1)}{different}")
         if self.maps:
-            told.append(f"{self.maps} tensor map{'s' * (self.maps != 1)}")
+            said.append(f"{'' if said else 'checked: '}{self.maps} tensor map{'s' * (self.maps != 1)}")
         missed = ", ".join(f"{reason} ({count})" if count else reason for reason, count in self.missed.items())
-        parts = (f"judged: {', '.join(told)}" if told else "", f"not judged: {missed}" if missed else "")
-        return "; ".join(filter(None, parts))
+        return "; ".join(filter(None, (", ".join(said), f"not checked: {missed}" if missed else "")))
 
 
 def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_not: str) -> Judged:
@@ -271,8 +278,9 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
     if reads is None:
         return Judged(0, 0, 0, 0, 0, {"anything: it ran without the watch": 0})
     reads.finish()
-    missed = dict(reads.missed)
+    missed = {reason: count for reason, count in reads.missed.items() if reason != RECOGNISED}
     done = reads.instructions - sum(reads.missed_instructions.values())
+    a, b = ((0 if why_not else reads.sides_checked[side], reads.sides[side]) for side in "ab")
     if why_not and done:
         missed["what check does not model"] = done
         done = 0
@@ -281,7 +289,7 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
     if not launch.program.uses.isdisjoint(REGISTERS):
         missed["mma and wmma, whose operands are registers"] = 0
     maps = {(bytes(event.tensor_map)) for event in reads.maps.values()}
-    return Judged(done, reads.instructions, len(reads.ctas), written.distinct if written is not None else 0, len(maps), missed)
+    return Judged(done, reads.instructions, len(reads.ctas), written.distinct if written is not None else 0, len(maps), missed, a, b)
 
 
 # ---- `Run`: what a launch did and what is wrong with it
@@ -490,20 +498,23 @@ class Run:
         """
         if dtype:
             element_format(dtype)
-        tolerance = Tolerance(rtol, atol)
-        array_values = array.numpy() if isinstance(array, DeviceArray) else as_numpy("array", array)
+        address = array.address if isinstance(array, DeviceArray) and array.is_contiguous else None
+        values = array.numpy() if isinstance(array, DeviceArray) else as_numpy("array", array)
+        return self.explain_output(Output("array", values, dtype), expected, before, address=address, tolerance=Tolerance(rtol, atol))
+
+    def explain_output(self, output: Output, expected: Any, before: Any, *, address: int | None, tolerance: Tolerance) -> str:
+        """`explain` of an output whose first element lies at an address of global memory; None: it is not known where."""
         others = {"expected": as_numpy("expected", expected)} | ({} if before is None else {"before": as_numpy("before", before)})
         for name, other in others.items():
-            if other.size != array_values.size:
-                raise InputError(f"{name} has {other.size} elements, {other.shape}; array has {array_values.size}, {array_values.shape}")
+            if other.size != output.array.size:
+                raise InputError(f"{name} has {other.size} elements, {other.shape}; array has {output.array.size}, {output.array.shape}")
+        itemsize = output.array.itemsize
         numbers = {
-            name: Output(name, x.reshape(array_values.shape), dtype).numbers(array_values.itemsize)
-            for name, x in {"array": array_values, **others}.items()
+            name: Output(name, x.reshape(output.array.shape), output.dtype).numbers(itemsize)
+            for name, x in {"array": output.array, **others}.items()
         }
-        return explained(Executed(self.launch, self.reads, self.ctas), Wrong(
-            numbers["array"], numbers["expected"], numbers.get("before"), Output("array", array_values, dtype).type, array_values.itemsize,
-            array.address if isinstance(array, DeviceArray) and array.is_contiguous else None, tolerance,
-        ))  # fmt: skip
+        wrong = Wrong(numbers["array"], numbers["expected"], numbers.get("before"), output.type, itemsize, address, tolerance)
+        return explained(Executed(self.launch, self.reads, self.ctas), wrong)
 
     @functools.cached_property
     def judged(self) -> Judged:

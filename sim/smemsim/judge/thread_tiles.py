@@ -4,6 +4,10 @@ No tensor map says what such a tile is. But most of its chunks lie in global mem
 in whatever order the chunks of a row come, all rows of both operands need the same. A row whose chunks the descriptor reads in another order than row 0's was
 written with another swizzle than the descriptor's. Where each row lies in shared memory as in global memory, the rows may have been swizzled there before: then
 it is a remark.
+
+Tiles that threads have converted or transposed on the way have no such chunks. The elements of an operand are looked for in global memory themselves, as rows and
+k at fixed strides (`recognised.py`). If they are not found as the descriptor reads them, but as another swizzle has them, that is the swizzle of the stores. If
+they are found, the operand's layout is right, and its place in the array says which k it is: A and B of one sum must go on by the same k.
 """
 
 from __future__ import annotations
@@ -12,15 +16,21 @@ import dataclasses
 
 import numpy as np
 
+from smemsim.errors import SmemsimError
 from smemsim.finding import Finding, at_instruction
+from smemsim.judge.operands.read import OperandRead
+from smemsim.judge.recognised import Arrays, Recognised
 from smemsim.machine.product import SharedOperand
 from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Mma
 from smemsim.program.wave import Cta, Wave
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
+from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.spec.wgmma import WGMMA_THREADS
+from smemsim.words.operand import swizzled
 from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["ThreadTiles"]
@@ -31,6 +41,14 @@ WIDEST = 8  # chunks of a row that a swizzle reorders
 MOST_BYTES = 1 << 23  # of global memory that is looked through
 MOST_LOOKS = 8  # operands of a launch
 KNOWN = 0.9  # share of an operand's chunks that must lie at one place alone
+MOST_TILES = 256  # operands of a launch whose elements are looked for
+MOST_FAILED = 2  # ... of one line, if they are not found
+SWIZZLES = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
+LAWS = {  # XORs of the chunk's number that are no swizzle, by the number of the 128-byte line
+    "c ^ (r // 2 % 4)": lambda line: line >> 1 & 3,
+    "c ^ (r // 2 % 8)": lambda line: line >> 1 & 7,
+    "c ^ (r // 4 % 8)": lambda line: line >> 2 & 7,
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,19 +68,104 @@ class _Chunks:
 
 
 class ThreadTiles:
-    """Collects, for each matrix instruction and side, whether rows of an operand that no tensor load brought have their chunks in different orders."""
+    """Collects, for each matrix instruction and side, whether an operand that no tensor load brought lies in shared memory as its descriptor reads it."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, int], Finding] = {}
         self._looked: set[tuple[str, int]] = set()
         self._chunks: _Chunks | None = None
+        self._arrays: Arrays | None = None
+        self._tiles = 0
+        self._failed: dict[tuple[str, int], int] = {}
+        self._first: int | None = None  # the CTA whose sums are followed
+        self._right: dict[tuple[str, int], Recognised] = {}  # the last tile of each side and line that lies as it is read
+        self._sums: dict[tuple[object, ...], _Step] = {}
 
-    def look(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> None:
-        """Look at an operand of an instruction, of which `chunks` are the places in the window, as `_Places` has them."""
+    def look(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> bool:
+        """Look at an operand of an instruction, of which `chunks` are the places in the window, as `_Places` has them. Is its layout known to be right?"""
         key = side, event.instruction.line
-        if key in self._looked or len(self._looked) >= MOST_LOOKS or event.is_sparse:
+        if event.is_sparse:
+            return False
+        if key not in self._looked and len(self._looked) < MOST_LOOKS:
+            self._looked.add(key)
+            self._look_at_chunks(x, cta, event, side, what, chunks)
+        return key in self._right
+
+    def follow(self, x: Wave, cta: Cta, event: Mma, reads: dict[str, SharedOperand | OperandRead | None]) -> None:
+        """Look for the elements of those operands of an instruction that threads wrote (the others are what tensor loads brought), and where the sum goes on
+        from the tiles before."""
+        if event.is_sparse or self._tiles >= MOST_TILES or (self._first is not None and cta.number != self._first):
             return
-        self._looked.add(key)
+        self._first = cta.number
+        now: list[Recognised | OperandRead | None] = []
+        for side in ("a", "b"):
+            read = reads[side]
+            now.append(self._recognised(x, cta, event, side, read) if isinstance(read, SharedOperand) else read)
+        key = cta.number, event.thread // WGMMA_THREADS, event.kind, event.d
+        before = self._sums.pop(key, None)
+        if now[0] is None or now[1] is None:
+            return
+        step = self._sums[key] = _Step(now[0], now[1])
+        if before is None or event.begins or any(code for code in self.found if code[0] == "step"):
+            return
+        found = _parted(before, step)
+        if found is not None:
+            side, by, other = found
+            operand = event.operand(side)
+            assert operand is not None
+            writer = _writer_of(x, cta, operand)
+            self.found["step", event.instruction.line] = _found_step(event, step, side, (by, other), writer)
+
+    def _recognised(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand) -> Recognised | None:
+        """Where an operand's elements are in global memory. If only another swizzle has them, that is reported."""
+        key = side, event.instruction.line
+        bits = element_format(what.dtype).bits
+        if bits not in (8, 16, 32) or key in self.found or self._failed.get(key, 0) >= MOST_FAILED:
+            return None
+        try:
+            address = what.addresses(cta.shared.arch).astype(np.int64)
+        except SmemsimError:
+            return None
+        self._tiles += 1
+        if self._arrays is None:
+            self._arrays = Arrays(x.launch.memory)
+        tile = _elements(cta, address, bits // 8)
+        if tile is None:
+            return None
+        like = self._right.get(key)
+        known = self._arrays.find(tile, what.dtype, like)
+        if known is None and like is None:
+            self._look_for_swizzle(x, cta, event, side, what, address)
+        if known is None:
+            self._failed[key] = self._failed.get(key, 0) + 1
+        else:
+            self._right[key] = known
+        return known
+
+    def _look_for_swizzle(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, address: np.ndarray) -> None:
+        assert self._arrays is not None
+        decoded = SmemDescriptor.decode(what.number, arch=cta.shared.arch)
+        mode = MODES[decoded.swizzle]
+        if decoded.swizzle not in SWIZZLES or not mode.mask:
+            return
+        size = element_format(what.dtype).bits // 8
+        plain = swizzled(address, mode, decoded.base_offset)
+        laws = {str(name): swizzled(plain, MODES[name]) for name in SWIZZLES if name is not decoded.swizzle}
+        laws |= {f"the XOR {name}": plain ^ (law(plain >> 7) << 4) for name, law in LAWS.items()}
+        for name, places in laws.items():
+            tile = _elements(cta, places, size)
+            found = None if tile is None else self._arrays.find(tile, what.dtype)
+            if found is None:
+                continue
+            along = found.is_along_k == (what.major == "K")
+            if name == Swizzle.NONE and along and not found.converted:
+                return  # as it lies there: it may have been swizzled there before
+            writer = _writer_of(x, cta, what)
+            self.found[side, event.instruction.line] = _found_written(event, side, what, (name, str(decoded.swizzle)), found, writer)
+            return
+
+    def _look_at_chunks(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> None:
+        """Look at the order of the 16-byte chunks of each row."""
         rows = chunks if what.major == "K" else chunks.T
         if len(rows) < 2 * PERIODS[0] or rows.shape[1] < 2 or rows.min() < 0:
             return
@@ -71,8 +174,64 @@ class ThreadTiles:
         values = cta.shared.bytes[rows[..., None] + np.arange(CHUNK)].reshape(*rows.shape, CHUNK).view(np.uint64)
         odd = _odd_row(self._chunks.places(values), rows)
         if odd is not None:
-            writer = None if x.watch is None else x.watch.last_writer((int(rows[odd.row, 0]) + cta.index * x.pitch) // 4)
-            self.found[key] = _found(event, side, what, odd, writer)
+            self.found[side, event.instruction.line] = _found(event, side, what, odd, _last_writer(x, cta, int(rows[odd.row, 0])))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Step:
+    """What an instruction multiplies: A and B, as tensor loads brought them or as they were recognised."""
+
+    a: Recognised | OperandRead
+    b: Recognised | OperandRead
+
+
+def _extent(read: Recognised | OperandRead) -> int:
+    """K of an operand's matrix; 0 where it is not known."""
+    return read.extent if isinstance(read, Recognised) else read.modes[1][0].extent if read.is_matrix else 0
+
+
+def _move(now: Recognised | OperandRead, before: Recognised | OperandRead) -> tuple[int, int] | None:
+    """(rows, k) from one tile of an operand to the next."""
+    if isinstance(now, Recognised):
+        return now.move(before) if isinstance(before, Recognised) else None
+    if isinstance(before, Recognised) or now.base != before.base or not now.is_matrix:
+        return None
+    return now.at[0] - before.at[0], now.at[1] - before.at[1]
+
+
+def _parted(before: _Step, now: _Step) -> tuple[str, tuple[int, int], tuple[int, int]] | None:
+    """The operand that threads wrote which does not go on by the k of the other one, and by how many rows and k each of the two goes on.
+
+    Only where both matrices have the same K, and the rows of the other operand stay: then one sum goes through K, and its A and B together.
+    """
+    moves = _move(now.a, before.a), _move(now.b, before.b)
+    extent = _extent(now.a)
+    if moves[0] is None or moves[1] is None or not extent or extent != _extent(now.b):
+        return None
+    for side, own, mine, other in (("a", now.a, moves[0], moves[1]), ("b", now.b, moves[1], moves[0])):
+        if not isinstance(own, Recognised) or other[0] or mine == other:
+            continue
+        goes_along_rows = mine == (other[1], 0)
+        if mine[0] == 0 or goes_along_rows:
+            return side, mine, other
+    return None
+
+
+def _elements(cta: Cta, addresses: np.ndarray, size: int) -> np.ndarray | None:
+    """The raw bits at addresses (rows, k) of shared memory; None where one lies outside of the window."""
+    at = addresses - cta.shared.begin
+    if at.min() < 0 or at.max() + size > len(cta.shared.bytes):
+        return None
+    return np.ascontiguousarray(cta.shared.bytes[at[..., None] + np.arange(size)]).view(f"u{size}")[..., 0]
+
+
+def _writer_of(x: Wave, cta: Cta, what: SharedOperand) -> Instruction | None:
+    """The instruction that wrote the first element of an operand last."""
+    return _last_writer(x, cta, int(what.addresses(cta.shared.arch)[0, 0]) - cta.shared.begin)
+
+
+def _last_writer(x: Wave, cta: Cta, at: int) -> Instruction | None:
+    return None if x.watch is None else x.watch.last_writer((at + cta.index * x.pitch) // 4)
 
 
 def _all_chunks(memory: GlobalMemory) -> _Chunks:
@@ -154,6 +313,40 @@ def _found(event: Mma, side: str, what: SharedOperand, odd: _Odd, writer: Instru
         f"{line} 0 gives chunk {odd.of_first} of its row in global memory, {line} {odd.row} gives chunk {odd.chunk}{by}, with another swizzle than {swizzle}, with "
         f"which it is read{before}", f"write with swizzle {swizzle}{_law(swizzle)}", because="PTX ISA 9.1 §5.5.6",
         milder=Severity.LUCK if odd.lies_as_there else None,
+    )  # fmt: skip
+
+
+def _found_written(
+    event: Mma, side: str, what: SharedOperand, swizzles: tuple[str, str], found: Recognised, writer: Instruction | None
+) -> Finding:
+    written, read = swizzles
+    by = "" if writer is None else f"; {writer.name} of line {writer.line} wrote it"
+    as_what = (
+        f"converted from {found.converted}"
+        if found.converted
+        else "transposed"
+        if found.is_along_k != (what.major == "K")
+        else "as they are"
+    )
+    named = f"swizzle {written}" if written in {str(name) for name in SWIZZLES} else written
+    return at_instruction(
+        "R501", event.instruction, f"{side.upper()}, descriptor {what.number:#x}: threads wrote the tile with {named}, and it is read with swizzle {read}. The "
+        f"elements are rows and k of the array at {found.begin:#x} ({as_what}) only if they are read with {named}{by}",
+        f"write with swizzle {read}{_law(Swizzle(read))}", because="PTX ISA 9.1 §5.5.6",
+    )  # fmt: skip
+
+
+def _found_step(event: Mma, step: _Step, side: str, moves: tuple[tuple[int, int], tuple[int, int]], writer: Instruction | None) -> Finding:
+    (rows, k), (_, of_other) = moves
+    name, other = ("A", "B") if side == "a" else ("B", "A")
+    own = step.a if side == "a" else step.b
+    assert isinstance(own, Recognised)
+    at = "" if writer is None else f"; {writer.name} of line {writer.line} wrote that tile"
+    goes = f"by {rows} rows and no k" if rows else f"by {k} k"
+    return at_instruction(
+        "R508", writer or event.instruction, f"the product at line {event.instruction.line} multiplies other k of A than of B: from the product before, {name} (the "
+        f"array at {own.begin:#x}, which threads load) goes on {goes}, {other} by {of_other} k{at}",
+        f"load {name} at the same k as {other}, or read both from the same stage",
     )  # fmt: skip
 
 

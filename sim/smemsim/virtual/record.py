@@ -194,7 +194,12 @@ def write_page(folder: pathlib.Path, number: str, run: Run, named: Sequence[str]
     return name
 
 
-HEADS = ("#", "kernel", "findings", "time", "judged", "launched as")
+HEADS = ("#", "kernel", "findings", "time", "operand layouts checked", "launched as")
+
+
+def _checked(said: str) -> str:
+    """Of the line about a launch what the operand check looked at; "" for nothing."""
+    return next((rest for begin in ("; operand layouts checked: ", "; checked: ") if (rest := said.partition(begin)[2])), "")
 
 
 def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> None:
@@ -215,7 +220,7 @@ def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> N
         said = [*dict.fromkeys(code for code, *_ in told), *x.named, x.refused, f"{remarks} remark{'s' * (remarks > 1)}" if remarks else ""]
         verdict = "; ".join(filter(None, said)) or ("no findings" if x.run else x.told)
         shape = f"grid {x.grid}, block {x.block}, cluster {x.cluster}, {x.shared_bytes} B shared"
-        cells = (verdict, f"{x.seconds:.1f} s", x.told.partition("; judged: ")[2] or "-", shape)
+        cells = (verdict, f"{x.seconds:.1f} s", _checked(x.told) or "-", shape)
         parts.append(Part(str(x.number), x.name, x.page, cells, x.is_fine and not x.refused))
     every = [
         dataclasses.replace(e, others=f"also found in launch {', '.join(dict.fromkeys(more))}") if (more := also[key][1:]) else e

@@ -24,6 +24,7 @@ from smemsim.words.tensor_map import TensorMap
 __all__ = [
     "NO_LOAD",
     "OTHER_WIDTH",
+    "RECOGNISED",
     "SURE",
     "Found",
     "Noted",
@@ -40,7 +41,8 @@ __all__ = [
 
 SURE = 0.5  # share of the elements
 OTHER_WIDTH = "width"
-NO_LOAD = "operands that no tensor load brought: no tensor map says which tile is meant"
+NO_LOAD = "operands that no tensor load brought: no tensor map says which tile is meant (an expected array does: smemsim run --expect)"
+RECOGNISED = "operands that threads wrote, recognised in global memory"
 _BASE_OFFSET = BASE_OFFSET.mask << BASE_OFFSET.low  # bits of a descriptor
 
 

@@ -19,6 +19,7 @@ from smemsim.judge.operands.pieces import apart, goes_on
 from smemsim.judge.operands.places import (
     NO_LOAD,
     OTHER_WIDTH,
+    RECOGNISED,
     Found,
     Noted,
     Places,
@@ -72,6 +73,8 @@ class Reads:
         self.instructions = 0
         self.ctas: set[int] = set()  # that have such instructions
         self.missed_instructions: collections.Counter[str] = collections.Counter()
+        self.sides: collections.Counter[str] = collections.Counter()  # operands in shared memory, "a" and "b"; a pair's count once
+        self.sides_checked: collections.Counter[str] = collections.Counter()  # ... of which it is known whether they lie as they are read
         self.copies = 0
         self.complete = True  # Were all of them looked at?
         self.maps: dict[tuple[Any, ...], Load | Store] = {}  # the first use of each tensor map
@@ -116,6 +119,8 @@ class Reads:
         self.instructions += other.instructions
         self.ctas |= other.ctas
         self.missed_instructions.update(other.missed_instructions)
+        self.sides.update(other.sides)
+        self.sides_checked.update(other.sides_checked)
         self.copies += other.copies
         self.complete &= other.complete
         self.maps |= {key: use for key, use in other.maps.items() if key not in self.maps}
@@ -176,7 +181,7 @@ class Reads:
                 self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
         elif isinstance(event, Mma):
             self._part(x)
-            self._multiplied(event, {reason for cta in _group_of(x, event) for reason in self._multiply(x, cta, event)})
+            self._multiplied(event, {missed for cta in _group_of(x, event) for missed in self._multiply(x, cta, event)})
             self._pair(x, event)
         elif isinstance(event, Copy):
             self.copies += 1
@@ -224,6 +229,9 @@ class Reads:
             course.steps.append(Step(self.instructions, course.count, event, noted.get(("a", event.a)), noted["b", event.b]))
             self.instructions += 1
         self.instructions += products.count - len(own)
+        for sides in (self.sides, self.sides_checked):
+            sides["b"] += products.count
+            sides["a"] += sum(event.a is not None for event in own) * (products.count // len(own))
         self.ctas.update(its.ctas)
         return True
 
@@ -280,7 +288,7 @@ class Reads:
         groups = [_group_of(x, event) for event in events]
         found = [{side: self._lines_read(ctas, events, side) for side in ("a", "b")} for ctas in zip(*groups, strict=True)]
         for n, (event, group) in enumerate(zip(events, groups, strict=True)):
-            told: set[str] = set()
+            told: set[tuple[str, str]] = set()
             for cta, lines in zip(group, found, strict=True):
                 told.update(self._multiply(x, cta, event, {side: its[n] for side, its in lines.items()}))
             self._multiplied(event, told)
@@ -302,11 +310,17 @@ class Reads:
             if key not in self.pairs:
                 self.pairs[key] = event, self._read(*first), self._read(*second)
 
-    def _multiplied(self, event: Mma, told: Collection[str]) -> None:
+    def _multiplied(self, event: Mma, told: Collection[tuple[str, str]]) -> None:
+        """Count an instruction, and its operands by side: all of them, and those that are judged. `told` has the side and the reason of those that are not."""
         self.ctas.add(event.cta)
         self.instructions += 1
-        if told:
-            self.missed_instructions.update(sorted(told)[:1])
+        reasons = {reason for _, reason in told}
+        if reasons:
+            self.missed_instructions.update(sorted(reasons - {RECOGNISED})[:1] or [RECOGNISED])
+        missed = {side for side, reason in told if reason != RECOGNISED}
+        for side in ("a", "b") if event.a is not None else ("b",):
+            self.sides[side] += 1
+            self.sides_checked[side] += not missed & {side, ""}
 
     def _lines_read(self, ctas: Sequence[Cta], events: Sequence[Mma], side: str) -> list[Found]:
         """The operands of events, and the one load that each reads, where it is one and reads whole lines of it."""
@@ -350,24 +364,31 @@ class Reads:
         if isinstance(transfer, Transfer):
             course.loads[id(transfer)] = Issued(course.count, cta.number, event, transfer, self._map_key(event.tensor_map))
 
-    def _multiply(self, x: Wave, cta: Cta, event: Mma, found: Mapping[str, Found] | None = None) -> Iterator[str]:
-        """Note an instruction's operands, those in one CTA, `found` where they are known already; gives why one is not judged."""
+    def _multiply(self, x: Wave, cta: Cta, event: Mma, found: Mapping[str, Found] | None = None) -> Iterator[tuple[str, str]]:
+        """Note an instruction's operands, those in one CTA, `found` where they are known already; gives the side of one that is not judged, and why."""
         course = self._course(x, cta)
         course.looked += 1
         if course.looked > MOST:
             self.complete = False
-            yield f"instructions of a CTA after its first {MOST:,}"
+            yield "", f"instructions of a CTA after its first {MOST:,}"
             return
         noted: list[Noted | None] = [None, None]
+        written: dict[str, SharedOperand] = {}  # by threads
         for n, side in enumerate(("a", "b")):
             operand, places, _ = what = self._found(cta, event, side) if found is None else found[side]
             it = self._known(course, cta, (event, side), what)
             if not isinstance(it, str):
                 noted[n] = it
-                continue
-            if it == NO_LOAD and places is not None and operand is not None:
-                self.threads.look(x, cta, event, side, operand, places.chunks)
-            yield it
+            elif it == NO_LOAD and places is not None and operand is not None:
+                written[side] = operand
+            else:
+                yield side, it
+        if written:
+            reads = {side: None if one is None else self._read(*one) for side, one in zip("ab", noted, strict=True)}
+            self.threads.follow(x, cta, event, reads | written)
+            for side, operand in written.items():
+                places = self._places[operand]
+                yield side, RECOGNISED if places and self.threads.look(x, cta, event, side, operand, places.chunks) else NO_LOAD
         course.steps.append(Step(self.instructions, course.count, event, *noted))
 
     def _found(self, cta: Cta, event: Mma, side: str) -> Found:

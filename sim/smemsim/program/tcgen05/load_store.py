@@ -183,15 +183,25 @@ class _Access:
             )  # fmt: skip
         elsewhere = (given != lane) & (given >= WARP_LANES)  # lanes 0 to 31 name no window: so all warps of many kernels give them
         if elsewhere.any():
-            n = int(np.flatnonzero(elsewhere)[0])
-            rule = RULES["tcgen05.warp_window"]
-            x.launch.find(
-                "X009", self.i, f"{self.i.name}: {warp_name(x, threads[n] // WARP)} gives {int(word[n]):#x}, that is lane {int(given[n])}, and accesses "
-                f"lane {int(lane[n])}: the warp reaches lanes {self._own(lane[n])} to {self._own(lane[n]) + WARP_LANES - 1} only, and hardware takes "
-                f"bits 4:0 alone of the lane, so that nothing is lost if these are meant", f"give lane {int(lane[n])}, or leave the warp's bits out",
-                because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})", milder=Severity.NOTE,
-            )  # fmt: skip
+            of_another = elsewhere & (given % LANES != lane)  # 32 times the warp, not modulo 4, is right but for the bits above
+            self._in_another_window(x, threads, word, lane, int(np.flatnonzero(of_another if of_another.any() else elsewhere)[0]))
         return lane
+
+    def _in_another_window(self, x: Wave, threads: np.ndarray, word: np.ndarray, lane: np.ndarray, n: int) -> None:
+        """Reports that thread `n` gives a lane of another warp's window: what it gets or writes is that of its own."""
+        rule, given, own = RULES["tcgen05.warp_window"], int(word[n] >> 16), self._own(lane[n])
+        is_named = given % LANES == int(lane[n])
+        other = given % LANES // WARP_LANES
+        means = "so that nothing is lost" if is_named else "so that these are not the rows that the address names"
+        repair = (
+            f"let a warp whose number is {other} modulo 4 access lane {given}; or give lane {int(lane[n])} here, and take it for that row"
+        )
+        x.launch.find(
+            "X009", self.i, f"{self.i.name}: {warp_name(x, threads[n] // WARP)} gives {int(word[n]):#x}, that is lane {given}, and accesses lane {int(lane[n])}: the warp "
+            f"reaches lanes {own} to {own + WARP_LANES - 1} only, and hardware takes bits 4:0 alone of the lane, {means}",
+            f"give lane {int(lane[n])}, or leave the warp's bits out" if is_named else repair,
+            because=f"PTX ISA 9.1 §9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})", milder=Severity.NOTE if is_named else Severity.WRONG,
+        )  # fmt: skip
 
     @staticmethod
     def _own(lane: Any) -> int:
