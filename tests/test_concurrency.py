@@ -406,6 +406,32 @@ GIVE: st.shared.u32 [%r8], %r3; bar.arrive 1, 64; st.shared.u32 [%r8+128], %r3; 
 APART = f"""{init()} {init(1, "[bar+8]")} {init(1, "[bar+16]")} bar.sync 0; {LOAD} @!%p1 bra N; mbarrier.arrive.shared::cta.b64 _, [bar+8];
 {waits("[bar+8]", label="W1")} {waits("[bar+16]", label="W2")} N: {{}} ld.shared.u32 %r9, [%r6]; setp.eq.u32 %p12, %r3, 1;
 @%p12 mbarrier.arrive.shared::cta.b64 _, [bar+16]; {RESULT}"""
+
+
+def waited_by_lanes(count: int, word: str, meets: str = "") -> str:
+    """Warp 0 loads a word for each of some lanes of warp 1, which waits for it at an mbarrier of its own; then these lanes read a word: `%r21` is its own, but
+    the last lane's is that of the lane before it."""
+    return f"""setp.lt.u32 %p14, %r3, {count}; setp.eq.u32 %p16, %r3, {count - 1}; selp.u32 %r21, {count - 2}, %r3, %p16;
+    mad.lo.u32 %r20, %r3, 8, %r5; add.u32 %r20, %r20, 2048; @!%p2 bra I; mbarrier.init.shared::cta.b64 [%r20], 1;
+    I: bar.sync 0; mad.lo.u32 %r22, %r3, 16, %r5; @!%p2 bra TAKE; @!%p14 bra OUT; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r20], 16;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r22], [%rd2], 16, [%r20]; bra OUT;
+    TAKE: @!%p14 bra M; mov.u32 %r25, 0; NEXT: setp.ne.u32 %p15, %r25, %r3; @%p15 bra MORE; {waits("[%r20]")} MORE: add.u32 %r25, %r25, 1;
+    setp.lt.u32 %p15, %r25, {count}; @%p15 bra NEXT; M: {meets} @!%p14 bra OUT; mad.lo.u32 %r23, {word}, 16, %r5;
+    ld.shared.u32 %r9, [%r23]; {RESULT} OUT:"""
+
+
+def waited_by_two(word: str, fence: str) -> str:
+    """The same of two lanes that wait by relaxed waits, and fence."""
+    return waited_by_lanes(2, word, fence).replace("try_wait.parity", "try_wait.parity.relaxed.cta")
+
+
+def heard_by_all(who: str = "") -> str:
+    """A lane of warp 1 waits for what warp 0 has written; all of it, or one more lane, hear of that by a flag."""
+    return f"""{init(32)} @%p1 st.shared.u32 [sm+1024], 0; bar.sync 0; @!%p2 bra TAKE; st.shared.u32 [%r8], %r3; mbarrier.arrive.shared::cta.b64 _, [bar]; bar.warp.sync -1;
+    @%p1 st.release.cta.shared.u32 [sm+1024], 1; bra H; TAKE: @!%p4 bra N; {waits()} N: {who} POLL: ld.acquire.cta.shared.u32 %r15, [sm+1024]; setp.ne.u32 %p10, %r15, 1; @%p10 bra POLL;
+    ld.shared.u32 %r9, [%r8]; {RESULT} H:"""
+
+
 KERNELS = (
     Kernel("bulk load, try_wait in a loop",            loaded(waits())),
     Kernel("bulk load, test_wait in a loop",           loaded(TEST)),
@@ -709,6 +735,13 @@ KERNELS = (
     Kernel("two groups, one barrier, one by one",      GROUPED.format(number=OF_ALL, before="", behind=GO), block=128),
     Kernel("two stages, a barrier each",               STAGES.format(second=2)),
     Kernel("two stages, one barrier",                  STAGES.format(second=1), "X010"),
+    *(Kernel(f"lanes, each of {count} waits for its own mbarrier, and reads {what}", waited_by_lanes(count, word, meets), found)
+      for count in (3, 9, 32) for what, word, meets, found in (("its word", "%r3", "", ""), ("another's", "%r21", "", "X004"), ("another's, met", "%r21", "bar.warp.sync -1;", ""))),
+    Kernel("lanes, two relaxed waits, and fences",     waited_by_two("%r3", ACQ)),
+    Kernel("lanes, two relaxed waits, the other's word", waited_by_two("%r21", ACQ), "X004"),
+    Kernel("lanes, two relaxed waits, no fence",       waited_by_two("%r3", ""), "X004"),
+    Kernel("lanes, one waits, all hear of it by a flag", heard_by_all()),
+    Kernel("lanes, one waits, one hears of it by a flag", heard_by_all("setp.eq.u32 %p15, %r3, 9; @!%p15 bra H;")),
     Kernel("lanes, one waits elsewhere in between",    APART.format(waits()), block=32),
     Kernel("lanes, one waits elsewhere for the others", APART.format(f"@!%p1 bra M; {waits()} M:"), "X004", block=32),
     Kernel("a CTA exits before the pair meets",        f"setp.eq.u32 %p10, %r4, 1; @!%p10 bra B; barrier.cluster.arrive.relaxed; barrier.cluster.wait; mapa.shared::cluster.u32 %r11, %r6, 0; st.shared::cluster.u32 [%r11], %r1; ret; "

@@ -725,6 +725,8 @@ class Watch:
         strong = [(threads, what) for threads, what in accesses if self._is_strong(what)]
         if strong:
             self.order.loaded(distinct(strong[0][0] >> 5), [what for _, what in strong], relaxed=relaxed, scope=scope)
+            for threads, what in strong if self.alone.waits and not relaxed else ():
+                self.alone.heard(threads, what)
         self.lanes.learn_each([threads for threads, _ in strong])
 
     def _is_strong(self, what: Any) -> bool:
@@ -761,9 +763,11 @@ class Watch:
         each = iter(waits)
         for warps, what in self.order.together([distinct(threads >> 5) for threads, _ in waits], [barrier for _, barrier in waits]):
             now = list(itertools.islice(each, count_of(what)))
-            for threads, barrier in now if self.has_shared else ():
-                self.alone.waited(i, threads, barrier, self.lanes.meetings)
+            for threads, _ in now if self.has_shared else ():
+                self.alone.waits_now(threads, self.lanes.meetings)
             self.order.acquire(warps, what, relaxed=relaxed, scope=scope, by_parity=by_parity)
+            for threads, barrier in now if self.alone.waits else ():
+                self.alone.waited(i, threads, barrier, relaxed=relaxed)
             self.lanes.learn(np.concatenate([threads for threads, _ in now]))
             for _, barrier in now if self.lifetimes.is_needed else ():
                 self.lifetimes.acquire(barrier, warps)
