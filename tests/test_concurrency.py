@@ -389,6 +389,11 @@ def freed_by_one(
     {gives} bra OUT; T: {waits_by} {takes} OUT:"""
 
 
+# Behind the words that matter each lane stores a hundred others, or its own word a hundred times.
+MANY_STORES, OWN_STORES = (
+    f"mov.u32 %r30, 0; mad.lo.u32 %r31, %r3, 4, %r5; N: {step} st.shared.u32 [%r31+{at}], %r3; add.u32 %r30, %r30, 1; setp.lt.u32 %p9, %r30, 100; @%p9 bra N;"
+    for step, at in (("xor.b32 %r31, %r31, 256;", 2048), ("", 0))
+)
 REFILL = f"fence.proxy.async.shared::cta; {LOAD.replace('%p1', '%p4')} {waits(parity='1', label='V')}"
 NEXT_LANE = f"@!%p2 bra OUT; xor.b32 %r10, %r3, 5; mad.lo.u32 %r10, %r10, 4, %r5; {{first}} {{second}} {RESULT} OUT:"
 SHUFFLED = f"setp.gt.u32 %p8, %r3, {{some}}; @%p8 bra OUT; shfl.sync.idx.b32 %r9, %r1, {{lane}}, 31, {{mask}}; {RESULT} OUT:"
@@ -690,7 +695,23 @@ KERNELS = (
     Kernel("lanes, one arrives for all, a bulk store",  stored_by_one(""), "X008"),
     Kernel("lanes, one arrives for all, bulk store, met", stored_by_one("bar.warp.sync -1;")),
     Kernel("lanes, one arrives for all, a proxy fence", given_by_one("fence.proxy.async.shared::cta;"), "X008"),
-    Kernel("lanes, one arrives for all, met by vote",  given_by_one("vote.sync.ballot.b32 %r20, %p4, -1;")),
+    Kernel("lanes, one arrives for all, behind a vote", given_by_one("vote.sync.ballot.b32 %r20, %p4, -1;"), remarks="X008"),
+    Kernel("lanes, one is elected and arrives for all", given_by_one("elect.sync %r20|%p4, -1;"), remarks="X008"),
+    Kernel("lanes, one is elected, in a pair",          given_by_one("elect.sync %r20|%p4, -1;"), remarks="X008", cluster=2),
+    Kernel("lanes, one is elected, met before",         given_by_one("bar.warp.sync -1; elect.sync %r20|%p4, -1;")),
+    Kernel("lanes, one is elected, met behind",         given_by_one("elect.sync %r20|%p4, -1; bar.warp.sync -1;")),
+    Kernel("lanes, one is elected, met before in a pair", given_by_one("bar.warp.sync -1; elect.sync %r20|%p4, -1;"), cluster=2),
+    Kernel("lanes, one is elected for its own words",   given_by_one("elect.sync %r20|%p4, -1;", who=1)),
+    Kernel("lanes, one is elected, each arrives",       given_by_one("elect.sync %r20|%p4, -1;", "add.u32 %r10, %r8, 1024; st.release.cta.shared.u32 [%r10], 1;", OWN_FLAGS)),
+    Kernel("lanes, one is elected, and sets a flag",    given_by_one("elect.sync %r20|%p4, -1;", RELEASE, ACQUIRES), remarks="X008"),
+    Kernel("lanes, one arrives for all, behind shfl",   given_by_one("shfl.sync.idx.b32 %r20, %r3, 0, 31, -1;"), remarks="X008"),
+    Kernel("lanes, one arrives for all, behind redux",  given_by_one("redux.sync.add.u32 %r20, %r3, -1;"), remarks="X008"),
+    Kernel("lanes, one arrives for all, behind match",  given_by_one("match.any.sync.b32 %r20, %r3, -1;"), remarks="X008"),
+    Kernel("lanes, half of them elect, one arrives for all", given_by_one("setp.lt.u32 %p8, %r3, 16; @%p8 elect.sync %r20|%p9, 0xffff;"), "X008"),
+    Kernel("lanes, one is elected, for a bulk store",   stored_by_one("elect.sync %r20|%p4, -1;"), remarks="X008"),
+    Kernel("lanes, 100 stores, one arrives for all",    given_by_one(MANY_STORES), "X008"),
+    Kernel("lanes, 100 stores, one arrives for all, met", given_by_one(MANY_STORES + "bar.warp.sync -1;")),
+    Kernel("lanes, each overwrites its word 100 times", given_by_one(OWN_STORES), "X008"),
     Kernel("lanes, one arrives for half, met",         given_by_one("setp.lt.u32 %p8, %r3, 16; @%p8 bar.warp.sync 0xffff;"), "X008"),
     Kernel("lanes, one arrives for its own words",     given_by_one("", who=1)),
     Kernel("lanes, one arrives, later for all",        given_by_one(AGAIN + "bar.warp.sync -1;", count=2)),

@@ -527,7 +527,7 @@ class Wave:
         everybody = members is None or (np.asarray(members) == FULL_MASK).all()
         if self.sel is ALL and everybody and not self.padded and self.stride % unit == 0:
             if self.watch is not None:
-                self.watch.lanes.meet()
+                self.watch.lanes.meet(at=self.program.blocks[self.at].instructions[0])
             return True
         threads = self.threads
         own = self.key == self.at + GATHERING
@@ -556,7 +556,8 @@ class Wave:
         self.select(ALL if len(go) == self.total else go)
         if self.watch is not None and len(go):
             for mask in (0,) if everybody else distinct(self.members[complete]).tolist():
-                self.watch.lanes.meet(np.flatnonzero(complete if everybody else complete & (self.members == mask)))
+                own = np.flatnonzero(complete if everybody else complete & (self.members == mask))
+                self.watch.lanes.meet(own, at=self.program.blocks[self.at].instructions[0])
         return len(go) > 0
 
     # ---- shared memory

@@ -272,6 +272,9 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("documented", "documented"), "PTX ISA 9.1 §8.1, 9.7.13.2 (bar.warp.sync orders memory); that shfl.sync, vote.sync, ldmatrix do too is no promise of it: inferred, so that right kernels are silent"),
     Rule("order.groups", "a bulk group or a cp.async group belongs to the thread that issued the operations: only its own commit_group and wait_group count",
          _grades("documented", "documented", "documented"), "PTX ISA 9.1 §9.7.9.25.3.2, 9.7.9.25.3.3 (cp.async), 9.7.9.27.2.1, 9.7.9.27.2.2 (bulk): operations that the executing thread has initiated"),
+    Rule("order.lanes_only_wait", "elect.sync, shfl.sync, vote.sync, match.sync and redux.sync make lanes wait for each other and order no memory: a release of one lane behind them answers for its own stores alone; a remark",
+         _grades("documented", "documented", "documented"), "PTX ISA 9.1 §9.7.13.2 says of bar.warp.sync that it orders the memory of its lanes, and of the others only that they wait; the CUDA C++ guide says of vote, match, "
+         "reduce and shuffle functions that they imply no memory barrier; cudnn-frontend PR 426 (merged) repairs such an arrival behind elect.sync, which compute-sanitizer's racecheck reports. A remark since a warp issues its accesses of shared memory in order"),
     Rule("order.lane_frees", "an arrival of one lane answers for its own reads alone; where the other lanes of its warp have read by a load that it has come by too, that is a remark",
          _grades("compiled", "compiled", "compiled"), "PTX ISA 9.1 §8.1, 9.7.13.15.13; PipelineTmaAsync.consumer_release of the CuTe DSL (4.8.1) arrives so, behind plain loads in CUTLASS' "
          "dense_gemm_alpha_beta_persistent.py; a warp issues its accesses of shared memory in order"),

@@ -46,6 +46,11 @@ class Chain:
         """How often lanes meet."""
         return sum(i.op in JOINT for i in self.instructions)
 
+    @functools.cached_property
+    def meets_at(self) -> Instruction | None:
+        """The last instruction at which they do."""
+        return next((i for i in reversed(self.instructions) if i.op in JOINT), None)
+
     @property
     def begins(self) -> int:
         """The first instruction of the last block that is left."""

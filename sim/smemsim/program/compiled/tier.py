@@ -692,7 +692,7 @@ class CompiledChain:
         frame = Frame.of(x, self, self.code)
         self.function(*frame.given(0, x.total, None))
         if x.watch is not None and self.chain.joint:
-            x.watch.lanes.meet(times=self.chain.joint)
+            x.watch.lanes.meet(times=self.chain.joint, at=self.chain.meets_at)
         x.steps += len(self.chain.blocks) - 1
         x.at, x.step = self.last.index, self.begins
 

@@ -114,14 +114,14 @@ class _Lanes:
     def __init__(self, watch: WatchOfFirst) -> None:
         self.watch = watch
 
-    def meet(self, threads: np.ndarray | None = None, *, times: int = 1) -> None:
+    def meet(self, threads: np.ndarray | None = None, *, times: int = 1, at: Instruction | None = None) -> None:
         """As `Lanes.meet`."""
         watch = self.watch
         own = None if threads is None else watch.own(threads)
         if watch.of_all is None and (own is not None if threads is not None else watch.is_alike) and watch.are_alive_alike:
             watch.first.lanes.meet(own, times=times)
         else:
-            watch.spread().lanes.meet(threads, times=times)
+            watch.spread().lanes.meet(threads, times=times, at=at)
 
 
 class _Globals:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["FreedByOthers"]
 
 
-MOST = 1 << 12  # times of warps that are kept
+LEAST = 1 << 12  # times of warps, from which on it is looked which of them a word still has
 _TIME = LANE_BITS + PART_BITS
 _EVER = np.iinfo(np.int64).max
 
@@ -53,6 +53,7 @@ class FreedByOthers:
         self.loads = np.array(sorted(unmet_loads(x.program)), np.int64)
         self.ticks: dict[int, dict[int, _Tick]] = {}  # by time and clock
         self._by_proxy: set[tuple[int, int]] = set()  # ticks that end with a proxy fence, which releases nothing: they answer for no lane
+        self._limit = LEAST
 
     # ---- releases
 
@@ -70,8 +71,7 @@ class FreedByOthers:
 
     def fences_proxy(self, warps: np.ndarray) -> None:
         """These warps are about to execute a proxy fence."""
-        if len(self._by_proxy) > MOST:
-            self._by_proxy.clear()
+        self._drop_times()
         self._by_proxy.update((self._time(warp), int(self.order.clock[warp])) for warp in warps.tolist())
 
     def _time(self, warp: int) -> int:
@@ -83,12 +83,20 @@ class FreedByOthers:
         return answers
 
     def _note(self, time: int, clock: int, tick: _Tick) -> None:
-        if len(self.ticks) > MOST:
-            self.ticks.clear()
+        self._drop_times()
         known = self.ticks.setdefault(time, {})
         if clock in known:
             tick.answers = np.maximum(tick.answers, known[clock].answers)
         known[clock] = tick
+
+    def _drop_times(self) -> None:
+        """Times at which no word was read last, and which are over, are forgotten."""
+        if len(self.ticks) + len(self._by_proxy) <= self._limit:
+            return
+        kept = set((self.lanes.now >> PART_BITS).tolist()) | set(distinct(self.shared.read_mark >> _TIME).tolist())
+        self.ticks = {time: ticks for time, ticks in self.ticks.items() if time in kept}
+        self._by_proxy = {(time, clock) for time, clock in self._by_proxy if time in kept}
+        self._limit = max(LEAST, 2 * (len(self.ticks) + len(self._by_proxy)))
 
     # ---- writes
 

@@ -17,8 +17,14 @@ from smemsim.program.wave import ALL, EXITED, WARP, are_whole_warps
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
+    from smemsim.ptx.module import Instruction
 
-__all__ = ["LANE_BITS", "MANY", "NO_LANE", "PART_BITS", "SEVERAL", "Lanes"]
+__all__ = ["LANE_BITS", "MANY", "NO_LANE", "ONLY_WAIT", "PART_BITS", "SEVERAL", "Lanes"]
+
+
+ONLY_WAIT = frozenset(
+    ("elect", "shfl", "vote", "match", "redux", "activemask")
+)  # lanes wait for each other; nothing says that this orders memory
 
 
 LANE_BITS, PART_BITS = 6, 20  # of a mark: the warp's time, the meetings of a part of it since, the lane
@@ -29,12 +35,15 @@ _PARTS = (1 << PART_BITS) - 1
 class Lanes:
     """When the lanes of each warp last met: `now` by warp. A mark of an access is the time of its warp and its lane."""
 
-    def __init__(self, x: Wave, count: int = 0) -> None:
-        """`count` warps have times of their own, where these are the first of them; else those of the wave."""
+    def __init__(self, x: Wave, count: int = 0, *, follows: frozenset[int] = frozenset()) -> None:
+        """`count` warps have times of their own, where these are the first of them; else those of the wave. If there are stores that it `follows`, there is another one,
+        `by_barriers`, for which instructions at which lanes only wait for each other count for nothing; `waited_at` is the last of these."""
         warps = x.total // WARP
         self.x, self.count = x, count or warps
         self.now = np.arange(self.count, self.count + warps, dtype=np.int64) << PART_BITS
         self.meetings = np.zeros(warps, np.int64)  # of any of its lanes, by warp; one that only learns of others does not meet
+        self.by_barriers = Lanes(x, count) if follows else None
+        self.waited_at: Instruction | None = None
         self._met: dict[int, np.ndarray] = {}  # by warp: up to which of its meetings each lane (row) has seen each other
         self._have_met: dict[int, np.ndarray] = {}  # the same without what lanes have learned of others
 
@@ -45,8 +54,13 @@ class Lanes:
         self.meetings[:] = np.tile(first.meetings, twins.count)
         self._met, self._have_met = (twins.by_warp(met, lambda of_lanes, n: of_lanes.copy()) for met in (first._met, first._have_met))
 
-    def meet(self, threads: np.ndarray | None = None, *, times: int = 1) -> None:
-        """The running threads, or these, execute an instruction that lanes of a warp execute together; all threads of the wave so many of them."""
+    def meet(self, threads: np.ndarray | None = None, *, times: int = 1, at: Instruction | None = None) -> None:
+        """The running threads, or these, execute an instruction (`at`) that lanes of a warp execute together; all threads of the wave so many of them."""
+        if self.by_barriers is not None:
+            if at is not None and at.op in ONLY_WAIT:
+                self.waited_at = at
+            else:
+                self.by_barriers.meet(threads, times=times)
         if threads is None and self.x.sel is ALL:
             self._all_of(slice(None), times)
             self.forget_parts()
@@ -57,6 +71,12 @@ class Lanes:
         """All lanes of the wave have met: what parts of warps know of each other is over."""
         self._met.clear()
         self._have_met.clear()
+
+    def all_have_met(self) -> None:
+        """All lanes of the wave have met at a barrier, which `now` has already."""
+        self.forget_parts()
+        if self.by_barriers is not None:
+            self.by_barriers.meet()
 
     def learn(self, threads: np.ndarray) -> None:
         """Threads have synchronised with somebody, who may have been a lane of their warp."""

@@ -79,7 +79,7 @@ class Telling:
 
     def find(
         self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: Formal = "", cause: str = "",
-        other: int = 0, within_warp: bool = False,
+        other: int = 0, within_warp: bool = False, milder: Severity | None = None,
     ) -> None:  # fmt: skip
         """A finding about words of shared memory, by their places; `{i}` and `{where}` in the sentence are the instruction and the words.
 
@@ -88,7 +88,7 @@ class Telling:
         than = self.lines.get(other)
         held = code == "X008" and than is not None and self._looks_again(i, than)
         before = self.x.launch.found(code, i.line, cause)
-        if before is not None and not self.x.launch.is_lesser(before, bool(formal) or held, within_warp=within_warp):
+        if before is not None and not self.x.launch.is_lesser(before, bool(formal) or held or milder is not None, within_warp=within_warp):
             return
         if formal and self._is_told(code, formal):
             return
@@ -103,9 +103,9 @@ class Telling:
             runs = [offsets]
         touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
         because = "PTX ISA 9.1 §8 (memory consistency), 9.7.13"
-        if held:
+        if held or milder is not None:
             self.x.launch.find(
-                code, i, f"{message}; {LOOKS_AGAIN}", repair, because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=than,
+                code, i, f"{message}; {LOOKS_AGAIN}" if held else message, repair, because=because, touched=touched, milder=Severity.NOTE, operation=cause, other=than,
                 within_warp=within_warp,
             )  # fmt: skip
             return

@@ -1,8 +1,11 @@
-"""Releases by some lanes of a warp (PTX ISA 9.1 §8.1, 8.8): the stores of the other lanes are ordered in front of one only where they have met those that release
-(bar.warp.sync, or any instruction that they execute together). The mirror of `alone.py`.
+"""Releases by some lanes of a warp (PTX ISA 9.1 §8.1, 8.8): a release orders the stores of the lanes that execute it, and those of other lanes that have
+synchronised with them before (bar.warp.sync, a barrier). The mirror of `alone.py`.
 
-The order of `clocks.py` is that of warps, in which each release ends a tick of the warp's clock. Here stands which lanes a tick does not answer for, and what they
-have stored; of the stores in front of releases alone (`unmet_stores`), which most programs do not have.
+At elect.sync, shfl.sync, vote.sync, match.sync and redux.sync lanes wait for each other, and no document says that this orders memory: what rests on that alone is
+a remark (rule order.lanes_only_wait).
+
+The order of `clocks.py` is that of warps, in which each release ends a tick of the warp's clock. This module keeps the lanes for which a tick does not answer, and what
+they have stored: only the stores that a release may follow (`unmet_stores`), which most programs do not have.
 """
 
 from __future__ import annotations
@@ -18,11 +21,13 @@ from smemsim.distinct import distinct
 from smemsim.program.linking.flow import following
 from smemsim.program.memory.spaces import Piece
 from smemsim.program.watch.clocks import Order
-from smemsim.program.watch.lanes import Lanes
+from smemsim.program.watch.lanes import LANE_BITS, ONLY_WAIT, Lanes
 from smemsim.program.watch.operations import Operation
+from smemsim.program.watch.synchronisation import ALL_LANES, by_warps
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import EXITED, WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
     from smemsim.program.compiled.segments import Code
@@ -32,11 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["UnreleasedStores", "unmet_loads", "unmet_stores"]
 
 
-MOST = 64  # stores of one warp that are kept until its lanes meet
-MOST_WORDS = 1 << 14  # that are kept
+LEAST = 1 << 12  # words of the stores of a warp, and exposed words, from which on it is looked whether some are there twice
 _STEP = 4  # bytes of a word
-_ALL_LANES = (1 << WARP) - 1
-_MEETINGS = frozenset(("bar", "barrier", "elect", "shfl", "vote"))
+_NEVER = np.iinfo(np.int64).max
+_MEETINGS = frozenset(("bar", "barrier"))
 _STRONG = frozenset(("relaxed", "volatile", "release", "acq_rel", "mmio"))
 _unmet: weakref.WeakKeyDictionary[Program, tuple[frozenset[int], frozenset[int]]] = weakref.WeakKeyDictionary()
 
@@ -45,7 +49,7 @@ _unmet: weakref.WeakKeyDictionary[Program, tuple[frozenset[int], frozenset[int]]
 
 
 def unmet_stores(program: Program) -> frozenset[int]:
-    """The plain stores (their `id`) behind which a thread can come to a release, or to a fence and a strong write, without an instruction at which lanes meet."""
+    """The plain stores (their `id`) behind which a thread can come to a release, or to a fence and a strong write, without an instruction that orders the memory of lanes."""
     return _unmet_accesses(program)[0]
 
 
@@ -86,7 +90,7 @@ def _find_unmet(program: Program) -> list[Instruction]:
 def _before(i: Instruction, state: tuple[bool, bool]) -> tuple[bool, bool]:
     """What may follow an instruction, seen from in front of it."""
     releases, writes = state
-    if i.guard is None and (i.op in _MEETINGS or not {"sync", "aligned"}.isdisjoint(i.modifiers)):
+    if i.guard is None and i.op not in ONLY_WAIT and (i.op in _MEETINGS or not {"sync", "aligned"}.isdisjoint(i.modifiers)):
         return False, False
     if _fences(i):
         return releases or writes, writes
@@ -118,20 +122,70 @@ def _is_plain_load(i: Instruction) -> bool:
 
 @dataclasses.dataclass(eq=False)
 class _Stored:
-    """A store of lanes of a warp: the memory, the places and the clock of the warp; the marks of the lanes say when (`lanes.py`)."""
+    """Words that lanes of a warp have stored, with the warp's clock and which store it was (of `UnreleasedStores.of`); whether a release of other lanes has exposed them
+    already, and the marks of the lanes (`lanes.py`)."""
 
-    instruction: Instruction
     memory: int
-    at: np.ndarray
-    size: int
+    words: np.ndarray
     lanes: np.ndarray
     marks: np.ndarray
-    clock: int
+    clocks: np.ndarray
+    of: np.ndarray
+    is_exposed: np.ndarray
+
+    def some(self, which: np.ndarray) -> _Stored:
+        """Some of the words."""
+        return _Stored(self.memory, *(array[which] for array in self._arrays))
+
+    @property
+    def _arrays(self) -> tuple[np.ndarray, ...]:
+        return self.words, self.lanes, self.marks, self.clocks, self.of, self.is_exposed
+
+    @staticmethod
+    def joined(stored: list[_Stored]) -> _Stored:
+        """Those of one memory, of each word the last."""
+        arrays = [np.concatenate(each) for each in zip(*(one._arrays for one in stored), strict=True)]
+        last = len(arrays[0]) - 1 - np.unique(arrays[0][::-1], return_index=True)[1]
+        return _Stored(stored[0].memory, *(array[last] for array in arrays))
+
+
+class _Met:
+    """By which instructions lanes meet, and for each time (`Lanes.now`) at which lanes of a warp have stored since they all met: the clock of each lane's first store."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+        self.firsts: dict[int, dict[int, np.ndarray]] = {}  # by warp
+
+    def wrote(self, warp: int, lanes: np.ndarray, clock: int) -> None:
+        """Lanes of a warp have stored."""
+        now = int(self.lanes.now[warp])
+        known = self.firsts.get(warp, {})
+        if known and not self.lanes.is_since(next(iter(known)) << LANE_BITS, now << LANE_BITS):
+            known = {}
+        self.firsts[warp] = known
+        firsts = known.setdefault(now, np.full(WARP, _NEVER))
+        firsts[lanes] = np.minimum(firsts[lanes], clock)
+
+    def late(self, marks: np.ndarray, warp: int, here: list[int]) -> np.ndarray:
+        """Which of the stores with these marks are not ordered before a release of the lanes `here`?"""
+        late = np.ones(len(marks), bool)
+        for lane in here:
+            late &= self.lanes.not_met(marks, warp, lane)
+        return late
+
+    def unmet(self, warp: int, here: list[int], clock: int) -> int:
+        """The lanes (bits) that have stored something until a clock that is not ordered before a release of the lanes `here`."""
+        bits = 0
+        for now, firsts in self.firsts.get(warp, {}).items():
+            lanes = np.flatnonzero(firsts <= clock)
+            late = lanes[self.late(now << LANE_BITS | lanes, warp, here)]
+            bits |= int(np.bitwise_or.reduce(np.int64(1) << late)) if len(late) else 0
+        return bits
 
 
 @dataclasses.dataclass(frozen=True)
 class _Exposed:
-    """A word that a lane has stored, and another one has released for."""
+    """Words that a lane has stored, and another one has released for."""
 
     warp: int
     lane: int
@@ -139,6 +193,7 @@ class _Exposed:
     store: Instruction
     release: Instruction
     by: int
+    waited_at: Instruction | None
 
 
 class UnreleasedStores:
@@ -147,10 +202,22 @@ class UnreleasedStores:
     def __init__(self, x: Wave, order: Order, lanes: Lanes, telling: Telling, name: Callable[[Instruction, np.ndarray, int], str]) -> None:
         self.x, self.order, self.lanes, self.telling, self.name = x, order, lanes, telling, name
         self.stores = unmet_stores(x.program)
+        # By what lanes meet: barriers; and with those, instructions at which they only wait for each other.
+        self._by_barriers, self._by_any = met = _Met(lanes.by_barriers or lanes), _Met(lanes)
+        self._apart: dict[
+            _Met, dict[int, dict[int, int]]
+        ] = {  # by warp and clock: the lanes (bits) for which what was released then does not answer
+            one: {} for one in met
+        }
         self._stored: dict[int, list[_Stored]] = {}
-        self._apart: dict[int, dict[int, int]] = {}  # by warp and clock: the lanes (bits) for which what was released then does not answer
-        self._words: dict[int, dict[int, _Exposed]] = {}  # by memory and place (in words)
-        self._sorted: dict[int, np.ndarray] = {}  # the places
+        self._limits: dict[int, int] = {}  # by warp: at how many words these are joined
+        self._of: dict[int, int] = {}  # by the instruction, its number
+        self._by_number: list[Instruction] = []
+        self._sizes: dict[int, int] = {}  # by memory, in words
+        self._words: dict[int, np.ndarray] = {}  # by memory: of each word the number of its exposure, and one; 0 where it has none
+        self._exposures: dict[_Exposed, int] = {}
+        self._each: list[_Exposed] = []
+        self._limit = LEAST  # of exposures, at which it is looked which of them words still have
 
     def concerns(self, code: Code) -> bool:
         """Has each access of machine code to be told, or one of its stores?"""
@@ -162,32 +229,54 @@ class UnreleasedStores:
         """The threads of a piece have written `size` bytes each."""
         if piece.space == "local":
             return
-        memory = _memory(piece)
+        memory, words = _begin(piece.memory), _words(piece.at, size)
         if memory in self._words:
-            self._forget(memory, _words(piece.at, size).reshape(-1))
+            self._forget(memory, words.reshape(-1))
         if id(i) not in self.stores:
             return
+        of = self._of.setdefault(id(i), len(self._of))
+        if of == len(self._by_number):
+            self._by_number.append(i)
+        self._sizes[memory] = -(-piece.memory.nbytes // _STEP)
         threads = self.x.threads if piece.part is None else self.x.threads[piece.part]
         warps, lanes = threads // WARP, threads % WARP
+        marks = self._by_barriers.lanes.marks(warps, lanes)
         for warp in distinct(warps).tolist():
-            mine = warps == warp
-            kept = self._open(warp)
-            kept.append(
-                _Stored(
-                    i, memory, piece.at[mine], size, lanes[mine], self.lanes.marks(warps[mine], lanes[mine]), int(self.order.clock[warp])
-                )
-            )
-            self._stored[warp] = kept[-MOST:]
+            mine, clock = warps == warp, int(self.order.clock[warp])
+            for met in (self._by_barriers, self._by_any):
+                met.wrote(warp, lanes[mine], clock)
+            count = words.shape[1]
+            every = np.repeat(lanes[mine], count)
+            stored = _Stored(
+                memory, words[mine].reshape(-1), every, np.repeat(marks[mine], count), np.full(len(every), clock), np.full(len(every), of),
+                np.zeros(len(every), bool),
+            )  # fmt: skip
+            self._stored[warp] = [*self._open(warp), stored]
+            self._join(warp)
 
     def _open(self, warp: int) -> list[_Stored]:
         """What lanes of a warp have stored since all of them met."""
-        now = int(self.lanes.marks(np.array([warp]), np.array([0]))[0])
-        return [one for one in self._stored.get(warp, ()) if self.lanes.is_since(int(one.marks[0]), now)]
+        lanes = self._by_barriers.lanes
+        now = int(lanes.now[warp]) << LANE_BITS
+        return [one for one in self._stored.get(warp, ()) if lanes.is_since(int(one.marks[0]), now)]
+
+    def _join(self, warp: int) -> None:
+        """Of words that lanes of a warp have stored twice the last store is kept."""
+        stored = self._stored[warp]
+        if sum(len(one.words) for one in stored) < self._limits.get(warp, LEAST):
+            return
+        by_memory: dict[int, list[_Stored]] = {}
+        for one in stored:
+            by_memory.setdefault(one.memory, []).append(one)
+        self._stored[warp] = [_Stored.joined(some) for some in by_memory.values()]
+        self._limits[warp] = max(LEAST, 2 * sum(len(one.words) for one in self._stored[warp]))
 
     def releases(self, i: Instruction, threads: np.ndarray, *, relaxed: bool) -> None:
         """Threads are about to release, or to fence; `relaxed`: what they knew at their last fence."""
-        for warp in [warp for warp in distinct(threads // WARP).tolist() if warp in self._stored] if self._stored else ():
-            here = threads[threads // WARP == warp] % WARP
+        for warp, lanes in by_warps(threads) if self._stored else ():
+            if warp not in self._stored:
+                continue
+            here = [lane for lane in range(WARP) if lanes >> lane & 1]
             alive = int(np.count_nonzero(self.x.key[warp * WARP : (warp + 1) * WARP] < EXITED))
             clock = self.order.at_fence(warp) if relaxed else int(self.order.clock[warp])
             if clock:
@@ -196,62 +285,82 @@ class UnreleasedStores:
     def fences_proxy(self, warps: np.ndarray) -> None:
         """A tick of these warps ends with a proxy fence, which releases nothing: it answers for no lane."""
         for warp in [warp for warp in warps.tolist() if warp in self._stored] if self._stored else ():
-            self._apart.setdefault(warp, {}).setdefault(int(self.order.clock[warp]), _ALL_LANES)
+            for apart in self._apart.values():
+                apart.setdefault(warp, {}).setdefault(int(self.order.clock[warp]), ALL_LANES)
 
-    def _release(self, i: Instruction, warp: int, here: np.ndarray, clock: int, *, is_whole: bool) -> None:
-        known = self._apart.setdefault(warp, {})
-        bits = 0
-        for one in () if is_whole else self._open(warp):
-            if one.clock > clock:
-                continue
-            late = np.ones(len(one.lanes), bool)
-            for lane in here.tolist():
-                late &= self.lanes.not_met(one.marks, warp, lane)
-            if late.any():
-                bits |= int(np.bitwise_or.reduce(1 << one.lanes[late].astype(np.int64)))
-                self._expose(i, warp, one, late, int(here[0]))
-        if clock in known or bits:
-            known[clock] = known.get(clock, bits) & bits
+    def _release(self, i: Instruction, warp: int, here: list[int], clock: int, *, is_whole: bool) -> None:
+        for met, apart in self._apart.items():
+            known, bits = apart.setdefault(warp, {}), 0 if is_whole else met.unmet(warp, here, clock)
+            if clock in known or bits:
+                known[clock] = known.get(clock, bits) & bits
+        left = []
+        for one in self._open(warp):
+            known_by = one.clocks <= clock
+            if not is_whole:
+                late = known_by & ~one.is_exposed & self._by_barriers.late(one.marks, warp, here)
+                if late.any():
+                    self._expose(i, warp, one, late, here[0])
+                one.is_exposed |= late
+            if _fences(i):  # what it hands on, a strong write behind it releases
+                left.append(one)
+            elif not known_by.all():
+                left.append(one.some(~known_by))
+        self._stored[warp] = left
 
     def _expose(self, i: Instruction, warp: int, one: _Stored, late: np.ndarray, by: int) -> None:
-        words = self._words.setdefault(one.memory, {})
-        if len(words) > MOST_WORDS:
-            words.clear()
-        for lane, places in zip(one.lanes[late].tolist(), _words(one.at[late], one.size).tolist(), strict=True):
-            words.update(dict.fromkeys(places, _Exposed(warp, lane, one.clock, one.instruction, i, by)))
-        self._sorted.pop(one.memory, None)
+        rows = np.stack([one.lanes[late], one.clocks[late], one.of[late]], axis=1)
+        each, which = np.unique(rows, axis=0, return_inverse=True)
+        waited_at = self.lanes.waited_at
+        exposed = [_Exposed(warp, lane, clock, self._by_number[of], i, by, waited_at) for lane, clock, of in each.tolist()]
+        if len(self._each) + len(exposed) > self._limit:
+            self._drop_exposures()
+        numbers = np.array([self._number(words) for words in exposed], np.int32)
+        if one.memory not in self._words:
+            self._words[one.memory] = np.zeros(self._sizes[one.memory], np.int32)
+        self._words[one.memory][one.words[late]] = numbers[which.reshape(-1)]
 
-    def _forget(self, memory: int, places: np.ndarray) -> None:
+    def _number(self, exposed: _Exposed) -> int:
+        """The number of an exposure, and one."""
+        if exposed not in self._exposures:
+            self._each.append(exposed)
+            self._exposures[exposed] = len(self._each)
+        return self._exposures[exposed]
+
+    def _drop_exposures(self) -> None:
+        """Exposures that no word has any more are forgotten."""
+        kept = np.zeros(len(self._each) + 1, bool)
+        for table in self._words.values():
+            kept[table] = True
+        kept[0] = False
+        new = np.cumsum(kept, dtype=np.int32) * kept
+        for memory, table in self._words.items():
+            self._words[memory] = new[table]
+        self._each = [self._each[number - 1] for number in np.flatnonzero(kept).tolist()]
+        self._exposures = {exposed: number for number, exposed in enumerate(self._each, 1)}
+        self._limit = max(LEAST, 2 * len(self._each))
+
+    def _forget(self, memory: int, words: np.ndarray) -> None:
         """Words are written once more."""
-        words = self._words[memory]
-        for place in places[self._are_exposed(memory, places)].tolist():
-            words.pop(place, None)
-        self._sorted.pop(memory, None)
-        if not words:
-            del self._words[memory]
-
-    def _are_exposed(self, memory: int, places: np.ndarray) -> np.ndarray:
-        if memory not in self._sorted:
-            self._sorted[memory] = np.array(sorted(self._words[memory]), np.int64)
-        exposed = self._sorted[memory]
-        found: np.ndarray = exposed[np.minimum(np.searchsorted(exposed, places), len(exposed) - 1)] == places
-        return found
+        table = self._words[memory]
+        if table[words].any():
+            table[words] = 0
+            if not table.any():
+                del self._words[memory]
 
     # ---- reads
 
     def read(self, i: Instruction, piece: Piece, size: int) -> None:
         """X008 where the threads of a piece read what a lane of another warp has stored, and they know of it by releases of other lanes alone."""
-        memory = _memory(piece) if self._words else 0
+        memory = _begin(piece.memory) if self._words else 0
         if memory not in self._words:
             return
         threads = self.x.threads if piece.part is None else self.x.threads[piece.part]
-        places = _words(piece.at, size)
-        rows, columns = np.nonzero(self._are_exposed(memory, places.reshape(-1)).reshape(places.shape))
-        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-            one, warp = self._words[memory][int(places[row, column])], int(threads[row]) // WARP
-            if warp != one.warp and self._is_unreleased(one, warp):
-                self._tell(i, piece.space, piece.memory, int(piece.at[row]), one, warp)
-                return
+        exposed = self._words[memory][_words(piece.at, size)]
+        rows, columns = np.nonzero(exposed)
+        pairs = np.stack([exposed[rows, columns], threads[rows] // WARP], axis=1)
+        each, firsts = np.unique(pairs, axis=0, return_index=True)
+        for (number, warp), first in sorted(zip(each.tolist(), firsts.tolist(), strict=True), key=lambda pair: pair[1]):
+            self._look(i, piece.space, piece.memory, int(piece.at[rows[first]]), self._each[number - 1], warp)
 
     def is_exposed(self, memory: np.ndarray) -> bool:
         """Is there a word of a memory that a lane has stored, and another one alone has released for?"""
@@ -259,41 +368,46 @@ class UnreleasedStores:
 
     def op_reads(self, op: Operation, memory: np.ndarray, words: np.ndarray) -> None:
         """The same of an asynchronous operation, which sees what its issuer knew: `words` are those of a memory that it reads, by their numbers."""
-        begin, warp = _begin(memory), int(op.warps[0])
-        for place in words[self._are_exposed(begin, words)].tolist():
-            one = self._words[begin][place]
-            if warp != one.warp and self._is_unreleased(one, warp):
-                self._tell(op.instruction, "shared", memory, place * _STEP, one, warp)
-                return
+        exposed = self._words[_begin(memory)][words]
+        for number in distinct(exposed[exposed > 0]).tolist():
+            place = int(words[np.argmax(exposed == number)])
+            self._look(op.instruction, "shared", memory, place * _STEP, self._each[number - 1], int(op.warps[0]))
 
-    def _is_unreleased(self, one: _Exposed, warp: int) -> bool:
+    def _look(self, i: Instruction, space: str, memory: np.ndarray, at: int, one: _Exposed, warp: int) -> None:
+        """X008 where a warp reads such a word, and no release that it has seen answers for the lane; a remark where lanes have waited for each other."""
+        if warp == one.warp or not self._is_unreleased(one, warp, self._by_barriers):
+            return
+        self._tell(i, space, memory, at, one, warp, only_waited=not self._is_unreleased(one, warp, self._by_any))
+
+    def _is_unreleased(self, one: _Exposed, warp: int, met: _Met) -> bool:
         """Does none of the releases that a warp has seen answer for the lane?"""
         order = self.order
         if order.columns < len(order.clock) and warp // order.columns != one.warp // order.columns:
             return False
-        seen, apart = int(order.has_seen(warp, one.warp)), self._apart.get(one.warp, {})
+        seen, apart = int(order.has_seen(warp, one.warp)), self._apart[met].get(one.warp, {})
         if not 0 <= seen - one.clock < len(apart):
             return False
         return all(apart.get(clock, 0) >> one.lane & 1 for clock in range(one.clock, seen + 1))
 
-    def _tell(self, i: Instruction, space: str, memory: np.ndarray, at: int, one: _Exposed, warp: int) -> None:
-        name, release = self.telling.warp, one.release
+    def _tell(self, i: Instruction, space: str, memory: np.ndarray, at: int, one: _Exposed, warp: int, *, only_waited: bool) -> None:
+        name, release, waited_at = self.telling.warp, one.release, one.waited_at if only_waited else None
         why = (
             f"is read by {i.name} of warp {name(warp)}, and written by lane {one.lane} of warp {name(one.warp)} at line {one.store.line}: lane {one.by} alone releases, "
-            f"at line {release.line} ({release.name}), and has not met lane {one.lane} in between, which may still be in front of its store"
+            f"at line {release.line} ({release.name}), and "
         )
+        if waited_at is None:
+            why += f"has not synchronised with lane {one.lane} in between, which may still be in front of its store"
+        else:
+            why += f"{waited_at.name} of line {waited_at.line} makes the lanes wait for each other, but no document says that it orders their memory"
         repair = f"bar.warp.sync (__syncwarp) in front of line {release.line}, or let each lane release"
+        milder = Severity.NOTE if only_waited else None
         if space == "shared":
-            self.telling.find("X008", i, np.array([at // _STEP]), f"{{where}} {why}", repair, other=one.store.line)
+            self.telling.find("X008", i, np.array([at // _STEP]), f"{{where}} {why}", repair, other=one.store.line, milder=milder)
         else:
             self.x.launch.find(
                 "X008", i, f"{self.name(i, memory, at)} {why}", repair, because="PTX ISA 9.1 §8.8 (release and acquire patterns), 9.7.13.2",
-                operation=f"global memory, line {one.store.line}", other=one.store,
+                operation=f"global memory, line {one.store.line}", other=one.store, milder=milder,
             )  # fmt: skip
-
-
-def _memory(piece: Piece) -> int:
-    return _begin(piece.memory)
 
 
 def _begin(memory: np.ndarray) -> int:

@@ -66,7 +66,7 @@ from smemsim.program.watch.synchronisation import ALL_LANES, CommitGroups, Initi
 from smemsim.program.watch.telling import WORD, Telling
 from smemsim.program.watch.tensor import TensorShadow
 from smemsim.program.watch.twins import Twins
-from smemsim.program.watch.unreleased import UnreleasedStores
+from smemsim.program.watch.unreleased import UnreleasedStores, unmet_stores
 from smemsim.program.wave import ALL, EXITED, WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 __all__ = ["MATRIX", "Begin", "Watch", "has_excuses", "has_fenced_tensor"]
 
 
-MOST_COPIES = 16  # that complete on an mbarrier and are remembered with it
+MOST_COPIES = 16  # that complete on an mbarrier, and some warp knows to be over, which are remembered with it
 MATRIX = ("wgmma", "tcgen05")
 _NO_WARPS = np.zeros(0, np.int64)
 
@@ -127,7 +127,7 @@ class Watch:
         self.operations = Operations(x, self.order.clock, self.order.done.shape[1])
         self.telling = Telling(x, self.order, self.operations)
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
-        self.lanes, self.named = Lanes(x, begin.warps), NamedPhases(x, self.order, self.telling)
+        self.lanes, self.named = Lanes(x, begin.warps, follows=unmet_stores(x.program)), NamedPhases(x, self.order, self.telling)
         self.objects = MbarrierObjects(x, self.order, self.operations, self.telling)
         self.shared = SharedShadow(x, self.order, self.operations, self.telling, self.lanes, self.objects)
         self.alone = LanesAlone(x, self.order, self.operations, self.telling, lambda: self.shared.line)
@@ -563,10 +563,17 @@ class Watch:
             self._uses(op.instruction, barrier, op.warps)
             barrier.copies.insert(0, op)
             if len(barrier.copies) > MOST_COPIES:
-                barrier.copies = [other for other in barrier.copies if self.operations.remembers(other)][:MOST_COPIES]
+                barrier.copies = self._copies_of(barrier)
         each = iter(ops)
         for warps, what in self.order.together([op.warps for op in ops], barriers):
             self.order.brings(list(itertools.islice(each, count_of(what))), warps, what)
+
+    def _copies_of(self, barrier: Mbarrier) -> list[Operation]:
+        """The copies of an mbarrier that no warp knows to be over, and the last others."""
+        known = [op for op in barrier.copies if self.operations.remembers(op)]
+        over = self.order.done[:, [op.number for op in known]].any(axis=0)
+        last = np.flatnonzero(over)[:MOST_COPIES]
+        return [op for n, op in enumerate(known) if not over[n] or n in last]
 
     def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Operation | None:
         """The first operation that completes on an mbarrier, and some of these threads do not know to be over; None where they know that all are."""
@@ -802,7 +809,7 @@ class Watch:
         if not order.is_plain:
             return False
         order.changes += 1
-        lanes.forget_parts()
+        lanes.all_have_met()
         if not all_threads_meet(
             order.clock,
             order.seen,
