@@ -442,7 +442,8 @@ LETS, WAITS, TAKES = "griddepcontrol.launch_dependents;", "griddepcontrol.wait;"
         (LETS, f"{WAITS} {TAKES}", []),
         (LETS, f"@%p1 {WAITS} bar.sync 0; {TAKES}", []),  # one waits, for all
         (LETS, f"st.global.u32 [%d3], 0; {WAITS} {TAKES}", []),  # of what the first does not touch, before it waits
-        ("", TAKES, []),  # begins when the first has ended
+        ("", TAKES, ["X008"]),  # begins when the first one's threads have exited: nothing that they wrote need be visible
+        ("", f"{WAITS} {TAKES}", []),
         (LETS, TAKES, ["X008"]),
         (LETS, f"{TAKES} {WAITS}", ["X008"]),
         (LETS, f"@%p1 {WAITS} {TAKES}", ["X008"]),
@@ -459,6 +460,42 @@ def test_a_dependent_launch_waits_for_the_one_in_front(lets, second, codes):
         assert [f.code for f in run.findings] == expected
     with pytest.raises(InputError, match="after"):
         gpu.launch(ptx, "first", block=64, args=[a], after=3)
+
+
+PUBLISHES = """.version 8.0 .target sm_90a .address_size 64
+.visible .entry first(.param .u64 a) {{ .reg .b32 %r<4>; .reg .b64 %d<4>; .reg .pred %p<2>; ld.param.u64 %d1, [a]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+  mad.lo.u32 %r3, %r2, 64, %r1; mul.wide.u32 %d2, %r3, 4; add.u64 %d1, %d1, %d2; setp.eq.u32 %p1, %r1, 0; {} ret; }}
+.visible .entry second(.param .u64 a) {{ .reg .b32 %r<4>; .reg .b64 %d<4>; ld.param.u64 %d1, [a]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 64, %r1;
+  xor.b32 %r3, %r3, 32; mul.wide.u32 %d2, %r3, 4; add.u64 %d1, %d1, %d2; {} ret; }}"""
+PUTS, GETS = "st.global.u32 [%d1+4096], %r1;", "ld.global.u32 %r2, [%d1+4096]; add.u32 %r2, %r2, 1; st.global.u32 [%d1], %r2;"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "codes"),
+    [
+        (f"{PUTS} fence.acq_rel.gpu; bar.sync 0; {LETS}", GETS, []),  # each thread has fenced, and any of them may be the first
+        (f"{PUTS} bar.sync 0; fence.acq_rel.gpu; {LETS}", GETS, []),
+        (f"{PUTS} bar.sync 0; @%p1 membar.sys; @%p1 {LETS}", GETS, []),
+        (f"{PUTS} bar.sync 0; @%p1 fence.acq_rel.cta; @%p1 {LETS}", GETS, ["X008"]),
+        (f"{PUTS} bar.sync 0; {LETS}", GETS, ["X008"]),
+        (f"{PUTS} fence.acq_rel.gpu; {LETS}", GETS, ["X008"]),  # the warp that triggers first knows its own stores
+        (f"bar.sync 0; fence.acq_rel.gpu; {LETS} {PUTS}", GETS, ["X008"]),
+        (f"bar.sync 0; fence.acq_rel.gpu; {PUTS} {LETS}", GETS, ["X008"]),
+        (PUTS, GETS, ["X008"]),
+        (PUTS, f"{WAITS} {GETS}", []),
+        (PUTS, PUTS, ["X008"]),  # which of two writes stays
+        ("ld.global.u32 %r2, [%d1+4096]; st.global.u32 [%d1], %r2;", PUTS, []),  # threads that have exited have read
+        (f"{LETS} ld.global.u32 %r2, [%d1+4096]; st.global.u32 [%d1], %r2;", PUTS, ["X008"]),
+    ],
+)
+@pytest.mark.parametrize("grid", [1, 3])
+def test_what_a_launch_publishes_to_the_next_one(grid, first, second, codes):
+    """A fence before griddepcontrol.launch_dependents publishes what its thread knows, the end of a CTA nothing."""
+    gpu = Gpu("sm_90a")
+    a, ptx = gpu.array(np.zeros(2048, np.uint32)), PUBLISHES.format(first, second)
+    run = gpu.launch(ptx, "first", grid=grid, block=64, args=[a], progress=False)
+    assert [f.code for f in gpu.launch(ptx, "second", grid=grid, block=64, args=[a], progress=False, after=run).findings] == codes
+    assert gpu.launch(ptx, "second", grid=grid, block=64, args=[a], progress=False).findings == []
 
 
 @pytest.mark.parametrize(

@@ -562,9 +562,10 @@ WHERE = """.version 8.8 .target sm_90a .address_size 64
   add.s64 %rd1, %rd1, %rd2; mov.u32 %r2, %smid; mov.u32 %r3, %nsmid; st.global.v2.u32 [%rd1], {%r2, %r3}; ret; }"""
 
 
-def test_a_dependent_launch_is_held_against_the_one_in_front_of_it_in_its_stream():
+@pytest.mark.parametrize("lets", ["griddepcontrol.launch_dependents;", ""])
+def test_a_dependent_launch_is_held_against_the_one_in_front_of_it_in_its_stream(lets):
     device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding="collect"))
-    module = device.load(PTX.replace("st.global.u32 [%rd3], %r2;", "griddepcontrol.launch_dependents; st.global.u32 [%rd3], %r2;"))
+    module = device.load(PTX.replace("st.global.u32 [%rd3], %r2;", f"{lets} st.global.u32 [%rd3], %r2;"))
     to, other = word(device.allocate(256)), Stream()
     fill = functools.partial(device.launch, module.function("fill"), 2, 32, dependent=True)
     between = {"nothing": lambda: None, "a copy": lambda: device.fill(device.allocate(4), 0, 4), "a wait": device.synchronize}

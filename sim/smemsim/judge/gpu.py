@@ -113,8 +113,8 @@ class Gpu(Device):
         stores land, when waits give up), "earliest" and "latest" are the extremes, and "all:N" runs the kernel in the usual order, the extremes and with
         the seeds below N, each on the same memory: `Run.schedules` says what differs (finding X030), what appears, and which seed shows it again.
         `assume` names an alternative of a rule about Blackwell that holds instead, as "tcgen05.pair=b_interleaved" (`smemsim evidence --alternatives`).
-        `after` is the run in front of a launch with programmatic stream serialization: where that kernel executes griddepcontrol.launch_dependents, what this
-        one reads of its results without griddepcontrol.wait is found (X008). `multiprocessors` are those of the card, where it has not as many as the real one.
+        `after` is the run in front of a launch with programmatic stream serialization: what this one reads or overwrites
+        of its results without griddepcontrol.wait is found (X008), unless a fence and griddepcontrol.launch_dependents publish it. `multiprocessors` are those of the card, where it has not as many as the real one.
         Threads that touch no more than `overrun` bytes behind an array are found (X001), and the kernel goes on, with zeros there, instead of ending;
         an access that begins inside the array and ends behind it, as that of a vector may, still ends it.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.

@@ -452,8 +452,8 @@ class VirtualDevice:
 
     @property
     def is_settled(self) -> bool:
-        """Would `synchronize` do nothing, and raise nothing?"""
-        return not (self.error or self.launcher.in_front)
+        """Would `synchronize` raise nothing, and change nothing but that launches are over? What may still run beside the next launch is told at once."""
+        return not self.error and not self.launcher.has_let_next_begin
 
     def synchronize(self, stream: Stream | None = None) -> None:
         """Everything issued has run; CudaError if a kernel trapped."""

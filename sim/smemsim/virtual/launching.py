@@ -109,6 +109,11 @@ class Launcher:
             Stream | None, Any
         ] = {}  # what the last launch of a stream has done, while the next one may begin before its end
 
+    @property
+    def has_let_next_begin(self) -> bool:
+        """Has a launch that may still run executed griddepcontrol.launch_dependents?"""
+        return any(history.releases_dependents for done in self.in_front.values() for history in done)
+
     def ask(self, function: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int) -> None:
         """A launch is asked for: it is counted where the program's use of the device is over."""
         if self._is_over:
@@ -192,7 +197,9 @@ class Launcher:
         from smemsim.program.execute import in_front
 
         after = self.in_front.pop(stream, None)
-        run = self._run(f, config, arguments, after if dependent else None)
+        if not dependent:
+            after = None  # its tables are free before the launch makes its own
+        run = self._run(f, config, arguments, after)
         if run is not None and (done := in_front(run.launch)):
             self.in_front[stream] = done
         return run

@@ -481,6 +481,11 @@ class Order:
                     self._others_at_fence.setdefault(wide, {})[warp] = dict(self._others.get(warp, {}))
             self._tick(warps)
 
+    def known_at_fence(self, warps: np.ndarray) -> np.ndarray:
+        """The clocks that warps had seen at their last fence that releases to the device, 0 where there was none."""
+        held = self._at_fence.get(GPU)
+        return np.zeros_like(self.seen[warps]) if held is None else held[0][warps]
+
     def at_fence(self, warp: int) -> int:
         """The clock of a warp at its last fence that releases, whatever its scope; 0 where there was none."""
         return max((int(held[0][warp, warp % self.columns]) for held in self._at_fence.values()), default=0)

@@ -1,8 +1,12 @@
 """A launch that may begin before the one in front of it has ended (programmatic stream serialization; PTX ISA 9.1 §9.7.13.13, griddepcontrol).
 
-Where the launch in front executes griddepcontrol.launch_dependents, a launch with that attribute may run beside it. Only behind griddepcontrol.wait is all
-that the first has done to memory complete, and seen; a thread that has not waited, and that nothing orders behind one that has, races with all of it. Where the first
-has not waited for the end of the one in front of it, or has let the next one begin before it did so, that one may run still; a wait is one for both.
+A launch with that attribute may begin when all CTAs of the launch in front have executed griddepcontrol.launch_dependents or have exited. Rules:
+
+- After griddepcontrol.wait all that the first launch has done to memory is complete and visible. A thread that has not waited, and that does not synchronise with one
+  that has, races with all writes of the first launch, and with its reads if that executes griddepcontrol.launch_dependents.
+- The exit of a CTA publishes nothing: its writes may become visible after the next launch has begun.
+- A fence of device scope before griddepcontrol.launch_dependents publishes what its thread knows to the start of the next launch.
+- If the first launch has not waited for the end of the one in front of it, or has let the next one begin before it did so, that one may still run; a wait is for both.
 """
 
 from __future__ import annotations
@@ -78,19 +82,31 @@ class Prerequisite:
     ) -> None:
         count = max(1, size >> array.cells.shift)
         cells = (at >> array.cells.shift)[:, None] + np.arange(count)
-        epochs, does = _epochs(array.cells, cells, array.cells.writers, array.cells.line_writers), "writes"
-        if writes and not epochs.any():
-            epochs, does = _epochs(array.cells, cells, array.cells.readers, array.cells.line_readers), "reads"
+        epochs, does = self._open(before, array, cells, array.cells.writers, array.cells.line_writers), "writes"
+        if writes and before.releases_dependents and not epochs.any():
+            epochs, does = self._open(before, array, cells, array.cells.readers, array.cells.line_readers), "reads"
         if not epochs.any():
             return
         n, k = np.unravel_index(int(np.argmax(epochs != 0)), epochs.shape)
         other = before.instructions[int(epochs[n, k]) & loops.INDEX]
+        begins = (
+            "this launch may run beside it (programmatic stream serialization), and has not waited for its end"
+            if before.releases_dependents
+            else "this launch may begin when the threads of that one have exited (programmatic stream serialization), before its writes are visible, and has not waited for them"
+        )
         self.x.launch.find(
             "X008", i, f"{i.name} of warp {int(warps[n]) % (self.x.stride // WARP)} {'writes' if writes else 'reads'} {self.where(i, array, int(cells[n, k]))}, which the "
-            f"launch in front, of {before.launch.program.name}, {does} at its line {other.line} ({other.name}): this launch may run beside it (programmatic stream "
-            "serialization), and has not waited for its end", REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}",
+            f"launch in front, of {before.launch.program.name}, {does} at its line {other.line} ({other.name}): {begins}", REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}",
             arrays=(array.region.begin,),
         )  # fmt: skip
+
+    @staticmethod
+    def _open(before: History, array: ArrayShadow, cells: np.ndarray, fine: np.ndarray, lines: np.ndarray) -> np.ndarray:
+        """What a table has of cells that the start of this launch does not follow, 0 where it has nothing."""
+        epochs = _epochs(array.cells, cells, fine, lines)
+        if epochs.any():
+            epochs = np.where(before.are_published(epochs), 0, epochs)
+        return epochs
 
 
 def _epochs(cells: loops.Cells, places: np.ndarray, fine: np.ndarray, lines: np.ndarray) -> np.ndarray:

@@ -719,8 +719,16 @@ class WatchOfFirst:
 
     @_or_of_all
     def lets_next_begin(self, x: Wave) -> Any:
-        """As `Watch.lets_next_begin`."""
-        return OF_ALL if self.history is not None and self.history.before else None
+        """As `Watch.lets_next_begin`: what the first CTA has fenced each of the others has."""
+        if self.history is None:
+            return None
+        if self.history.before or not self.is_alike:
+            return OF_ALL
+        warps, entered = self.x.stride // WARP, self.begin_of_all.entered
+        for known in self.first.order.known_at_fence(np.unique(self.view.threads >> 5)):
+            for n in range(self.count):
+                self.history.triggers(entered // warps + n, entered + n * warps, known)
+        return None
 
     # ---- the end
 

@@ -101,6 +101,15 @@ class GlobalShadow:
     def _array(self, memory: np.ndarray, size: int) -> ArrayShadow | None:
         return self.history.array(memory, size) if self.history.warps <= MOST_WARPS else None
 
+    def lets_next_begin(self, warps: np.ndarray) -> None:
+        """Warps execute griddepcontrol.launch_dependents."""
+        per_cta = self.per_cta
+        for warp, known in zip(warps.tolist(), self.order.known_at_fence(warps), strict=True):
+            cta, begin = warp // per_cta, warp // per_cta * per_cta % self.order.columns
+            self.history.triggers(self.first // per_cta + cta, self.first + cta * per_cta, known[begin : begin + per_cta])
+        if self.before is not None:
+            self.before.releases(warps)
+
     # ---- accesses of threads
 
     def name(self, i: Instruction, memory: np.ndarray, at: int) -> str:

@@ -230,6 +230,7 @@ class History:
     def __init__(self, launch: Launch, before: tuple[History, ...] = ()) -> None:
         self.launch, self.before = launch, before
         self.waits = False  # has a warp waited for the end of those in front?
+        self._triggers: dict[int, tuple[int, np.ndarray]] = {}  # by CTA: see `triggers`
         self.releases: set[bool] = set()  # have warps let the next launch begin that had waited for that (True), and others?
         self.warps = 0  # that have a number
         self.others = 0  # of CTAs that are recorded (`record`): the warps below this number are others
@@ -279,18 +280,35 @@ class History:
         known = self._unwritten.get(id(memory))
         if known is None:
             written = self._may_be_written
-            is_kept = self._is_blank(memory) or self._releases_dependents or any(before.kept(memory) is not None for before in self.before)
+            is_kept = self._is_blank(memory) or self.releases_dependents or any(before.kept(memory) is not None for before in self.before)
             known = self._unwritten[id(memory)] = written is not None and id(memory) not in written and not is_kept
         return known
 
     def leaves(self) -> tuple[History, ...]:
-        """What the next launch may run beside, when this one is over: this one, where it lets that begin before its end, and those in front of this one, where no CTA
-        has waited for their end before it did so."""
+        """What the next launch may run beside, when this one is over: this one, and those in front of it, unless a CTA has waited for their end before it let the next
+        one begin."""
         if self.waits and self.releases != {False}:
             self.before = ()
         for before in self.before:
             before.before = ()  # which would keep those in front of it
-        return (self, *self.before)[:MOST_IN_FRONT] if self._releases_dependents else self.before
+        return (self, *self.before)[:MOST_IN_FRONT]
+
+    def triggers(self, cta: int, first: int, known: np.ndarray) -> None:
+        """A warp of a CTA (counted through the launch) executes griddepcontrol.launch_dependents, which synchronises with the start of the next launch by the fence before
+        it: `known` are the clocks, of the CTA's warps from `first` on, that the warp knew at its last fence of device scope. Any of a CTA's warps may be the one that counts."""
+        before = self._triggers.get(cta)
+        self._triggers[cta] = first, known.copy() if before is None else np.minimum(before[1], known)
+
+    def are_published(self, epochs: np.ndarray) -> np.ndarray:
+        """Which accesses does the start of the next launch follow, because a fence and griddepcontrol.launch_dependents come after them?"""
+        released = np.zeros(self.warps, np.int64)
+        for first, known in self._triggers.values():
+            released[first : first + len(known)] = np.maximum(released[first : first + len(known)], known)
+        when, index = epochs >> loops.WHEN & loops.CLOCK, epochs & loops.INDEX
+        copies = self.asynchronous[index]
+        when = np.where(copies, self.waited[np.where(copies, when, 0)], when)
+        found: np.ndarray = (epochs != 0) & (when <= released[np.maximum((epochs >> loops.WHO) - 1, 0)])
+        return found
 
     def kept(self, memory: np.ndarray) -> ArrayShadow | None:
         """What is kept of the array whose words these are, until now."""
@@ -302,8 +320,8 @@ class History:
         return may_lack_fence(self.launch.program)
 
     @functools.cached_property
-    def _releases_dependents(self) -> bool:
-        """May the next launch run beside this one, and overwrite what this one only reads?"""
+    def releases_dependents(self) -> bool:
+        """May the next launch begin while CTAs of this one still run, and overwrite what they read? Else it begins when all have exited."""
         return releases_dependents(self.launch)
 
     def _is_blank(self, memory: np.ndarray) -> bool:

@@ -629,8 +629,8 @@ class Watch:
 
     def lets_next_begin(self, x: Wave) -> None:
         """griddepcontrol.launch_dependents of the running threads."""
-        if self.globals is not None and self.globals.before is not None:
-            self.globals.before.releases(self._running(x))
+        if self.globals is not None:
+            self.globals.lets_next_begin(self._running(x))
 
     def makes(self, i: Instruction, made: Sequence[tuple[Mbarrier, int]]) -> None:
         """Threads execute mbarrier.init, each of a barrier."""

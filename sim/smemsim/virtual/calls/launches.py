@@ -21,14 +21,16 @@ class LaunchCalls(Handles):
         self.device.note_refused("the program has NVIDIA's own CUDA runtime in it: link it with nvcc -cudart shared")
 
     def launch(self, function: int, *given: Any) -> None:
-        gx, gy, gz, bx, by, bz, cx, cy, cz, shared, stream, cooperative, dependent, bank = given
+        gx, gy, gz, bx, by, bz, cx, cy, cz, shared, stream, cooperative, begins, bank = given
+        if begins & 2:  # the program has synchronised since its last launch, and the server was not asked
+            self.device.nothing_in_front()
         f = self._of(function, Function)
         self.is_running = True
         before = len(self.device.launches)
         try:
             self.device.launch(
                 f, (gx, gy, gz), (bx, by, bz), bank, cluster=(cx, cy, cz), shared_bytes=shared, stream=self._stream(stream),
-                cooperative=bool(cooperative), dependent=bool(dependent),
+                cooperative=bool(cooperative), dependent=bool(begins & 1),
             )  # fmt: skip
         except CudaError as e:
             if e.reason and len(self.device.launches) == before:  # else its line is told already

@@ -95,7 +95,8 @@ static char *receive(char *near, size_t room) {
     return to;
 }
 
-static int is_settled; /* of the last reply: a call that synchronises the device would do nothing, and succeed */
+static int is_settled; /* of the last reply: a call that synchronises the device would succeed, and change nothing but that launches are over */
+static int has_synchronised; /* such a call since the last launch, which the server has not got: what was launched is over */
 
 static int lost(void) {
     if (channel >= 0) smemsim_tell("the process that has the device has ended");
@@ -298,13 +299,17 @@ API R smemsim_card_name(char *name, size_t room) {
 }
 
 /* Nothing is sent where the last reply has said that everything is over and well. */
-API R smemsim_synchronize(U stream) { return is_settled && stream < OWN_STREAMS ? 0 : smemsim_call("synchronize", "i", stream); }
+API R smemsim_synchronize(U stream) {
+    if (!is_settled || stream >= OWN_STREAMS) return smemsim_call("synchronize", "i", stream);
+    has_synchronised = 1;
+    return 0;
+}
 
 /* The connection */
 
 static void in_child(void) {
     if (channel >= 0) close(channel), is_forked = 1;
-    channel = -1, is_settled = 0;
+    channel = -1, is_settled = has_synchronised = 0;
     pthread_mutex_t fresh = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     lock = fresh;
 }
@@ -487,8 +492,10 @@ API R smemsim_launch(U function, const unsigned *grid, const unsigned *block, un
         free(bank);
         return INVALID_VALUE;
     }
+    U begins = (dependent != 0) | (U)has_synchronised << 1;
+    has_synchronised = 0;
     error = smemsim_call("launch", "iiiiiiiiiiiiiib", function, (U)grid[0], (U)grid[1], (U)grid[2], (U)block[0], (U)block[1], (U)block[2],
-                         cluster[0], cluster[1], cluster[2], (U)shared, stream, cooperative, dependent, bank, (size_t)bytes);
+                         cluster[0], cluster[1], cluster[2], (U)shared, stream, cooperative, begins, bank, (size_t)bytes);
     free(bank);
     return error;
 }
