@@ -108,6 +108,38 @@ def test_outputs_are_written_and_expected(run):
     assert "not compared: 1 of 4 CTAs" in part.stderr
 
 
+RECORD = """
+ptx = "k.ptx"
+grid = 4
+args = [{array = "x"}, {value = 2.0, type = "f32"}, {value = 100, type = "u32"}]
+arrays = [{name = "x", file = "x.npy", address = 0x7f0000000000}]
+"""
+
+
+def test_an_array_of_a_record_has_the_type_that_is_expected_or_asked_for(run):
+    """A record of an allocation whose type is not known has its bytes."""
+    pathlib.Path("record.toml").write_text(RECORD)
+    np.save("x.npy", np.arange(100, dtype=np.float32).view(np.uint8))
+    np.save("right.npy", RESULT.reshape(10, 10))
+    np.save("wrong.npy", RESULT.reshape(10, 10) + (RESULT.reshape(10, 10) == 14))
+    np.save("halves.npy", RESULT.view(np.float16))
+    np.save("bytes.npy", RESULT.view(np.uint8))
+    for expected in ("x=right.npy", "x:f32=right.npy", "x=halves.npy --exact", "x=bytes.npy", f"x=sha256:{DIGEST}"):
+        assert run(f"run record.toml --expect {expected}").exit_code == 0, expected
+    for expected in ("x=wrong.npy", "x:f32=wrong.npy"):
+        done = run(f"run record.toml --expect {expected}")
+        assert done.exit_code == 1
+        assert "x: f32 10x10, " in done.stdout
+        assert "x[0, 7] is 14, expected 15" in done.stdout
+    for expected, why in (
+        ("x:f33=right.npy", "no element type of whole bytes; did you mean 'f32'?"),
+        ("x:bf16=right.npy", "shape (10, 10), x has (200,)"),
+    ):
+        done = run(f"run record.toml --expect {expected}")
+        assert done.exit_code == 2
+        assert why in done.stderr
+
+
 def test_expectations_of_a_launch_file(run):
     np.save("d.npy", RESULT.astype(np.float32) * np.float32(1 + 2**-12))
     text = LAUNCH.replace("grid = 4", 'grid = 4\nexact = false\ntolerance = {relative = 1e-3}\nexpected = {x = "d.npy"}')

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 
-__all__ = ["demangled", "readable", "shorter_name"]
+__all__ = ["demangled", "pointed_types", "readable", "shorter_name"]
 
 
 MOST_CHARACTERS = 80  # of a name in a sentence
@@ -267,6 +267,47 @@ def demangled(name: str) -> str:
         if reader.parts and not reader.parts[-1].endswith(f"<{_ELLIPSIS}>"):
             reader.parts.append(_ELLIPSIS)
     return (_joined(reader.parts) + suffix[0] if suffix else _joined(reader.parts)) or name
+
+
+_POINTER = re.compile(r"(?P<levels>[PR]?)(?P<const>[rVK]*)(?:(?P<built>[abcdefhijlmstxy])|(?P<count>\d+)|S(?P<seen>[0-9A-Z]*)_)")
+_ELEMENTS = {  # C++ types by the letters of the ABI, and those of CUDA's headers
+    "a": "s8", "c": "s8", "h": "u8", "s": "s16", "t": "u16", "i": "s32", "j": "u32", "l": "s64", "m": "u64", "x": "s64", "y": "u64", "f": "f32", "d": "f64",
+    "__half": "f16", "__nv_bfloat16": "bf16", "__nv_fp8_e4m3": "e4m3", "__nv_fp8_e5m2": "e5m2",
+}  # fmt: skip
+
+
+def pointed_types(name: str) -> list[str]:
+    """The element type that each parameter of a C++ function points to, as far as its symbol says so: "" for what is no pointer, or points to something else.
+
+    >>> pointed_types("_Z4gemmPK13__nv_bfloat16S1_Pfi"), pointed_types("_Z3runI5PolicyEvT_Pf")
+    (['bf16', 'bf16', 'f32', ''], [])
+    """
+    head = re.match(r"_Z(\d+)", name)
+    if head is None:  # of a namespace, or no C++
+        return []
+    at = head.end() + int(head[1][:6])
+    seen: list[tuple[str, str]] = []  # what a later parameter may name again: pointer or not, type
+    types = []
+    while at < len(name) and (found := _POINTER.match(name, at)) is not None:
+        at = found.end()
+        if found["built"] is not None:
+            kind = "", found["built"]
+        elif found["count"] is not None:
+            kind = "", name[at : at + int(found["count"][:6])]
+            at += len(kind[1])
+            seen.append(kind)
+        else:
+            number = 0 if not found["seen"] else int(found["seen"], 36) + 1
+            if number >= len(seen):
+                break
+            kind = seen[number]
+        if found["const"]:
+            seen.append(kind)
+        if found["levels"]:
+            kind = "*" + kind[0], kind[1]
+            seen.append(kind)
+        types.append(_ELEMENTS.get(kind[1], "") if kind[0] == "*" else "")
+    return types
 
 
 def shorter_name(name: str, most: int = MOST_CHARACTERS) -> str:

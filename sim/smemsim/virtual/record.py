@@ -23,8 +23,10 @@ from smemsim.picture.model import Entry, Part
 from smemsim.picture.page import program_html
 from smemsim.program.arrays import storage
 from smemsim.program.launch import LaunchConfig
+from smemsim.ptx.demangle import pointed_types
 from smemsim.spec.cards import Card
 from smemsim.spec.findings import CODES, Severity
+from smemsim.spec.formats import FORMATS
 from smemsim.virtual.code import Function
 from smemsim.virtual.memory import Allocation, DeviceMemory
 from smemsim.virtual.policy import Launched, Policy, summary_of
@@ -67,7 +69,7 @@ class Recorder:
 
     def write(self, run: Run) -> None:
         """Put the folder there. InputError where that cannot be."""
-        names = self._names()
+        names, types = self._names(), self._types(run)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
@@ -76,7 +78,8 @@ class Recorder:
         arrays, changed, expected = [], [], {}
         is_whole = run.ctas == run.launch.ctas and not (run.interrupted or run.out_of_time or any(f.ends for f in run.findings))
         for a, data in self.before:
-            name, (kind, values) = names[a.address], _typed(a, data)
+            name, elements = names[a.address], a.elements if a.elements[0] else types.get(a.address, ("", ()))
+            kind, values = _typed(elements, data)
             _save(self.folder / f"{name}.npy", values)
             arrays.append(
                 {"name": name, "file": f"{name}.npy", "address": a.address, **({"dtype": kind} if kind else {}), "comment": a.told()}
@@ -85,7 +88,7 @@ class Recorder:
                 changed.append(name)
                 if is_whole:
                     expected[name] = f"{name}-after.npy"
-                    _save(self.folder / expected[name], _typed(a, self.device.view(a.address, a.size))[1])
+                    _save(self.folder / expected[name], _typed(elements, self.device.view(a.address, a.size))[1])
         for n, (name, data) in enumerate(self.variables.items()):
             _save(self.folder / f"v{n}.npy", data)
             arrays.append({"name": f"v{n}", "file": f"v{n}.npy", "variable": name})
@@ -104,6 +107,18 @@ class Recorder:
             if found is not None and is_free and re.fullmatch(r"(?![mv]\d+$)[A-Za-z]\w{0,40}", parameter):
                 names[found.address] = parameter
         return names
+
+    def _types(self, run: Run) -> dict[int, tuple[str, tuple[int, ...]]]:
+        """Element type and shape of the allocations of which the kernel's signature or its tensor maps say them, by address."""
+        types: dict[int, tuple[str, tuple[int, ...]]] = {}
+        for raw, kind in zip(self.arguments, pointed_types(self.function.name), strict=False):
+            if kind and len(raw) == POINTER:
+                types.setdefault(struct.unpack("<Q", raw)[0], (kind, ()))
+        for event in run.reads.maps.values() if run.reads is not None else ():
+            tm, names = event.tensor_map, event.tensor_map.type_row.names
+            if len(names) == 1 and names[0] in FORMATS:
+                types[tm.global_address] = names[0], tuple(reversed(tm.global_dim))
+        return types
 
     def _options(self) -> dict[str, Any]:
         """What of the policy changes what a run of the launch finds, where it is not the usual."""
@@ -131,9 +146,9 @@ class Recorder:
         return {"bytes": raw.hex(), **said}
 
 
-def _typed(a: Allocation, data: np.ndarray) -> tuple[str, np.ndarray]:
-    """The element type of an allocation, and its bytes as such elements; "" and bytes where nobody said."""
-    kind, shape = a.elements
+def _typed(elements: tuple[str, tuple[int, ...]], data: np.ndarray) -> tuple[str, np.ndarray]:
+    """The element type of an allocation, and its bytes as such elements; "" and bytes where it is not known."""
+    kind, shape = elements
     if not kind or data.size % storage(kind).itemsize:
         return "", data
     values = data.view(storage(kind))
