@@ -1,7 +1,7 @@
-"""Settings of every property: the same examples on every machine, and no clock. And little looking for garbage. No test writes into the checkout.
+"""Settings of every property: the same examples on every machine and in every order of tests. Little garbage collection. No test writes into the checkout.
 
-`pytest tests --hypothesis-profile=nightly` draws other examples every time, eight times as many (`--hypothesis-seed=N`: those of a seed). What it finds
-becomes an `@example` of the test that failed, together with the repair, so that the examples which never change hold it from then on.
+`--hypothesis-seed=N` draws the examples of that seed. `pytest tests --hypothesis-profile=nightly` draws other examples every time, eight times as many. If one of them
+fails, it becomes an `@example` of its test, in the commit that repairs the fault, so that the examples which never change hold it from then on.
 """
 
 import contextlib
@@ -19,12 +19,18 @@ except ImportError:  # Windows
 import llvmlite.binding  # noqa: F401  (before pytester: it forgets what a run inside imports, and this cannot be imported twice)
 import pytest
 from hypothesis import Phase, settings
+from hypothesis.internal.conjecture import providers
 
 # Every worker has one core: threads of its own in numpy's library would spin on those of the others. Read when numpy is imported, which is later.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Hypothesis also draws the numbers and texts of every module that is imported at that moment. Which these are depends on the tests that ran before, and on the
+# worker. Without them a test draws the same examples alone and in the whole suite. The name is internal: a test in test_testing.py says if it is gone.
+providers._get_local_constants = providers.Constants
+
 # Nobody reads why an example that a test looks for fails: that phase runs it again and again, traced.
 settings.register_profile("smemsim", max_examples=25, deadline=None, derandomize=True, phases=set(Phase) - {Phase.explain})
+settings.register_profile("seeded", settings.get_profile("smemsim"), derandomize=False, database=None)
 settings.register_profile("nightly", deadline=None, derandomize=False, database=None, print_blob=True)
 settings.load_profile("smemsim")
 
@@ -53,6 +59,8 @@ def pytest_configure(config):
     """Tests that stand beside each other share what they have made: a worker has a part of the suite in one piece, and helps when it is done."""
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"
+    if config.getoption("--hypothesis-seed", None) is not None and config.getoption("--hypothesis-profile", None) is None:
+        settings.load_profile("seeded")
 
 
 def pytest_collectstart(collector):

@@ -173,16 +173,19 @@ def test_cases_shrink_to_the_first_of_everything(name):
 
 
 def test_drawn_words_have_upper_fields_as_often_as_lower_ones():
-    """Long integers of Hypothesis are near 0: words without swizzle and format."""
+    """Hypothesis draws long integers near 0: words without swizzle and format."""
     words = []
 
     @examples(200)
     @given(oracle_cases("cute-descriptors"))
     def law(case):
-        words.extend([case["word"]] if case["of"].startswith("sm_") else [])
+        words.append((case["word"], 64 if case["of"].startswith("sm_") else 32))
 
     law()
-    assert sum(word >> 61 != 0 for word in words) > len(words) / 2
+    assert len(words) >= 20
+    upper, lower = sum(word >> bits - 3 != 0 for word, bits in words), sum(word & 7 != 0 for word, _ in words)
+    assert upper > len(words) / 2
+    assert upper >= lower / 2
 
 
 def test_a_planted_disagreement_shrinks_and_is_filed(planted, tmp_path):

@@ -64,11 +64,9 @@ BROKEN = {
 
 
 def test_the_undisturbed_calls_are_legal():
-    TensorMap.tiled(**TILED)
-    TensorMap.tiled(**TILED | U6)
-    TensorMap.tiled(**TILED | U4)
-    TensorMap.im2col(**IM2COL)
-    TensorMap.im2col_wide(**WIDE)
+    tiled = [TensorMap.tiled(**TILED | more) for more in ({}, U6, U4)]
+    assert [TensorMap.from_bytes(bytes(found)) == found for found in (*tiled, TensorMap.im2col(**IM2COL))] == [True] * 4
+    assert TensorMap.im2col_wide(**WIDE).mode is not None
 
 
 def test_every_rule_has_a_call_that_breaks_it():
@@ -250,10 +248,11 @@ def test_wide_corners_have_16_bits_whatever_the_rank(data_type):
     row = DATA_TYPES[data_type]
     n = 128 if row.bits < 8 else 128 // row.bits
     for rank in (3, 4, 5):
-        TensorMap.im2col_wide(
+        made = TensorMap.im2col_wide(
             data_type=data_type, global_address=0x10000, global_dim=(128,) + (1 << 16,) * (rank - 1), global_strides=(1024,) * (rank - 1),
             pixel_box_lower_corner_width=-32768, pixel_box_upper_corner_width=32767, channels_per_pixel=n, pixels_per_column=1,
         )  # fmt: skip
+        assert (made.pixel_box_lower_corner_width, made.pixel_box_upper_corner_width) == (-32768, 32767)
 
 
 @examples(150)

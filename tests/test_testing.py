@@ -1,6 +1,7 @@
 """What smemsim.testing promises to other people's tests: its strategies, its pytest plugin, and the traces that its recorder writes."""
 
 import dataclasses
+import importlib
 import json
 import math
 import pathlib
@@ -651,3 +652,30 @@ def test_launch_folders_below_the_golden_path_are_tests(pytester):
     folder.mkdir()
     (folder / "launch.toml").write_text("args = []\n")
     pytester.runpytest("--collect-only", "-q").stdout.fnmatch_lines(["*golden/k/launch.toml::run"])
+
+
+def test_examples_do_not_depend_on_which_modules_are_imported(tmp_path, monkeypatch):
+    """Hypothesis would draw the numbers of any module of the checkout that happens to be imported."""
+
+    def drawn():
+        found = []
+
+        @settings(max_examples=200)
+        @given(st.integers(0, 1 << 62))
+        def law(value):
+            found.append(value)
+
+        law()
+        return found
+
+    before = drawn()
+    module = tmp_path / "numbers_of_a_module.py"
+    module.write_text(f"X = {[10**15 + n for n in range(1000)]}")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("numbers_of_a_module")
+    assert drawn() == before
+    assert not {10**15 + n for n in range(1000)} & set(before)
+
+
+def test_every_test_has_a_limit_of_time(request):
+    assert 0 < float(request.config.getini("timeout")) <= 300

@@ -237,7 +237,10 @@ def test_what_nobody_has_any_more_counts_for_nothing(monkeypatch):
     monkeypatch.setattr(budget._taken, "limit", 1 << 40)
     gc.disable()
     try:
-        Kept()
+        kept = Kept()
+        with pytest.raises(InputError, match="of memory"):
+            budget.ask("an array", 1 << 20)
+        del kept
         budget.ask("an array", 1 << 20)
     finally:
         gc.enable()
