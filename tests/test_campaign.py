@@ -475,3 +475,11 @@ def test_arguments_that_are_none_are_sentences(change):
 def test_architectures_of_the_sweep_are_those_of_the_package():
     assert {smem.context(i)["arch"] for i in range(len(smem.contexts()))} == set(ARCHITECTURES)
     assert isinstance(smem.case(0, 0, 0), Case)
+
+
+def test_a_fault_that_check_refuses_is_no_trouble_and_says_why(monkeypatch):
+    p = smemsim.plan(128, 64, dtype="bf16", major="K", arch="sm_90a")
+    scenario = {k: v for k, v in p.scenario().items() if k != "expect"} | {"arch": "sm_1"}
+    assert faults.judged(scenario, "D308") == ("refused", "")
+    monkeypatch.setattr(faults, "check", lambda scenario: (_ for _ in ()).throw(smemsim.InputError("")))
+    assert faults.judged(scenario, "D308") == ("refused", "an InputError without a sentence")

@@ -310,3 +310,10 @@ def test_damaged_scenarios_are_an_answer_or_a_sentence(seed):
     answers, sentences = said_of_damaged(SCENARIOS, seed, tries=300, places=3)
     assert answers > 20
     assert min(map(len, sentences)) > 20
+
+
+def test_two_checks_of_one_scenario_are_equal_and_those_of_others_are_not():
+    texts = TOML, TOML.replace('swizzle = "128B"', 'swizzle = "64B"')
+    same, again, other = (check(tomllib.loads(text)) for text in (texts[0], texts[0], texts[1]))
+    assert same == again
+    assert same != other

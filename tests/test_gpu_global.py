@@ -1011,3 +1011,19 @@ add.u32 %r6, %r2, {begin}; mul.wide.u32 %d5, %r6, 4; add.u64 %d5, %d20, %d5; ld.
 def test_warps_that_take_turns_at_addresses_have_seen_those_before_them(order: str, reader: int, writer: int, codes: set[str]):
     body = TURNS.format(order=order, reader=reader, begin=32 * writer)
     assert set(found(body, np.zeros(96, np.uint32), np.zeros(64, np.uint32), block=96)) == codes
+
+
+@pytest.mark.parametrize("at", [0, 512, 516, 32768, 32768 + 512])
+@pytest.mark.parametrize("waits", ["", "griddepcontrol.wait;"])
+def test_a_dependent_launch_may_touch_every_word_but_those_that_the_one_in_front_writes(at, waits):
+    """The first launch writes one word; the second reads that word, or one of the neighbouring word, the next lines and the next pages."""
+    gpu = Gpu("sm_90a")
+    ptx = f""".version 8.0 .target sm_90a .address_size 64
+    .visible .entry first(.param .u64 a) {{ .reg .b64 %d<2>; ld.param.u64 %d1, [a]; griddepcontrol.launch_dependents; st.global.u32 [%d1+{at}], 7; ret; }}
+    .visible .entry second(.param .u64 a, .param .u64 b) {{ .reg .b32 %r<2>; .reg .b64 %d<4>; ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b];
+      {waits} add.u64 %d1, %d1, %d2; ld.global.u32 %r1, [%d1]; st.global.u32 [%d1], %r1; ret; }}"""
+    a = gpu.array(np.zeros(1 << 14, np.uint32))
+    for other in (0, 4, 508, 512, 516, 1024, 32768, 32768 + 512, 65532):
+        first = gpu.launch(ptx, "first", args=[a], progress=False)
+        second = gpu.launch(ptx, "second", args=[a, other], progress=False, after=first)
+        assert [f.code for f in second.findings] == (["X008"] if other == at and not waits else []), other

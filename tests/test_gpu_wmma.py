@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from launches import Device, kernel, refused
+from launches import Device, kernel, refused, run
 
 TYPES = {"f16": np.float16, "f32": np.float32}
 
@@ -84,3 +84,20 @@ def test_what_is_done_to_every_register_of_a_fragment_is_done_to_every_element_o
 )  # fmt: skip
 def test_fragments_that_ptxas_refuses_are_refused(name: str) -> None:
     assert refused([f"wmma.{name};"])
+
+
+@pytest.mark.parametrize("space", ["shared", "global"])
+@pytest.mark.parametrize("meets", [True, False])
+def test_a_fragment_is_loaded_after_what_other_warps_have_stored(space: str, meets: bool) -> None:
+    """Warp 1 stores the matrix that warp 0 loads: a race without a barrier between, in the cluster of two as alone."""
+    place = "mov.u32 %r40, sm; cvt.u64.u32 %d0, %r40;" if space == "shared" else "mov.b64 %d0, %d20;"
+    at = "%r40" if space == "shared" else "%d0"
+    body = f"""{place} setp.lt.u32 %p0, %r1, 32; mov.u32 %r41, %ctaid.x; setp.ne.u32 %p1, %r41, 0; and.b32 %r42, %r1, 31; mul.lo.u32 %r43, %r42, 16;
+    cvt.u64.u32 %d1, %r43; add.u64 %d1, %d0, %d1; cvt.u32.u64 %r44, %d1;
+    @%p1 bra END; @%p0 bra LOADS; st.{space}.v4.b32 [{"%r44" if space == "shared" else "%d1"}], {{%r1, %r1, %r1, %r1}};
+    LOADS: {"bar.sync 0;" if meets else ""} @!%p0 bra END;
+    wmma.load.a.sync.aligned.row.m16n16k16.{space}.f16 {registers(10, 8)}, [{at}];
+    END:"""
+    for cluster in (1, 2):
+        done, _ = run(body, [np.zeros(256, np.uint32)], block=64, grid=cluster, cluster=cluster)
+        assert [f.code for f in done.findings.values()] == ([] if meets else ["X008"])

@@ -1,12 +1,19 @@
 """Operands that ptxas takes and refuses: this package takes and refuses the same ones (PTX ISA 9.1 §9.4)."""
 
+import dataclasses
+import pathlib
 import re
 import shutil
 import subprocess
 
 import pytest
 
-from smemsim import Gpu, InputError
+from smemsim import Gpu, InputError, Unmodelled
+from smemsim.program.linking import link
+from smemsim.ptx import Immediate, read_module
+from smemsim.spec.architectures import ARCHITECTURES
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 LETTERS = {
     "pred": "p",
@@ -116,3 +123,58 @@ def _refused_by_ptxas(lines, tmp_path):
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not there")
 def test_ptxas_says_the_same(tmp_path):
     assert _refused_by_ptxas([*_lines(TAKEN), *_lines(REFUSED)], tmp_path) == _lines(REFUSED)
+
+
+# ---- one operand too many
+
+ONES = (Immediate(1),) * 5
+# Instructions that the recorded kernels do not have.
+RARE = """
+griddepcontrol.wait  nanosleep.u32 %r1  brkpt  stacksave.u64 %rd1  stackrestore.u64 %rd1  alloca.u64 %rd1, 16
+st.bulk.weak.shared::cta [%rd1], %rd2, 0  vadd.u32.u32.u32 %r1, %r2, %r3
+cp.async.bulk.prefetch.tensor.1d.L2.global [%rd1, {%r1}]  tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32  tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32
+tcgen05.fence::before_thread_sync  tcgen05.fence::after_thread_sync  tcgen05.cp.cta_group::1.128x256b [%r1], %rd1  tcgen05.shift.cta_group::1.down [%r1]
+tcgen05.st.sync.aligned.16x64b.x1.b32 [%r1], {%r2}  clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1
+clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r1], [%r2]
+"""
+
+
+def _forms_of_recorded_kernels():
+    """(module, entry, instruction, architecture): one of each operation with its first two words."""
+    seen = set()
+    for path in sorted((ROOT / "golden").rglob("*.ptx")):
+        module = read_module(path.read_text(encoding="utf-8"))
+        for name, function in module.functions.items():
+            for i in function.body or () if function.is_entry else ():
+                if i.op != "call" and (form := (i.op, *i.modifiers[:2])) not in seen:  # how many operands a call has the reader knows
+                    seen.add(form)
+                    yield module, name, i, module.target[0] if module.target[0] in ARCHITECTURES else "sm_90a"
+
+
+def _alone(module, name, i):
+    """The module, with this instruction alone in its entry."""
+    function = module.functions[name]
+    ends = [x for x in function.body if x.op in ("ret", "exit")]
+    return dataclasses.replace(module, functions=module.functions | {name: dataclasses.replace(function, body=(i, *ends[-1:]))})
+
+
+def test_no_instruction_takes_operands_that_it_has_not():
+    count, taken = 0, []
+    for module, name, i, arch in _forms_of_recorded_kernels():
+        count += 1
+        try:
+            link(_alone(module, name, dataclasses.replace(i, operands=(*i.operands, *ONES))), name, arch)
+        except (InputError, Unmodelled):
+            continue
+        taken.append(f"{i.op}.{'.'.join(i.modifiers)}")
+    assert (count > 300, taken) == (True, [])
+
+
+@pytest.mark.parametrize("line", [line.strip() for line in re.split(r"\n|  +", RARE) if line.strip()])
+def test_no_rare_instruction_takes_operands_that_it_has_not(line):
+    head = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k() { .reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<4>; .reg .b128 %q<2>;\n"
+    assert link(read_module(f"{head}{line};\nret;\n}}\n"), "k", "sm_100a").name == "k"
+    more = " 1, 1, 1, 1, 1" if " " not in line else ", 1, 1, 1, 1, 1"
+    with pytest.raises((InputError, Unmodelled)):
+        link(read_module(f"{head}{line}{more};\nret;\n}}\n"), "k", "sm_100a")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from smemsim import InputError, sweep
 from smemsim.campaign.oracles import ORACLES, again, cute_descriptors, cute_layouts, mmasim, numpy_formulas, triton_layouts
 from smemsim.campaign.oracles.differential import Oracle, minimal, shrunk_numbers
+from smemsim.layout.cute import CuteLayout
 from smemsim.testing.oracles import assert_agrees, oracle_cases
 from strategies import examples
 
@@ -257,7 +258,8 @@ def test_without_its_package_a_property_is_skipped(monkeypatch, pytester):
     pytester.makepyfile(
         """
         from hypothesis import given
-        from smemsim.testing.oracles import ORACLES, assert_agrees, oracle_cases
+        from smemsim.layout.cute import CuteLayout
+from smemsim.testing.oracles import ORACLES, assert_agrees, oracle_cases
         from smemsim.campaign.oracles.differential import Oracle
         import dataclasses
 
@@ -305,3 +307,25 @@ def test_a_campaign_files_an_oracles_disagreements_each_in_a_file(monkeypatch, t
     assert len(files) == len(report.troubles) == 2
     assert {json.loads(path.read_text())["what"] for path in files} == {"n / 2", "n // 2"}
     assert all(re.fullmatch(r"planted-[0-9a-f]{12}\.json", path.name) for path in files)
+
+
+class Other:
+    """A layout of pycute's, with one place exchanged."""
+
+    def __init__(self, ours, at=None, by=0, more=0):
+        self.ours, self.at, self.by, self.more = ours, at, by, more
+
+    def size(self):
+        return self.ours.size + self.more
+
+    def __call__(self, i):
+        return self.ours(i) + (self.by if i == self.at else 0)
+
+
+@pytest.mark.parametrize(
+    ("at", "by", "more", "says"), [(None, 0, 0, ""), (0, 1, 0, "of 0 is 0"), (11, 64, 0, "of 11 is"), (None, 0, 1, "coordinates")]
+)
+def test_a_planted_difference_of_layouts_is_told(at, by, more, says):
+    ours = CuteLayout((4, 3), (3, 1))
+    assert says in cute_layouts._values_differ(ours, Other(ours, at, by, more))
+    assert bool(says) == bool(cute_layouts._values_differ(ours, Other(ours, at, by, more)))

@@ -88,7 +88,7 @@ def test_legal_descriptors_are_judged_with_the_context_that_was_given(alone, for
 def test_near_descriptors_are_one_field_from_a_legal_one_and_wrong(arch):
     broken = set()
 
-    @examples(100)
+    @examples(600)
     @given(drawn.near_smem_descriptors(arch=arch, operand=OPERAND))
     def law(found):
         legal, near, field = found

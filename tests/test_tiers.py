@@ -709,3 +709,27 @@ ret; }
 
 def test_of_an_endless_loop_those_are_told_that_are_in_it(monkeypatch):
     assert _told(monkeypatch, ENDLESS, np.zeros(1, np.uint32), grid=(4,), block=(32,), limit=3000) == ["X006"]
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize("form", ["u8", "u16", "u32", "u64", "v2.u32", "v4.u32"])
+def test_loads_and_stores_have_machine_code(space, form, monkeypatch):
+    """A block of a load and a store leaves nothing to closures but what cannot be compiled at all."""
+    size = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "v2.u32": 8, "v4.u32": 16}[form]
+    registers = {"v2.u32": "{%r1, %r2}", "v4.u32": "{%r1, %r2, %r3, %r4}", "u8": "%h1", "u16": "%h1", "u64": "%d4"}.get(form, "%r1")
+    text = f""".version 8.7
+.target sm_90a
+.address_size 64
+.shared .align 16 .b8 sm[2048];
+.visible .entry k(.param .u64 p) {{ .reg .b16 %h<2>; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .b64 %at;
+ld.param.u64 %d1, [p]; mov.u32 %r5, %tid.x; mul.lo.u32 %r5, %r5, {size}; cvt.u64.u32 %d2, %r5; {"mov.b64 %d3, sm;" if space == "shared" else "mov.b64 %d3, %d1;"}
+add.u64 %at, %d3, %d2; bar.sync 0;
+ld.{space}.{form} {registers}, [%at]; st.{space}.{form} [%at], {registers};
+bar.sync 0; ret; }}"""
+    monkeypatch.setenv("SMEMSIM_TIERS", "compiled")
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(text, "k", args=[gpu.array(np.zeros(2048, np.uint8))], block=64, progress=False, workers=1)
+    steps = [step for block in run.launch.program.blocks if block.tier is not None for step in block.tier.steps or ()]
+    made = [code for step in steps for code, _ in getattr(step, "codes", {}).values()]
+    assert sum(len(code.accesses) for code in made) >= 2
+    assert all(re.search(rf"\b{word} ", code.text) for code in made for word in ("load", "store"))

@@ -102,6 +102,13 @@ class OperandTypes:
 
 
 @functools.cache
+def _most_operands(words: tuple[str, ...]) -> int | None:
+    """How many operands an instruction of this name has at the most; None if its builder counts them."""
+    names = (".".join(words[:n]) for n in range(len(words), 0, -1))
+    return next((MOST_OPERANDS[name] for name in names if name in MOST_OPERANDS), None)
+
+
+@functools.cache
 def _kind(name: str) -> str:
     """What a type holds: "b" (bits), "i" (an integer), "packed", or the type itself, of predicates and floating-point numbers."""
     if "x" in name:
@@ -124,8 +131,8 @@ def check_shapes(i: Instruction, spaces: Mapping[str, str]) -> None:
 
     `spaces` are those of variables and of the kernel's parameters by their names.
     """
-    most = MOST_OPERANDS.get(i.op, MOST_OPERANDS.get(f"{i.op}.{i.modifiers[0]}" if i.modifiers else "", len(i.operands)))
-    if len(i.operands) > most:
+    most = _most_operands((i.op, *i.modifiers))
+    if most is not None and len(i.operands) > most:
         raise InputError(f"takes {most} operands at most")
     if i.op in _WITH_MODES and not _MODES.isdisjoint(i.modifiers[1:]):
         mode = next(m for m in i.modifiers[1:] if m in _MODES)
