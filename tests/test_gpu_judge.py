@@ -159,6 +159,18 @@ def test_a_tile_with_a_part_unread_that_another_accumulator_takes_in_the_other_o
         assert f"imm-trans-{side} = 0" in wrong[0].repair
 
 
+@pytest.mark.parametrize("few", [4, 1])
+def test_a_sum_of_both_orders_of_a_product_is_right_and_a_few_exchanged_operands_are_not(few: int):
+    """D = A B' + B A' has as many steps of each; one step of four with its operands exchanged is a mistake."""
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (64, 64), (BOX, ROWS), name=name) for name in "AB")
+    loads = [Load(0, 0, (0, 0), TILE), Load(1, TILE, (0, 0), TILE)]
+    exchanged = steps(TILE, 0)
+    products = [*steps(0, TILE), *exchanged] if few == 4 else [*steps(0, TILE)[:3], exchanged[3]]
+    found = run(kernel(2, loads, products), gpu, a, b)
+    assert [f.code for f in found.findings] == ([] if few == 4 else ["R508"]), found.text()
+
+
 def ragged(k: int, at_a: int = 0) -> Run:
     """A tile of 128 k: A in two boxes of 64 k, B in one of 128 rows, of tensors with `k` of them."""
     gpu = Gpu("sm_90a")

@@ -757,6 +757,24 @@ def test_a_triton_kernel_is_launched_by_its_convention(style):
     assert run.launch.grid == (4, 1, 1)
 
 
+@pytest.mark.parametrize("place", ["numpy", "gpu"])
+def test_a_descriptor_of_triton_may_stand_over_an_array_of_the_host_or_of_the_gpu(place):
+    """Two descriptors, the second over another array: each kernel parameter is the base of its own."""
+    names = [f"{name}{n}" for name in "ab" for n in range(7)]
+    kinds = ["u64", "u32", "u64", "u8", "u8", "u32", "u64"]  # base, shape, stride, two flags, shape, stride
+    parameters = ", ".join(f".param .{kinds[n % 7]} {name}" for n, name in enumerate(names)) + ", .param .u64 scratch, .param .u64 profile"
+    body = """ld.param.u64 %d1, [a0]; ld.param.u64 %d2, [b0]; ld.param.u32 %r1, [a1]; mov.u32 %r2, %tid.x; setp.ge.u32 %p1, %r2, %r1; @%p1 ret;
+mul.wide.u32 %d3, %r2, 4; add.u64 %d1, %d1, %d3; add.u64 %d2, %d2, %d3; ld.global.u32 %r3, [%d1]; st.global.u32 [%d2], %r3;"""
+    gpu = smemsim.Gpu()
+    host = np.arange(20, dtype=np.int32), np.zeros(20, np.int32)
+    bases = host if place == "numpy" else tuple(map(gpu.array, host))
+    given = [SimpleNamespace(base=base, shape=[20], strides=[1], block_shape=[32]) for base in bases]
+    of = {"a": "tensordesc<i32[32]>", "b": "tensordesc<i32[32]>"}
+    run = smemsim.launch_triton(compiled(kernel(parameters, body, name="scale"), of, global_scratch_size=0), *given, grid=1, gpu=gpu)
+    assert run.ok, run.text()
+    assert np.array_equal(host[1] if place == "numpy" else bases[1].numpy(), host[0])
+
+
 def test_a_kernel_of_an_older_triton_has_one_scratch_pointer_and_clusters_of_three_dimensions():
     body = """ld.param.u64 %d1, [x]; ld.param.u64 %d4, [scratch]; ld.param.u32 %r1, [n];
 mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ctaid.y; mad.lo.u32 %r4, %r3, 4, %r2; mul.wide.u32 %d2, %r4, 4; add.u64 %d3, %d1, %d2;

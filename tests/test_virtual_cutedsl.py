@@ -1,5 +1,6 @@
 """CuTe DSL's programs, unchanged, on the virtual GPU: what they print, what is found in them, and how they end. Skipped without the package."""
 
+import ctypes
 import importlib.util
 import json
 import os
@@ -97,3 +98,24 @@ def test_host_code_whose_kernels_cannot_be_loaded_gets_an_exception_to_raise(fai
     """A TVM FFI function looks for an exception where it gets a code: without one its process ended (QuACK's cache keeps one object for all cards)."""
     done = subprocess.run([sys.executable, "-c", HOST.replace("FAILS", str(fails))], capture_output=True, text=True, timeout=60, check=True)
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == told
+
+
+@pytest.mark.parametrize("wants_size", [True, False])
+def test_a_variable_of_a_library_has_an_address_and_a_size_if_it_is_asked_for(wants_size, monkeypatch):
+    from smemsim.virtual import cutedsl
+
+    device = VirtualDevice("sm_90a")
+    module = device.load(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .global .align 4 .b8 table[48];\n.visible .entry k() { ret; }"
+    )
+
+    class Session:
+        def call(self, what, *given):
+            assert (what, given) == ("variable", (7, "table"))
+            return module.variable("table")
+
+    monkeypatch.setattr(cutedsl, "session", Session)
+    out, size, name = ctypes.c_uint64(), ctypes.c_uint64(99), ctypes.create_string_buffer(b"table")
+    function, _ = cutedsl._TABLE["_cudaLibraryGetGlobal"]
+    function(ctypes.addressof(out), ctypes.addressof(size) if wants_size else 0, 7, ctypes.addressof(name))
+    assert (out.value, size.value) == (module.variable("table")[0], 48 if wants_size else 99)
