@@ -31,6 +31,13 @@ def nightly(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """One-point changes of the code that tests must notice: `nox -s mutants -- program/watch judge`, some minutes a package."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "tools.mutants", *(session.posargs or ["machine", "judge", "program", "virtual", "campaign"]))
+
+
+@nox.session
 def replay(session: nox.Session) -> None:
     """The model against every trace."""
     session.install("-e", ".")

@@ -1,5 +1,6 @@
 """What smemsim.testing promises to other people's tests: its strategies, its pytest plugin, and the traces that its recorder writes."""
 
+import ast
 import dataclasses
 import importlib
 import json
@@ -38,6 +39,7 @@ from smemsim.testing.strategies.descriptors import hard_cases
 from smemsim.testing.strategies.kernels import FAULTS
 from smemsim.testing.strategies.maps import CODES, EDGES
 from strategies import examples
+from tools import mutants
 
 pytest_plugins = ["pytester"]
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -679,3 +681,18 @@ def test_examples_do_not_depend_on_which_modules_are_imported(tmp_path, monkeypa
 
 def test_every_test_has_a_limit_of_time(request):
     assert 0 < float(request.config.getini("timeout")) <= 300
+
+
+def test_mutants_are_drawn_by_their_seed_and_change_one_place():
+    assert mutants.draw("layout", 20, 1) == mutants.draw("layout", 20, 1) != mutants.draw("layout", 20, 2)
+    for mutant in mutants.draw("layout", 20, 1):
+        before = mutant.path.read_text()
+        assert ast.dump(ast.parse(before)) != ast.dump(ast.parse(mutant.text))
+        same = [a == b for a, b in zip(before.splitlines(), mutant.text.splitlines(), strict=False)]
+        assert all(same[: mutant.line - 1])
+        assert not same[mutant.line - 1]
+
+
+def test_a_mutant_is_killed_by_a_test_that_names_what_it_changes():
+    assert mutants.witnesses_of(mutants.SOURCES / "layout" / "cute.py")[0] == "test_cute.py"
+    assert not set(mutants.witnesses_of(mutants.SOURCES / "layout" / "cute.py")) & mutants.NO_WITNESS

@@ -1,6 +1,7 @@
 """CuTe DSL's programs, unchanged, on the virtual GPU: what they print, what is found in them, and how they end. Skipped without the package."""
 
 import ctypes
+import importlib
 import importlib.util
 import json
 import os
@@ -102,7 +103,7 @@ def test_host_code_whose_kernels_cannot_be_loaded_gets_an_exception_to_raise(fai
 
 @pytest.mark.parametrize("wants_size", [True, False])
 def test_a_variable_of_a_library_has_an_address_and_a_size_if_it_is_asked_for(wants_size, monkeypatch):
-    from smemsim.virtual import cutedsl
+    cutedsl = importlib.import_module("smemsim.virtual.cutedsl")
 
     device = VirtualDevice("sm_90a")
     module = device.load(
