@@ -1056,3 +1056,46 @@ def test_pairs_of_a_larger_cluster_are_told_apart():
     assert found.code == "X012"
     assert "(CTA 2)" in found.message or "(CTA 3)" in found.message
     assert run(Kernel("", paired(taken=TELL_PEER), cluster=4, arch="sm_100a", block=128)).findings == []
+
+
+# ---- multicast pipelines whose consumers arrive at the mbarriers of both CTAs (rule order.sibling_arrivals)
+
+BOTH_AT_ONCE = """setp.lt.u32 %p12, %r3, 2; mapa.shared::cluster.u32 %r26, %r12, %r3; bar.warp.sync -1;
+@%p12 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r26];"""
+ONE_OF = "mapa.shared::cluster.u32 %r26, %r12, {}; bar.warp.sync -1; @%p4 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r26];"
+
+
+def multicast_ring(arrive: str = BOTH_AT_ONCE, *, is_early: bool = False, stages: int = 2, tiles: int = 6) -> str:
+    """Both CTAs load half of each tile, and CTA 0 the other half for both; one warp of each CTA adds them up and frees the stage of both."""
+    read = "ld.shared.u32 %r23, [%r13]; ld.shared.u32 %r25, [%r13+128]; add.u32 %r9, %r9, %r23; add.u32 %r9, %r9, %r25;"
+    inits = " ".join(init(1 + n // stages, f"[bar+{8 * n}]") for n in range(2 * stages))
+    full, free = waits("[%r11]", "%r21", label="FULL"), waits("[%r12]", "%r22", label="FREE")
+    return f"""{inits} fence.mbarrier_init.release.cluster; {MEET} setp.eq.u32 %p13, %r4, 0; mov.u16 %h1, 3; mov.u32 %r20, 0; mov.u32 %r9, 0; mov.u32 %r10, bar;
+    NEXT: rem.u32 %r24, %r20, {stages}; mad.lo.u32 %r11, %r24, 8, %r10; add.u32 %r12, %r11, {8 * stages}; div.u32 %r21, %r20, {stages}; and.b32 %r21, %r21, 1;
+    xor.b32 %r22, %r21, 1; mad.lo.u32 %r14, %r24, 256, %r5; mad.lo.u32 %r13, %r3, 4, %r14; @%p3 bra EAT; {free}
+    @!%p4 bra MORE; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r11], 256; mul.wide.u32 %rd5, %r20, 128; add.u64 %rd5, %rd5, %rd2; add.u32 %r15, %r14, 128;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r14], [%rd5], 128, [%r11];
+    @%p13 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r15], [%rd5], 128, [%r11], %h1; bra MORE;
+    EAT: {arrive if is_early else ""} {full} {read} {"" if is_early else arrive}
+    MORE: add.u32 %r20, %r20, 1; setp.lt.u32 %p11, %r20, {tiles}; @%p11 bra NEXT; @%p3 bra END; bra OUT; END: {RESULT} OUT: {MEET}"""
+
+
+@pytest.mark.parametrize(("stages", "tiles"), [(2, 6), (3, 8)])
+def test_lanes_that_free_the_stage_of_both_ctas_are_a_remark(stages: int, tiles: int):
+    right = Kernel("", multicast_ring(stages=stages, tiles=tiles), cluster=2)
+    assert codes_of(right) == [("X010", "note")]
+    wrong = Kernel("", multicast_ring(is_early=True, stages=stages, tiles=tiles), cluster=2)
+    assert ("X008", "wrong") in codes_of(wrong)
+
+
+def test_the_lane_that_frees_one_cta_after_the_other():
+    """A warp that knows that the first arrival has come knows nothing of the second one; of the first it does where it knows the second."""
+    first_own, first_other = (ONE_OF.format(a) + ONE_OF.format(b) for a, b in (("%r4", "%r27"), ("%r27", "%r4")))
+    begin = "xor.b32 %r27, %r4, 1;"
+    assert codes_of(Kernel("", begin + multicast_ring(first_own), cluster=2)) == []
+    assert codes_of(Kernel("", begin + multicast_ring(first_other), cluster=2)) == [("X010", "trap")]
+
+
+def test_every_schedule_agrees_on_multicast_pipelines():
+    assert {severity for _, severity in codes_of(Kernel("", multicast_ring(), cluster=2), schedule="all:2")} <= {"note"}
+    assert "X008" in {code for code, _ in codes_of(Kernel("", multicast_ring(is_early=True), cluster=2), schedule="all:2")}

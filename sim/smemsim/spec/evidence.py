@@ -260,6 +260,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          "and none with a barrier of the cluster before alloc, after alloc or before dealloc. NVIDIA/cutlass PR 3316 and triton-lang/triton PR 10735 put a barrier of the cluster before alloc; no failure without it is known"),
     Rule("order.mbarrier_phases", "who arrives at an mbarrier, and does not know that its phase before is over, may be counted in that one",
          _grades("inferred", "inferred"), "PTX ISA 9.1 §9.7.13.15.3: an arrival counts in the current phase, and a phase is over when arrivals and bytes have come"),
+    Rule("order.sibling_arrivals", "a warp that knows that a phase of one CTA's mbarrier is over knows that other lanes of the same instructions have arrived at the mbarrier of another CTA; an arrival there that rests on that alone is a remark",
+         _grades("compiled", "compiled"), "PTX ISA 9.1 §8.1 (lanes are threads): nothing orders the arrivals of two lanes; DeepGEMM 54e2261 frees the stages of multicast pipelines so (sm90_bf16_gemm.cuh, fp8 1d1d and 1d2d), and no failure is known"),
     Rule("order.parity", "who waits at an mbarrier for a parity, and does not know that the phase before was over, may have passed two phases ago, and has seen no more than was released then",
          _grades("inferred", "inferred"), "PTX ISA 9.1 §9.7.13.15.16: a parity says of the current and the preceding phase alone which is meant"),
     Rule("order.tcgen05_fence", "tcgen05.fence orders tcgen05 instructions around relaxed accesses, and no other memory; where the barrier releases and acquires it is not needed",

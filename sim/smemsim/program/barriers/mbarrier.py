@@ -426,6 +426,8 @@ def arrive(
     if x.watch is not None and release and i.op == "mbarrier":
         begun = with_threads([(state, threads) for state, threads in arrivals if state.phase])
         x.watch.arrive(i, [(distinct(threads // WARP), barrier) for threads, barrier in begun])
+        if x.launch.cluster_size > 1:
+            x.watch.siblings.note(i, with_threads(arrivals), count)
     tokens = [np.empty(len(threads), np.uint64) for _, threads in arrivals]
     left = [(state, threads, own) for (state, threads), own in zip(arrivals, tokens, strict=True) if len(threads)]
     while left:

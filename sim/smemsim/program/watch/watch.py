@@ -24,6 +24,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     telling              telling.py           findings, and the names in them
     globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
     maps                 maps.py              tensor maps in global memory that the kernel makes
+    siblings             siblings.py          arrivals of one instruction at mbarriers of several CTAs
     pairs                pairs.py             tensor memory that pairs of CTAs allocate and give back
     objects              mbarriers.py         mbarrier objects, up to where they end
 """
@@ -35,7 +36,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -62,6 +63,7 @@ from smemsim.program.watch.operations import NOBODY, OPERATIONS, Operation, Oper
 from smemsim.program.watch.pairs import PairAllocations
 from smemsim.program.watch.registers import RegistersInFlight
 from smemsim.program.watch.shared import SharedShadow
+from smemsim.program.watch.siblings import SiblingArrivals
 from smemsim.program.watch.synchronisation import ALL_LANES, CommitGroups, Initialised, by_warps
 from smemsim.program.watch.telling import WORD, Telling
 from smemsim.program.watch.tensor import TensorShadow
@@ -81,6 +83,7 @@ __all__ = ["MATRIX", "Begin", "Watch", "has_excuses", "has_fenced_tensor"]
 
 MOST_COPIES = 16  # that complete on an mbarrier, and some warp knows to be over, which are remembered with it
 MATRIX = ("wgmma", "tcgen05")
+_Early: TypeAlias = tuple[Instruction, int, Mbarrier, int]
 _NO_WARPS = np.zeros(0, np.int64)
 
 
@@ -136,7 +139,7 @@ class Watch:
         self.tensor = TensorShadow(x, self.order, self.operations, self.telling, self.unwritten)
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
-        self.pairs = PairAllocations(x, self.tensor, self.lifetimes, self.telling)
+        self.pairs, self.siblings = PairAllocations(x, self.tensor, self.lifetimes, self.telling), SiblingArrivals(x, self.order)
         self.globals = (
             None if history is None else GlobalShadow(x, self.order, self.operations, self.telling, history, self.unwritten, begin.entered)
         )
@@ -145,8 +148,8 @@ class Watch:
         self.lost = LostUpdates(x, self.telling, self._name_in_global)
         self.freed = FreedByOthers(x, self.order, self.lanes, self.telling, self.shared)
         self.maps = None if self.globals is None else MapsInMemory(self.order, self.operations, self.telling, self.globals)
-        # By line: the instruction, the warp, the mbarrier, and its phase before.
-        self._early_arrivals: dict[int, tuple[Instruction, int, Mbarrier, int]] = {}
+        # By line: the instruction, the warp, the mbarrier, and its phase before; then the same of those that rule order.sibling_arrivals excuses.
+        self._early_arrivals: tuple[dict[int, _Early], dict[int, _Early]] = {}, {}
         self.endings = Endings(x, self.order, self.operations, self.groups)
         self.operations.holders += [self.alone, self.order, self.groups, self.shared, self.tensor, self.registers]
         if self.globals is not None and self.maps is not None:
@@ -163,7 +166,8 @@ class Watch:
         for part in ("order", "groups", "barriers", "lanes", "shared", "registers", "alone", "tensor", "objects"):
             getattr(self, part).spread(getattr(first, part), twins)
         self.telling.spread(first.telling, twins, brought)
-        self._early_arrivals = dict(first._early_arrivals)
+        wrong, excused = first._early_arrivals
+        self._early_arrivals = dict(wrong), dict(excused)
         for barrier, of_all in twins.made.items():
             for n, own in enumerate(of_all):
                 own.copies = [twins.of(op, n) for op in barrier.copies if twins.has(op)]
@@ -183,7 +187,7 @@ class Watch:
     def ends_in_order(self, cta: Cta) -> bool:
         """All threads have exited: is there nothing to be said of that, of a wave of this CTA alone?"""
         unwritten = self.unwritten
-        if self.lifetimes.is_needed or self._early_arrivals or unwritten.overwrites.is_open or unwritten.doubts.are_whole:
+        if self.lifetimes.is_needed or any(self._early_arrivals) or unwritten.overwrites.is_open or unwritten.doubts.are_whole:
             return False
         return self.endings.are_over(cta)
 
@@ -671,17 +675,26 @@ class Watch:
             if early.any() and not formal and not self.order.too_early:
                 n = int(np.argmax(early.reshape(count_of(what), -1).any(axis=1)))
                 barrier = arrivals[n][1] if isinstance(what, Alike) else what
-                self._early_arrivals.setdefault(i.line, (i, int(warps[early][0]), barrier, barrier.state.phase - 1))
+                wrong = [warp for warp in warps[early].tolist() if not self.siblings.are_known(warp, barrier)]
+                warp = wrong[0] if wrong else int(warps[early][0])
+                self._early_arrivals[not wrong].setdefault(i.line, (i, warp, barrier, barrier.state.phase - 1))
 
     def _tell_early_arrivals(self) -> None:
         """X010 where threads may have been counted in the phase before, if nothing else is wrong that would be why."""
         if any(f.severity is not Severity.NOTE for f in self.x.launch.findings.values()):
             return
-        for i, warp, barrier, phase in self._early_arrivals.values():
-            self.telling.tell(
+        wrong, excused = self._early_arrivals
+        for line, (i, warp, barrier, phase) in (excused | wrong).items():
+            is_excused = line not in wrong
+            why = (
+                " by the PTX ISA; it knows that the phase of another CTA's mbarrier is over, at which other lanes of the same instructions have arrived, and no failure is known"
+                if is_excused
+                else ""
+            )
+            self.x.launch.find(
                 "X010", i, f"{i.name} of warp {self.telling.warp(warp)} may arrive in phase {phase} of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, and "
-                "not in the next: nothing tells it that this phase is over", "wait for that phase first (mbarrier.try_wait.parity), or for an mbarrier at which those "
-                "arrive who have", "PTX ISA 9.1 §9.7.13.15.3",
+                f"not in the next: nothing tells it that this phase is over{why}", "wait for that phase first (mbarrier.try_wait.parity), or for an mbarrier at which "
+                "those arrive who have", because="PTX ISA 9.1 §9.7.13.15.3", milder=Severity.NOTE if is_excused else None,
             )  # fmt: skip
 
     # ---- order
