@@ -12,6 +12,7 @@ from launches import kernel as ptx_kernel
 from ptx_kernels import kernel, wait
 from scaled import WORD as SCALES
 from smemsim import Gpu, InstrDescriptor, Run, Severity, SmemDescriptor
+from taint import Program
 from test_gpu_tcgen05_kernels import listed, multiplied, product
 
 
@@ -450,6 +451,9 @@ END:
 
 
 STACK = ".local .align 16 .b8 loc[64];"
+THREE = "st.shared.u16 [%r3], %r1; st.shared.u8 [%r3+2], %r1; ld.shared.u32 %r2, [%r3];"  # bytes of four
+
+
 LOCAL_CASES = {
     "written first": ("st.local.u32 [loc+8], %r1; ld.local.u32 %r2, [loc+8]; add.u32 %r2, %r2, 1; st.global.u32 [%d1], %r2;", []),
     "decides a branch": ("ld.local.u32 %r2, [loc+8]; setp.eq.u32 %p1, %r2, 0; @%p1 bra E; st.global.u32 [%d1], %r1; E:", ["R507"]),
@@ -473,19 +477,67 @@ LOCAL_CASES = {
     ),
     "a copy": ("ld.local.u32 %r2, [loc+8]; st.global.u32 [%d1], %r2;", []),
     "nobody uses it": ("ld.local.u32 %r2, [loc+8]; st.local.u32 [loc], %r2; ld.local.u32 %r2, [loc];", []),
-    "padding of a vector": (
+    "the last word of a vector": (
         "st.local.v2.u32 [loc], {%r1, %r1}; st.local.u32 [loc+8], %r1; ld.local.v4.u32 {%r2, %r3, %r4, %r5}, [loc]; add.u32 %r5, %r5, 1; "
-        "red.global.add.u32 [%d1], %r5;", [],
+        "red.global.add.u32 [%d1], %r5;", ["R507"],
     ),
+    "the others of a vector": (
+        "st.local.v2.u32 [loc], {%r1, %r1}; st.local.u32 [loc+8], %r1; ld.local.v4.u32 {%r2, %r3, %r4, %r5}, [loc]; add.u32 %r4, %r4, 1; "
+        "red.global.add.u32 [%d1], %r4;", [],
+    ),
+    "a half of a word": ("st.local.u16 [loc], %r1; ld.local.u32 %r2, [loc]; red.global.add.u32 [%d1], %r2;", ["R507"]),
+    "the other half of a word": ("st.local.u16 [loc], %r1; ld.local.u32 %r2, [loc]; and.b32 %r2, %r2, 0xffff; red.global.add.u32 [%d1], %r2;", []),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("body", "told"), LOCAL_CASES.values(), ids=LOCAL_CASES)
 def test_local_arrays_that_nobody_has_written_are_told_where_they_decide(body, told):
-    """What a load brings of which the thread has written a part is not told: compilers copy the padding of structures."""
+    """Padding beside what the thread has written may be copied, as compilers do with structures."""
     text = f"mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; {body}"
     done, _ = run(text, [np.zeros(32, np.uint32)], text={"locals_": STACK})
     assert [f.code for f in done.findings.values() if not f.is_milder] == told
+
+
+SHARED_BYTES = {
+    "a byte": ("@%p1 st.shared.u8 [%r3], %r1; bar.sync 0; ld.shared.u8 %r2, [%r3]; setp.gt.u32 %p2, %r2, 9; @%p2 red.global.add.u32 [%d1], 1;", {"R507"}, set()),
+    "a half": ("@%p1 st.shared.u16 [%r3], %r1; bar.sync 0; ld.shared.s16 %r2, [%r3]; red.global.add.u32 [%d1], %r2;", {"R507"}, set()),
+    "a byte by a volatile load": ("@%p1 st.shared.u8 [%r3], %r1; bar.sync 0; ld.volatile.shared.u8 %r2, [%r3]; red.global.add.u32 [%d1], %r2;", {"R507"}, set()),
+    "a byte by a relaxed load": ("@%p1 st.shared.u8 [%r3], %r1; bar.sync 0; ld.relaxed.cta.shared.u8 %r2, [%r3]; red.global.add.u32 [%d1], %r2;", {"R507"}, set()),
+    "a byte that a relaxed store has written": ("st.relaxed.cta.shared.u8 [%r3], %r1; bar.sync 0; ld.shared.u8 %r2, [%r3]; red.global.add.u32 [%d1], %r2;", set(), set()),
+    "a byte beside one that a relaxed store has written": ("st.relaxed.cta.shared.u8 [%r3], %r1; bar.sync 0; ld.shared.u8 %r2, [%r3+1]; red.global.add.u32 [%d1], %r2;", {"R507"}, set()),
+    "three bytes are written, the fourth decides": (f"{THREE} shr.u32 %r2, %r2, 24; setp.gt.u32 %p2, %r2, 9; @%p2 red.global.add.u32 [%d1], 1;", {"R507"}, set()),
+    "three bytes are written, the third decides": (f"{THREE} bfe.u32 %r2, %r2, 16, 8; setp.gt.u32 %p2, %r2, 9; @%p2 red.global.add.u32 [%d1], 1;", set(), set()),
+    "three bytes are written, and all four added to": (f"{THREE} add.u32 %r2, %r2, 1; st.global.u32 [%d1], %r2;", {"R507"}, set()),
+    "the fourth is padding that is copied": (f"{THREE} st.global.u32 [%d1], %r2;", set(), {"R507"}),
+    "the fourth, by way of another word": (f"{THREE} st.shared.u32 [%r3+4], %r2; ld.shared.u8 %r2, [%r3+7]; red.global.add.u32 [%d1], %r2;", {"R507"}, set()),
+    "the third, by way of another word": (f"{THREE} st.shared.u32 [%r3+4], %r2; ld.shared.u8 %r2, [%r3+6]; red.global.add.u32 [%d1], %r2;", set(), set()),
+    "the fourth, by a shuffle": (f"{THREE} shfl.sync.bfly.b32 %r2, %r2, 1, 31, -1; and.b32 %r2, %r2, 0xff000000; red.global.add.u32 [%d1], %r2;", {"R507"}, set()),
+    "the third, by a shuffle": (f"{THREE} shfl.sync.bfly.b32 %r2, %r2, 1, 31, -1; and.b32 %r2, %r2, 0xff0000; red.global.add.u32 [%d1], %r2;", set(), set()),
+    "an atomic operation on three bytes": (f"{THREE} atom.shared.add.u32 %r2, [%r3], 1; red.global.add.u32 [%d1], %r2;", {"R507"}, set()),
+    "the word is written whole behind them": (f"{THREE} st.shared.u32 [%r3], %r1; ld.shared.u32 %r2, [%r3]; red.global.add.u32 [%d1], %r2;", set(), set()),
+    "the word is written by its halves": ("st.shared.u16 [%r3], %r1; st.shared.u16 [%r3+2], %r1; ld.shared.u32 %r2, [%r3]; red.global.add.u32 [%d1], %r2;", set(), set()),
+    "a vector of two words, of which one has a hole": (f"{THREE} st.shared.u32 [%r3+4], %r1; ld.shared.v2.u32 {{%r4, %r5}}, [%r3]; red.global.add.u32 [%d1], %r5;", set(), set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize(("body", "told", "remarks"), SHARED_BYTES.values(), ids=SHARED_BYTES)
+def test_bytes_of_shared_memory_are_uninitialised_each_by_itself(body, told, remarks, tiers, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    head = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; mov.u32 %r3, sm; shl.b32 %r4, %r1, 3; add.u32 %r3, %r3, %r4; and.b32 %r4, %r1, 1; setp.eq.u32 %p1, %r4, 0;"
+    done, _ = run(f"{head} {body}", [np.zeros(32, np.uint32)])
+    assert {f.code for f in done.findings.values() if not f.is_milder} == told
+    assert {f.code for f in done.findings.values() if f.is_milder} == remarks
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_loads_are_blamed_as_an_interpreter_of_bytes_does_it(seed):
+    program = Program(seed, 40)
+    gpu = Gpu("sm_90a")
+    done = gpu.launch(program.text, "k", block=32, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
+    places = [at.instruction.line for f in done.findings for at in (f.at, *f.alike)]
+    assert {*codes(done)} <= {"R507"}
+    assert {*places} == program.blamed, program.text
 
 
 @pytest.mark.parametrize(

@@ -478,6 +478,13 @@ class SharedMemory:
         found: np.ndarray = index * max(8, element_format(dtype).bits) // 32
         return found
 
+    def operand_bytes(self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed") -> np.ndarray:
+        """(rows, k) the bytes of its word (`operand_words`) that each element begins in, as bits."""
+        index, _ = pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end), packing)
+        size = max(8, element_format(dtype).bits) // 8
+        found: np.ndarray = ((1 << min(size, 4)) - 1 << (index * size & 3)).astype(np.uint8)
+        return found
+
     def operand_chunks(self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed") -> np.ndarray:
         """The chunks of 16 bytes that an operand has bytes in, counted from the window's begin, ascending."""
         return pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end), packing)[1]

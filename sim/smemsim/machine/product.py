@@ -189,6 +189,10 @@ class SharedOperand:
         """(rows, k) the word of 4 bytes in which each element begins, counted from the window's begin."""
         return shared.operand_words(self.number, **self._form)
 
+    def bytes_of_words(self, shared: SharedMemory) -> np.ndarray:
+        """(rows, k) the bytes of that word in which each element lies, as bits."""
+        return shared.operand_bytes(self.number, **self._form)
+
     def chunks(self, shared: SharedMemory) -> np.ndarray:
         """The chunks of 16 bytes that it has bytes in, counted from the window's begin, ascending; that behind the last one stands for all past the end."""
         return shared.operand_chunks(self.number, **self._form)

@@ -70,7 +70,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         a, b, start = (_stacked(part, x) for part in reads)
         d = of.execute(a, b, start, None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP))
         if x.watch is not None and x.watch.unwritten.slots:
-            _follow(x, parts, of.places)
+            _follow(x, i, parts, of.places)
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))
 
@@ -105,7 +105,7 @@ def _named(i: Instruction, words: Modifiers) -> MmaSync | QuadPairs:
     return of
 
 
-def _follow(x: Wave, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...] | None) -> None:
+def _follow(x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...] | None) -> None:
     """The registers of D get the doubts of C, and row by row those of A, column by column those of B; `parts` are the registers of D, A, B and C.
 
     Without `places`, as `MmaSync` has them, all of them get the doubts of everything that the warp has.
@@ -113,7 +113,7 @@ def _follow(x: Wave, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.
     unwritten, doubts, warps = x.watch.unwritten, x.watch.unwritten.doubts, x.n // WARP
     if places is None:
         marks = unwritten.of_registers([item for part in parts[1:] for item in part], x.threads)
-        of_warps = 0 if marks is None else [unwritten.of_warps(list(marks), x.threads)] * len(parts[0])
+        of_warps = 0 if marks is None else [doubts.computed(i, unwritten.of_warps(list(marks), x.threads), by_product=True)] * len(parts[0])
         unwritten.put_registers(parts[0], x.threads, of_warps)
         return
     a, b, c = (unwritten.of_registers(part, x.threads) for part in parts[1:])
@@ -122,7 +122,7 @@ def _follow(x: Wave, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.
     for marks, (thread, register), at in ((a, places[0], row), (b, places[1], column)):
         if marks is not None:
             of_rows = doubts.all(marks.reshape(len(marks), warps, WARP)[register, :, thread], axis=1)
-            of_elements = doubts.join(of_elements, of_rows[at])
+            of_elements = doubts.join(of_elements, doubts.computed(i, of_rows, by_product=True)[at])
     of_registers = doubts.all(of_elements.transpose(0, 2, 1).reshape(len(parts[0]), -1, x.n), axis=1)
     unwritten.put_registers(parts[0], x.threads, of_registers if c is None else doubts.join(of_registers, c))
 

@@ -414,6 +414,10 @@ class _Product(Product):
         b, *a = (begin + operand.words(self.cta.shared) for operand in self.operands)
         return a[0] if a else np.zeros((self.m, 0), np.int64), b
 
+    def bytes(self) -> tuple[np.ndarray, np.ndarray]:
+        b, *a = (operand.bytes_of_words(self.cta.shared) for operand in self.operands)
+        return a[0] if a else np.zeros((self.m, 0), np.uint8), b
+
     def rows_of_registers(self) -> np.ndarray | None:
         """The marks of A's rows, where it is in registers."""
         marks = self.unwritten.of_registers(self.made.a_items, self.threads)

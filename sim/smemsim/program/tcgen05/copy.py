@@ -56,7 +56,7 @@ class _Copied(Follows):
     def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
         if nobody.any():
             self.found.append((self.unwritten.nobody(self.i, is_whole=bool(nobody.all())), at[nobody]))
-        if self.unwritten.shared is not None and (marks := self.unwritten.shared.marks[at]).any():
+        if self.unwritten.shared is not None and (marks := self.unwritten.shared.of_words(at)).any():
             self.found += [(mark, at[marks == mark]) for mark in distinct(marks[marks != 0]).tolist()]
 
     def finish(self) -> None:

@@ -368,6 +368,10 @@ class _Product(Product):
         )
         return a[0] if a else np.zeros((self.m, 0), np.int64), b
 
+    def bytes(self) -> tuple[np.ndarray, np.ndarray]:
+        b, *a = (np.concatenate([operand.bytes_of_words(m.shared) for m in self.members]) for operand in self.mma.shared_operands)
+        return a[0] if a else np.zeros((self.m, 0), np.uint8), b
+
     def of_tensor_memory(self) -> tuple[np.ndarray, np.ndarray]:
         """The marks of the rows of A and of B that what lies in tensor memory gives them: A, scale factors, metadata."""
         mma, rows, columns = self.mma, np.zeros(self.m, np.int32), np.zeros(self.n, np.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["Parts"]
+__all__ = ["WHOLE", "Parts"]
 
 
 WHOLE = 0b1111
@@ -26,7 +26,8 @@ class Parts:
 
     def __init__(self, words: int, readers: int) -> None:
         self.words, self.readers = words, readers
-        self.kept = self._whole_reads = False
+        self.kept = self._whole_reads = self.has_holes = False
+        self._holes = np.zeros(0, np.uint8)
         self._written = self._read = np.zeros(0, np.uint8)
 
     def _keep(self) -> None:
@@ -72,7 +73,22 @@ class Parts:
         last = warps == now
         np.bitwise_or.at(self._written, at[last], bits[last])
 
-    def written_whole(self, at: np.ndarray) -> None:
-        """Note a write of whole words."""
+    def written_whole(self, at: np.ndarray, *, keeps_holes: bool = False) -> None:
+        """Note a write of whole words, or of bytes that count as the whole word in races."""
         if self.kept:
             self._written[at] = WHOLE
+        if self.has_holes and not keeps_holes:
+            self._holes[at] = 0
+
+    def fill(self, at: np.ndarray, bits: np.ndarray, are_first: np.ndarray) -> None:
+        """Note which bytes of words have a value now; `are_first` are words that had none."""
+        if are_first.any():
+            if not self.has_holes:
+                self.has_holes, self._holes = True, np.zeros(self.words, np.uint8)
+            self._holes[at[are_first]] = WHOLE
+        if self.has_holes:
+            np.bitwise_and.at(self._holes, at, ~bits & np.uint8(WHOLE))
+
+    def holes_of(self, at: np.ndarray) -> np.ndarray:
+        """Which bytes of words have no value beside others that have one: a bit for each."""
+        return self._holes[at] if self.has_holes else np.zeros(at.shape, np.uint8)

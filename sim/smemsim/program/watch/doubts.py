@@ -37,7 +37,6 @@ __all__ = ["WORD", "Doubts", "Follows", "Product", "Tell", "Unwritten", "Words",
 
 
 WORD = 4
-MOST = 4096  # sets of doubts; of what comes together beyond that one side is kept
 
 
 # ---- Sets of doubts
@@ -60,13 +59,28 @@ class Doubts:
         self._known: dict[Hashable, int] = {}
         self._tells: list[Tell] = []
         self._whole: dict[int, Hashable] = {}  # by number their key: those that leave nothing of a result without doubt
+        self._computed: dict[int, tuple[Hashable, Callable[[Instruction], Tell]]] = {}  # by number what `of` has been given for `computed`
+        self._in_products: set[int] = set()  # of these the ones that a matrix product alone computes with
 
-    def of(self, key: Hashable, tell: Tell, *, is_whole: bool = False) -> int:
-        """The mark of the doubt with this key alone, told by its first `tell`."""
+    def of(
+        self,
+        key: Hashable,
+        tell: Tell,
+        *,
+        is_whole: bool = False,
+        computed: Callable[[Instruction], Tell] | None = None,
+        only_products: bool = False,
+    ) -> int:
+        """The mark of the doubt with this key alone, told by its first `tell`. If it is milder for a value that is only copied, `computed` gives what tells it of
+        the result of an instruction that computes with the value (`only_products`: of a matrix product)."""
         mark = self._known.get(key)
         if mark is None:
-            mark = self._known[key] = self._number(frozenset((len(self._tells),)))
+            number = len(self._tells)
+            mark = self._known[key] = self._number(frozenset((number,)))
             self._tells.append(tell)
+            if computed is not None:
+                self._computed[number] = key, computed
+                self._in_products.update((number,) * only_products)
         if is_whole:
             self._whole.update(dict.fromkeys(self._sets[mark], key))
         return mark
@@ -80,7 +94,7 @@ class Doubts:
 
     def union(self, a: int, b: int) -> int:
         """The mark of the doubts of two marks."""
-        if a == b or not b or (a and len(self._sets) >= MOST):
+        if a == b or not b:
             return a
         return self._number(self._sets[a] | self._sets[b])
 
@@ -95,6 +109,23 @@ class Doubts:
             pairs, at = np.unique(a << 32 | b, return_inverse=True)
             joined[both] = np.array([self.union(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int32)[at]
         return joined
+
+    def computed(self, i: Instruction, marks: np.ndarray, *, by_product: bool = False) -> np.ndarray:
+        """The marks of what an instruction, or a matrix product, makes of values with these marks."""
+        if not self._computed or not marks.any():
+            return marks
+        known, which = np.unique(marks, return_inverse=True)
+        made = [self._computed_one(i, mark, by_product) for mark in known.tolist()]
+        return marks if made == known.tolist() else np.array(made, np.int32)[which.reshape(marks.shape)]
+
+    def _computed_one(self, i: Instruction, mark: int, by_product: bool) -> int:
+        doubts = self._sets[mark]
+        changing = {n for n in doubts & self._computed.keys() if by_product or n not in self._in_products}
+        made = self._number(doubts - changing)
+        for number in sorted(changing):
+            key, tell = self._computed[number]
+            made = self.union(self.of(("computed", key, i.line), tell(i)), made)
+        return made
 
     def all(self, marks: np.ndarray, axis: int) -> np.ndarray:
         """The marks of what all values along an axis make."""
@@ -146,6 +177,8 @@ CHOOSING = {
     "shl": 1,
     "shr": 1,
 }  # that take bits of a register: how many of their last operands say which
+PRODUCTS = frozenset(("mma", "tcgen05", "wgmma", "wmma"))
+MOVING = BITWISE | frozenset(CHOOSING) | {"mov", "selp"}  # that make values of bits of others, and compute nothing
 UPWARD = frozenset(("add", "mad", "mul", "sub"))  # of integers: a byte of a result comes of the same and lower bytes of what they read
 MOST_NUMBERS = 64  # different ones in a register that says which bits are taken
 TELLING = frozenset(
@@ -163,55 +196,71 @@ def is_followed(i: Instruction) -> bool:
 
 
 class Words:
-    """The marks of the words of a memory, and of each word the bytes that have its mark.
+    """The marks of the bytes of a memory.
 
     >>> words = Words(Doubts(), 2)
     >>> words.put(np.array([4, 6]), 2, np.array([0, 3], np.int32))
     >>> words.of(np.array([4, 6, 4]), 2).tolist(), words.of(np.array([0]), 8).tolist()
-    ([[0], [3], [0]], [[0, 3]])
+    ([[0], [3], [0]], [[0, 0, 0, 0, 0, 0, 3, 3]])
     >>> words.clear(np.array([4]), 4)
     >>> words.marks.tolist()
-    [0, 0]
+    [[0, 0, 0, 0], [0, 0, 0, 0]]
     """
 
     def __init__(self, doubts: Doubts, words: int) -> None:
         self.doubts = doubts
-        self.marks, self.bytes = np.zeros(words, np.int32), np.zeros(words, np.uint8)
+        self.marks = np.zeros((words, WORD), np.int32)
 
     def of(self, flat: np.ndarray, size: int) -> np.ndarray:
-        """The marks of accesses of `size` bytes at `flat`: (n, words of one)."""
+        """The marks of accesses of `size` bytes at `flat`: (n, bytes of one), or (n, words of one) if the bytes of each word have the same."""
         if size < WORD:
-            at = flat >> 2
-            found: np.ndarray = np.where(self.bytes[at] & Parts.bits(flat, size), self.marks[at], 0)
-            return found[:, None]
+            found: np.ndarray = self.marks.reshape(-1)[flat[:, None] + np.arange(size)]
+            return found[:, :1] if (found == found[:, :1]).all() else found
         whole: np.ndarray = self.marks[_words(flat, size)]
-        return whole
+        return whole[..., 0] if (whole == whole[..., :1]).all() else whole.reshape(len(flat), -1)
+
+    def of_words(self, words: np.ndarray) -> np.ndarray:
+        """The marks of words, by their places: of each those of all its bytes."""
+        found: np.ndarray = self.doubts.all(self.marks[words], axis=-1)
+        return found
 
     def put(self, flat: np.ndarray, size: int, marks: np.ndarray) -> None:
-        """Values with these marks (n,) are written."""
+        """Values with these marks, (n,) or of their bytes (n, bytes), are written."""
         if size >= WORD:
-            at = _words(flat, size)
-            self.marks[at], self.bytes[at] = marks[:, None], np.where(marks[:, None] != 0, WHOLE, 0)
+            self.marks[_words(flat, size)] = marks[:, None, None] if marks.ndim == 1 else marks.reshape(len(flat), -1, WORD)
             return
-        self.clear(flat, size)
-        some = marks != 0
-        at = flat[some] >> 2
-        np.bitwise_or.at(self.bytes, at, Parts.bits(flat[some], size))
-        self.marks[at] = self.doubts.join(self.marks[at], marks[some])
+        self.marks.reshape(-1)[flat[:, None] + np.arange(size)] = marks[:, None] if marks.ndim == 1 else marks
 
     def clear(self, flat: np.ndarray, size: int) -> None:
         """Values without a doubt are written."""
-        if size >= WORD:
-            at = _words(flat, size)
-            self.marks[at] = self.bytes[at] = 0
-            return
-        at = flat >> 2
-        np.bitwise_and.at(self.bytes, at, ~Parts.bits(flat, size) & np.uint8(WHOLE))
-        self.marks[at[self.bytes[at] == 0]] = 0
+        self.put(flat, size, np.zeros(len(flat), np.int32))
 
     def widen(self, threads: int, words: int) -> None:
         """Every thread has `words` now, of which those behind what it had are without a mark."""
-        self.marks, self.bytes = _widened(self.marks, threads, words), _widened(self.bytes, threads, words)
+        self.marks = _widened(self.marks, threads, words * WORD).reshape(-1, WORD)
+
+
+def _by_bytes(marks: np.ndarray, size: int) -> np.ndarray:
+    """The marks (n, bytes) of accesses of `size` bytes, from those of their bytes or words."""
+    return marks if marks.shape[1] == size else marks.repeat(size // marks.shape[1], axis=1)
+
+
+def _bytes_of(bits: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
+    """Which bytes of accesses of `size` bytes at `flat` are set in the bits of their words (n, words): (n, bytes)."""
+    first = (flat & WORD - 1)[:, None] if size < WORD else 0
+    places = np.asarray(first + np.arange(size) % WORD, np.uint8)
+    found: np.ndarray = (bits.repeat(min(size, WORD), axis=1) >> places & 1) != 0
+    return found
+
+
+def _joined_if_alike(parts: np.ndarray) -> np.ndarray:
+    """Marks of parts (parts, n): a single row if all rows are the same."""
+    return parts[:1] if (parts == parts[:1]).all() else parts
+
+
+def is_product(by: Instruction | None) -> bool:
+    """Is what computes with a value a matrix product?"""
+    return by is not None and by.op in PRODUCTS
 
 
 def _cancels(i: Instruction, sources: Sequence[Operand]) -> bool:
@@ -222,7 +271,7 @@ def _cancels(i: Instruction, sources: Sequence[Operand]) -> bool:
 
 
 def _widened(words: np.ndarray, threads: int, room: int) -> np.ndarray:
-    """The words of each thread one after the other, when each gets room for so many."""
+    """The words, or bytes, of each thread one after the other, when each gets room for so many."""
     own = words.reshape(threads, -1)
     return np.pad(own, ((0, 0), (0, room - own.shape[1]))).reshape(-1)
 
@@ -235,12 +284,10 @@ def _words(flat: np.ndarray, size: int) -> np.ndarray:
 class Unwritten:
     """Marks of one wave's registers, for every thread, and of the words of its memories; what they stand for is in `doubts`."""
 
-    def __init__(
-        self, x: Wave, nobody_wrote: Callable[[np.ndarray], np.ndarray], is_used: Callable[[int, Instruction | None], None]
-    ) -> None:
+    def __init__(self, x: Wave, blank: Callable[[np.ndarray], np.ndarray], is_used: Callable[..., None]) -> None:
         self.x, self.total, self.words = x, x.total, len(x.shared) // WORD
-        self.nobody_wrote = nobody_wrote  # which words of shared memory nobody has written, by their places
-        self.is_used = is_used  # an instruction uses what a line read from shared memory before anybody had written it
+        self.blank = blank  # which bytes of words of shared memory, by their places, are uninitialised: a bit for each
+        self.is_used = is_used  # an instruction uses what a line read from shared memory before it was written
         self.doubts = Doubts()
         self.overwrites = Overwrites()
         self.slots = 0  # registers with marks, as a bit set
@@ -275,26 +322,36 @@ class Unwritten:
         """The mark of what an instruction reads from shared memory that nobody has written; `is_whole`: nothing of what it makes is without."""
         return self.doubts.of(("shared", i.line), lambda user: self.is_used(i.line, user), is_whole=is_whole)
 
-    def loads(self, threads: np.ndarray, marks: np.ndarray) -> None:
-        """Threads (n,) load words with these marks (n, of each)."""
+    def padding(self, i: Instruction) -> int:
+        """The mark of uninitialised bytes of shared memory beside bytes of the same element that are written: compilers copy the padding of structures."""
+        return self.doubts.of(
+            ("shared padding", i.line), lambda user: self.is_used(i.line, user, is_copied=self.is_stored),
+            computed=lambda by: lambda user: self.is_used(i.line, user),
+        )  # fmt: skip
+
+    def loads(self, threads: np.ndarray, marks: np.ndarray, size: int) -> None:
+        """Threads (n,) load `size` bytes with these marks, of each byte or of each word: (n, bytes) or (n, words)."""
+        marks = _by_bytes(marks, size)
         if self.read is None:
-            self.read = np.zeros((self.total, marks.shape[1]), np.int32)
-        elif self.read.shape[1] < marks.shape[1]:  # of cp.async, threads that copy less
-            self.read = np.pad(self.read, ((0, 0), (0, marks.shape[1] - self.read.shape[1])))
-        marks = np.pad(marks, ((0, 0), (0, self.read.shape[1] - marks.shape[1])))
+            self.read = np.zeros((self.total, size), np.int32)
+        elif self.read.shape[1] < size:  # of cp.async, threads that copy less
+            self.read = np.pad(self.read, ((0, 0), (0, size - self.read.shape[1])))
+        marks = np.pad(marks, ((0, 0), (0, self.read.shape[1] - size)))
         self.read[threads] = self.doubts.join(self.read[threads], marks)
 
     def copied(self, threads: np.ndarray, flat: np.ndarray) -> None:
         """What threads have just loaded goes to places of shared memory (cp.async)."""
         read, self.read = self.read, None
-        if read is not None:
-            words = (flat[:, None] + WORD * np.arange(read.shape[1])) // WORD
-            self.put_words(words.reshape(-1), read[threads].reshape(-1))
+        if read is not None and (self.shared is not None or read.any()):
+            self.put_stored(flat, read.shape[1], read[threads])
 
     def writes(self, piece: Piece, size: int) -> None:
         """Threads write `size` bytes each to a piece of some memory."""
         if piece.space == "local":
-            self.is_written[_words(piece.at, max(size, WORD))] = True
+            if size >= WORD:
+                self.is_written[_words(piece.at, size)] = WHOLE
+            else:
+                np.bitwise_or.at(self.is_written, piece.at >> 2, Parts.bits(piece.at, size))
         if self._pieces is not None:
             self._pieces.append(piece)
         elif self.local is not None and piece.space == "local":
@@ -302,8 +359,8 @@ class Unwritten:
 
     @functools.cached_property
     def is_written(self) -> np.ndarray:
-        """Has a byte of each word of local memory been written?"""
-        return np.zeros(self.x.local.size // WORD, bool)
+        """Which bytes of each word of local memory have been written, as bits."""
+        return np.zeros(self.x.local.size // WORD, np.uint8)
 
     def stack_grew(self) -> None:
         """Every thread has more local memory than it had."""
@@ -313,21 +370,33 @@ class Unwritten:
             self.local.widen(self.total, room)
 
     def reads_local(self, i: Instruction, piece: Piece, size: int) -> None:
-        """Threads load `size` bytes each of a piece of local memory: what they have written no word of is in doubt; of others compilers copy the padding too."""
-        words = _words(piece.at, max(size, WORD))
-        nothing = ~self.is_written[words].any(axis=1)
-        marks = None if self.local is None else self.local.of(piece.at, size)
-        if nothing.any() and i.op == "ld" and "param" not in i.modifiers[0]:
-            mark = np.int32(self.doubts.of(("local", i.line), functools.partial(self._say_local, i)))
-            marks = np.where(nothing[:, None], mark, 0 if marks is None else marks)
+        """Threads load `size` bytes each of a piece of local memory: bytes that they have not written are in doubt."""
+        marks = None if self.local is None else _by_bytes(self.local.of(piece.at, size), size)
+        if i.op == "ld" and "param" not in i.modifiers[0]:
+            blank = _bytes_of(~self.is_written[_words(piece.at, max(size, WORD))], piece.at, size)
+            if blank.any():
+                mark = self.doubts.of(
+                    ("local", i.line), functools.partial(self._say_local, i), computed=self._computed_local(i), only_products=True
+                )
+                padding = self.doubts.of(
+                    ("local padding", i.line), functools.partial(self._say_local, i, is_padding=True), computed=self._computed_local(i)
+                )
+                own = np.where(blank.all(axis=1, keepdims=True), np.int32(mark), np.int32(padding))
+                marks = np.where(blank, own, 0 if marks is None else marks)
         if marks is not None:
-            self.loads(self.x.threads if piece.part is None else self.x.threads[piece.part], np.broadcast_to(marks, words.shape))
+            self.loads(self.x.threads if piece.part is None else self.x.threads[piece.part], marks, size)
 
-    def _say_local(self, i: Instruction, user: Instruction | None) -> None:
-        """R507: a thread uses what it has loaded from its local memory, where it has written nothing; a remark where it copies that alone."""
-        is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program)
+    def _computed_local(self, i: Instruction) -> Callable[[Instruction], Tell]:
+        return lambda by: functools.partial(self._say_local, i, by=by)
+
+    def _say_local(self, i: Instruction, user: Instruction | None, *, is_padding: bool = False, by: Instruction | None = None) -> None:
+        """R507: a thread uses what it has loaded from its local memory, where it has written nothing; a remark where it copies that alone, unless it is the result
+        of a matrix product (`by`). Padding beside bytes that it has written may be copied."""
+        is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program) and not is_product(by)
+        if is_copied and is_padding:
+            return
         self.x.launch.find(
-            "R507", i, f"{i.name} reads local memory in which its thread has written nothing{uses(user)}{', and nothing else depends on it' if is_copied else ''}",
+            "R507", i, f"{i.name} reads local memory in which its thread has written nothing{uses(user, by)}{', and nothing else depends on it' if is_copied else ''}",
             "give each element of the array a value before it is read: T a[N] = {}", because="PTX ISA 9.1 §5.1.6: local memory is not initialised",
             milder=Severity.NOTE if is_copied else None,
         )  # fmt: skip
@@ -353,17 +422,14 @@ class Unwritten:
     def shuffled(self, i: Instruction, threads: np.ndarray, sources: np.ndarray, undefined: np.ndarray | None = None) -> None:
         """Threads (n,) get the value that `sources` (n,) have; `undefined`: who get none (rule order.shuffles), which is told where it is used."""
         result, value = i.operands[:2]
-        marks = self._of(value, np.arange(self.total))
+        parts = _joined_if_alike(self._parts_of(value, np.arange(self.total), self._count(value)))[:, sources]
         if undefined is not None:
             n = int(np.argmax(undefined))
             tell = functools.partial(self._took_no_part, i, int(threads[n]), int(sources[n]))
-            mark = np.int32(self.doubts.of(("shuffle", i.line), tell))
-            own = np.zeros(len(threads), np.int32) if marks is None else marks[sources]
-            given: Any = np.where(undefined, mark, own)[None]
-        else:
-            given = 0 if marks is None else marks[sources][None]
+            parts = np.where(undefined, np.int32(self.doubts.of(("shuffle", i.line), tell)), parts)
         first, *others = (result.first, result.second) if isinstance(result, Pair) else (result,)
-        self.put_registers([first], threads, given)
+        if isinstance(first, Register):
+            self._mark_parts(first.slot, threads, parts)
         self.put_registers(others, threads, 0)
 
     def _took_no_part(self, i: Instruction, thread: int, source: int, user: Instruction | None) -> None:
@@ -383,23 +449,50 @@ class Unwritten:
         return found
 
     def of_words(self, i: Instruction, words: np.ndarray) -> np.ndarray:
-        """The marks of words of shared memory, by their place, that an instruction reads; those that nobody has written have the instruction's own."""
-        found: np.ndarray = np.where(self.nobody_wrote(words), self.nobody(i), np.zeros(words.shape, np.int32)).astype(np.int32)
-        return found if self.shared is None else self.doubts.join(found, self.shared.marks[words])
+        """The marks of the bytes of words of shared memory, (..., 4), that an instruction reads; those that nobody has written have the instruction's own."""
+        bits = self.blank(words)[..., None]
+        found = np.zeros((*words.shape, WORD), np.int32) if self.shared is None else self.shared.marks[words]
+        if bits.any():
+            own = np.where(bits == WHOLE, np.int32(self.nobody(i)), np.int32(self.padding(i)))
+            found = np.where(bits >> np.arange(WORD, dtype=np.uint8) & 1, own, found)
+        return found
+
+    def of_access(self, i: Instruction, flat: np.ndarray, size: int) -> np.ndarray:
+        """The same of accesses of `size` bytes at places of shared memory: (n, bytes)."""
+        if size >= WORD:
+            return self.of_words(i, _words(flat, size)).reshape(len(flat), size)
+        bits = self.blank(flat >> 2)
+        found = np.zeros((len(flat), size), np.int32) if self.shared is None else _by_bytes(self.shared.of(flat, size), size)
+        blank = _bytes_of(bits[:, None], flat, size)
+        if blank.any():
+            own = np.where(blank.all(axis=1, keepdims=True), np.int32(self.nobody(i)), np.int32(self.padding(i)))
+            found = np.where(blank, own, found)
+        return found
 
     def put_stored(self, flat: np.ndarray, size: int, marks: np.ndarray) -> None:
-        """Values of `size` bytes with these marks (n,) are stored at places of shared memory."""
+        """Values of `size` bytes with these marks, (n,) or of their bytes (n, bytes), are stored at places of shared memory."""
         self._shared().put(flat, size, marks)
 
     def put_words(self, words: np.ndarray, marks: np.ndarray) -> None:
-        """Words of shared memory, by their place, have got values with these marks."""
+        """Words of shared memory, by their places, have got values with these marks, (n,) or of their bytes (n, 4)."""
         if self.shared is not None or marks.any():
             self.put_stored(words * WORD, WORD, marks)
 
     def put_bytes(self, places: np.ndarray, marks: np.ndarray) -> None:
-        """Words of registers with these marks are stored, each to four bytes of shared memory: (..., 4) and (...)."""
-        flat = places.reshape(-1)
-        self._shared().put(flat, 1, np.repeat(marks.reshape(-1), places.shape[-1]))
+        """Registers whose bytes have these marks are stored, each to four bytes of shared memory: both (..., 4)."""
+        self._shared().put(places.reshape(-1), 1, marks.reshape(-1))
+
+    def bytes_of_registers(self, operands: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
+        """The marks of the bytes of 32-bit registers (registers, threads, 4); None where there are none."""
+        if self.of_registers(operands, threads) is None:
+            return None
+        return np.stack([self._parts_of(operand, threads, WORD).T for operand in operands])
+
+    def put_bytes_of_registers(self, operands: Sequence[Operand], threads: np.ndarray, marks: np.ndarray) -> None:
+        """32-bit registers have got values whose bytes have these marks (registers, threads, 4)."""
+        for operand, own in zip(operands, marks, strict=True):
+            if isinstance(operand, Register):
+                self._mark_parts(operand.slot, threads, _joined_if_alike(own.T))
 
     # ---- instructions of threads
 
@@ -422,6 +515,9 @@ class Unwritten:
             in_parts = self._handed_on_in_parts(i, threads)
             results, sources = _registers(i)
             marks = self._handed_on(x, i, sources, threads) if in_parts is None else 0
+            if i.op in COMPUTING and not _moves(i):
+                marks = self.doubts.computed(i, np.asarray(marks))
+                in_parts = None if in_parts is None else [(slot, self.doubts.computed(i, parts)) for slot, parts in in_parts]
             decided = self._decided(i, threads)
             step(x)
             for slot in results if in_parts is None else ():
@@ -448,11 +544,14 @@ class Unwritten:
         if id(i) in bit_fields(self.x.launch.program):
             return
         items = _items(i.operands[0])
-        each = read.shape[1]
+        each = read.shape[1] // len(items)
         for n, item in enumerate(items):
-            first, end = n * each // len(items), -(-(n + 1) * each // len(items))
             if isinstance(item, Register):
-                self._mark_parts(item.slot, threads, read[threads, first:end].T)
+                own = read[threads, n * each : (n + 1) * each].T
+                above = bits_of(item.type) // 8 - each
+                if above > 0:  # 0, or the sign
+                    own = np.concatenate([own, np.repeat(own[-1:] * i.modifiers[-1].startswith("s"), above, axis=0)])
+                self._mark_parts(item.slot, threads, _joined_if_alike(own))
 
     def _exchange(self, x: Wave, i: Instruction, step: Plain, threads: np.ndarray) -> None:
         """An exchange hands on the marks of what it puts there as a store does: of threads at one place each gets the value of the one in front of it."""
@@ -467,14 +566,13 @@ class Unwritten:
         if isinstance(i.operands[0], Register):
             self._mark(i.operands[0].slot, threads, 0)
         if given.any():
-            self.loads(threads, np.repeat(given[threads][:, None], max(1, bits_of(i.modifiers[-1]) // (8 * WORD)), axis=1))
+            self.loads(threads, given[threads][:, None], bits_of(i.modifiers[-1]) // 8)
 
     def _store(self, x: Wave, i: Instruction, step: Plain, threads: np.ndarray, items: Sequence[Operand]) -> list[Piece]:
         """A store hands on the marks of what it stores to words of shared and local memory, to global memory it is a use; gives where it has stored any."""
-        marks = self.of_registers(items, threads)
-        if marks is not None:
-            marks = np.stack([self._low(item, threads, bits_of(i.modifiers[-1])) for item in items])
-        if marks is None or not marks.any():
+        size = bits_of(i.modifiers[-1]) // 8
+        marks = [self._stored(item, threads, size) for item in items]
+        if not any(own.any() for own in marks):
             step(x)
             return []
         self._pieces = []
@@ -483,18 +581,23 @@ class Unwritten:
             pieces = self._pieces
         finally:
             self._pieces = None
-        size = bits_of(i.modifiers[-1]) // 8
         for piece in pieces:
-            own = marks if piece.part is None else marks[:, piece.part]
+            each = marks if piece.part is None else [own[:, piece.part] for own in marks]
             if piece.space == "global":
                 self.is_stored = True
-                self.doubts.tell(i, own)
+                self.doubts.tell(i, np.concatenate([own.reshape(-1) for own in each]))
                 self.is_stored = False
                 continue
             memory = self._shared() if piece.space == "shared" else self._local()
-            for n, values in enumerate(own):
-                memory.put(piece.at + n * size, size, values)
+            for n, own in enumerate(each):
+                memory.put(piece.at + n * size, size, own[0] if len(own) == 1 else own.T)
         return pieces
+
+    def _stored(self, operand: Operand, threads: np.ndarray, size: int) -> np.ndarray:
+        """The marks of the lower bytes of an operand, (bytes, n), or (1, n) if all have the same."""
+        if self._count(operand) == 1 or not isinstance(operand, Register):
+            return self._part(operand, threads)[None]
+        return _joined_if_alike(self._parts_of(operand, threads, bits_of(operand.type) // 8)[:size])
 
     def _shared(self) -> Words:
         if self.shared is None:
@@ -763,14 +866,6 @@ class Unwritten:
         begins = [8 * n + (32 - far if "l" in i.modifiers else far) for n in range(WORD)]
         return np.stack([self._joined(list(own[begin // 8 : (begin + 7) // 8 + 1])) for begin in begins])
 
-    def _low(self, operand: Operand, threads: np.ndarray, bits: int) -> np.ndarray:
-        """The marks of the lower bits of an operand."""
-        known = self.parts.get(operand.slot) if isinstance(operand, Register) else None
-        if known is None or not isinstance(operand, Register):
-            return self._part(operand, threads)
-        each = bits_of(operand.type) // len(known)
-        return self._joined([marks[threads] for marks in known[: max(1, bits // each)]])
-
     def _part(self, operand: Operand, threads: np.ndarray) -> np.ndarray:
         marks = self._of(operand, threads)
         return np.zeros(len(threads), np.int32) if marks is None else marks
@@ -828,6 +923,11 @@ class Unwritten:
             self.slots &= ~(1 << slot)
 
 
+def _moves(i: Instruction) -> bool:
+    """Does an instruction only move bits, and compute nothing with them?"""
+    return i.op in MOVING or (i.op == "cvt" and INTEGERS.issuperset(i.modifiers[-2:]))
+
+
 def _items(operand: Operand) -> Sequence[Operand]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
@@ -871,9 +971,10 @@ Probe: TypeAlias = tuple[
 ]  # a doubt's key and how it is told, rows and columns of D that have it
 
 
-def uses(user: Instruction | None) -> str:
-    """The end of a sentence about a value: who uses it."""
-    return f"; {user.name} of line {user.line} uses the value" if user is not None else ""
+def uses(user: Instruction | None, by: Instruction | None = None) -> str:
+    """The end of a sentence about a value: what uses it, or what another instruction computes with it."""
+    value = "the value" if by is None else f"what {by.name} of line {by.line} computes with the value"
+    return f"; {user.name} of line {user.line} uses {value}" if user is not None else ""
 
 
 class Follows(abc.ABC):
@@ -910,6 +1011,10 @@ class Product(Follows):
         """The places of the words that each row of A and of B reads, (m, some) and (n, some); (m, 0) where A is elsewhere."""
 
     @abc.abstractmethod
+    def bytes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which bytes of `words` each row reads, as bits."""
+
+    @abc.abstractmethod
     def marks(self) -> np.ndarray:
         """The marks of D (m, n) as it is."""
 
@@ -929,12 +1034,13 @@ class Product(Follows):
         for probe in self.unwritten.overwrites.probes_of(self.i):
             self._note(*probe)
         if nobody.any():
-            rows, columns = self.depends(at[nobody])
+            rows, columns = self.depends(at[nobody], self.unwritten.blank(at[nobody]))
             mark = self.unwritten.nobody(self.i, is_whole=bool(rows.all() or columns.all()))
             self.found.append((mark, rows, columns))
         if self.unwritten.shared is not None and (marks := self.unwritten.shared.marks[at]).any():
             for mark in distinct(marks[marks != 0]).tolist():
-                self.found.append((mark, *self.depends(at[marks == mark])))
+                bits = np.packbits(marks == mark, axis=-1, bitorder="little")[..., 0]
+                self.found.append((mark, *self.depends(at, bits)))
 
     def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:
         rows, columns = self.depends(places)
@@ -949,23 +1055,26 @@ class Product(Follows):
             self.unwritten.overwrites.probe(self.i, (key, tell, rows, columns))
         return True
 
-    def depends(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of A and of B that have words at these places."""
-        is_there = np.zeros(self.unwritten.words + 1, bool)
-        is_there[places] = True
+    def depends(self, places: np.ndarray, bits: np.ndarray | int = WHOLE) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of A and of B that have words at these places, or some of these bytes of them."""
+        there = np.zeros(self.unwritten.words + 1, np.uint8)
+        there[places] = bits
         a, b = self.words()
-        return is_there[a].any(1), is_there[b].any(1)
+        if np.all((bits == WHOLE) | (bits == 0)):
+            return (there[a] != 0).any(1), (there[b] != 0).any(1)
+        of_a, of_b = self.bytes()
+        return (there[a] & of_a != 0).any(1), (there[b] & of_b != 0).any(1)
 
     def finish(self, rows: np.ndarray | None, columns: np.ndarray | None, *, goes_on: bool) -> None:
         """D is there: it has the marks of what was found, those of rows and columns that came from elsewhere, and its own where the sum goes on."""
-        doubts = self.unwritten.doubts
+        doubts, made = self.unwritten.doubts, functools.partial(self.unwritten.doubts.computed, self.i, by_product=True)
         marks = self.marks() if goes_on else np.zeros((self.m, self.n), np.int32)
         for mark, of_rows, of_columns in self.found:
-            marks = doubts.join(marks, np.where(of_rows[:, None] | of_columns, np.int32(mark), np.int32(0)))
+            marks = doubts.join(marks, np.where(of_rows[:, None] | of_columns, made(np.array(mark, np.int32)), np.int32(0)))
         if rows is not None:
-            marks = doubts.join(marks, np.broadcast_to(rows[:, None], marks.shape))
+            marks = doubts.join(marks, np.broadcast_to(made(rows)[:, None], marks.shape))
         if columns is not None:
-            marks = doubts.join(marks, np.broadcast_to(columns, marks.shape))
+            marks = doubts.join(marks, np.broadcast_to(made(columns), marks.shape))
         self.put(marks)
 
     def _note(self, key: tuple[object, ...], tell: Tell, rows: np.ndarray, columns: np.ndarray) -> None:

@@ -11,10 +11,12 @@ import numpy as np
 from smemsim.program.barriers.causes import before_loads, is_wait
 from smemsim.program.barriers.mbarrier import mbarriers
 from smemsim.program.runs import Runs
+from smemsim.program.watch.bytes import WHOLE
 from smemsim.program.watch.doubts import is_followed, uses
 from smemsim.program.watch.operations import Operation
-from smemsim.program.watch.telling import Telling, Waited
+from smemsim.program.watch.telling import WORD, Telling, Waited
 from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
@@ -29,18 +31,21 @@ UNWRITTEN = dict.fromkeys(("wgmma", "tcgen05"), "check the descriptor, and that 
 class EarlyReads:
     """By line: the instruction, the words that it read before anybody had written them, and what the reader had waited for last."""
 
-    def __init__(self, x: Wave, telling: Telling, words: int) -> None:
-        self.x, self.telling, self.words = x, telling, words
+    def __init__(self, x: Wave, telling: Telling, words: int, beside: Callable[[int], Instruction | None]) -> None:
+        """`beside` says what has written the written word next to a word."""
+        self.x, self.telling, self.words, self.beside = x, telling, words, beside
         self._reads: dict[int, tuple[Instruction, np.ndarray]] = {}
         self._waits: dict[int, Waited] = {}
         self.late: dict[int, Callable[[], None]] = {}  # of those whose words came later: how to tell that once the value is used
 
-    def note(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
-        """Warps read words: wrong at once, but where the value is followed, which may be thrown away."""
+    def note(self, i: Instruction, at: np.ndarray, warps: np.ndarray, bits: np.ndarray | int = WHOLE) -> None:
+        """Warps read words, of which these bytes have no value: wrong at once, unless the value is followed, which may be thrown away."""
+        words = self._reads.setdefault(i.line, (i, np.zeros(self.words, np.uint8)))[1]
         if not is_followed(i):
-            self.telling.find("R507", i, at, "{i} reads {where}, which nobody has written")
-        words = self._reads.setdefault(i.line, (i, np.zeros(self.words, bool)))[1]
-        words[at] = True
+            own = np.zeros(self.words, np.uint8)
+            np.bitwise_or.at(own, at, bits)
+            self._say(i, own)
+        np.bitwise_or.at(words, at, np.asarray(bits, np.uint8))
         if i.line not in self._waits and (waited := self.telling.last_wait(warps, at)) is not None:
             self._waits[i.line] = waited
 
@@ -52,7 +57,7 @@ class EarlyReads:
     def comes(self, op: Operation, runs: Runs, is_unordered: Callable[[int, np.ndarray], bool]) -> None:
         """An operation brings words; `is_unordered` says of a line and words whether it is not ordered behind those who read them there."""
         for line, (i, words) in list(self._reads.items()):
-            late = runs.words[words[runs.words]]
+            late = runs.words[words[runs.words] != 0]
             if late.size and is_unordered(line, late):
                 del self._reads[line]
                 why, repair = self.telling.other_stage(self._waits.get(line), late, op)
@@ -61,20 +66,48 @@ class EarlyReads:
                 tell = functools.partial(self.telling.find, "X004", i, late, sentence, repair)
                 self.telling.came_late(i, tell, self.late)
 
-    def is_used(self, line: int, user: Instruction | None) -> None:
-        """An instruction uses a value that a line read so; nobody can any more, where there is no user."""
+    def is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False) -> None:
+        """An instruction uses a value that a line read so; nobody can any more, where there is no user. `is_copied`: padding that a store copies is a remark."""
         if line in self.late:
             self.late.pop(line)()
         elif line in self._reads:
-            i, words = self._reads[line]
-            sentence = f"{{i}} reads {{where}}, which nobody has written{uses(user)}"
-            self.telling.find("R507", i, np.flatnonzero(words), sentence, UNWRITTEN.get(i.op, ""))
+            self._say(*self._reads[line], user, is_copied=is_copied)
+
+    def _say(self, i: Instruction, words: np.ndarray, user: Instruction | None = None, *, is_copied: bool = False) -> None:
+        """R507 of bytes, of each word as bits."""
+        places = np.flatnonzero(words)
+        where = self._where(places, words[places])
+        sentence = f"{{i}} reads {where}, which nobody has written{uses(user)}{', and nothing else depends on it' if is_copied else ''}"
+        milder = Severity.NOTE if is_copied else None
+        self.telling.find("R507", i, places, sentence, self._repair(i, int(places[0])), milder=milder)
+
+    def _where(self, places: np.ndarray, bits: np.ndarray) -> str:
+        """The bytes in the first CTA that has some, as findings call them."""
+        per_cta = self.x.pitch // WORD
+        cta = self.x.ctas[int(places[0]) // per_cta]
+        own = places // per_cta == cta.index
+        which = np.unpackbits(bits[own, None], axis=1, count=WORD, bitorder="little").astype(bool)
+        at = (places[own, None] % per_cta * WORD + np.arange(WORD))[which] + self.x.window_begin
+        where = f"shared {int(at[0]):#x}" + (f" to {int(at[-1]):#x}" if len(at) > 1 else "")
+        return where + (f" of CTA {cta.number}" if self.x.launch.ctas > 1 else "")
+
+    def _repair(self, i: Instruction, place: int) -> str:
+        """What has to write the bytes, or to keep the instruction from them."""
+        if i.op in UNWRITTEN:
+            return UNWRITTEN[i.op]
+        by = self.beside(place)
+        if by is None:
+            return f"write it before line {i.line} reads it (a store or a copy, then a barrier); no instruction has written to the shared memory of this CTA"
+        return (
+            f"let line {by.line} ({by.name}), which writes the bytes next to it, write these too (are all threads and trips there?); or let line {i.line} read no more "
+            "than was written"
+        )
 
     def nothing_came(self) -> None:
         """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
         loads = [i for i in self.telling.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
         for line, (i, words) in list(self._reads.items()):
-            of_cta = words.reshape(len(self.x.ctas), -1).sum(axis=1).max()
+            of_cta = (words != 0).reshape(len(self.x.ctas), -1).sum(axis=1).max()
             if loads and of_cta >= LOADED and self.x.launch.findings.pop(("R507", line), None) is not None:
                 self.telling.find(
                     "X004", i, np.flatnonzero(words), f"{{i}} reads {{where}} before anybody has brought it (line {', '.join(str(n.line) for n in loads[:6])} "

@@ -247,7 +247,7 @@ class WatchOfFirst:
         x.launch.watched += 1
         self.of_all: Watch | None = None
         self.twins: Twins | None = None  # what was made of the first CTA's operations
-        self.unwritten = Unwritten(x, self._nobody_wrote, self._is_used)
+        self.unwritten = Unwritten(x, self._blank_bytes, self._is_used)
         entered = 0 if history is None else history.enters(x, x.launch.watched)
         self.begin_of_all = Begin(x.launch.watched, entered, self.unwritten)
         room = max(1, room_of(x.total // WARP, is_alone=False) // self.count)
@@ -280,7 +280,7 @@ class WatchOfFirst:
         """The watch of all CTAs, which knows of each what was known of the first."""
         if self.of_all is None:
             x, of_all = self.x, Watch(self.x, self.history, self.begin_of_all)
-            self.unwritten.nobody_wrote, self.unwritten.is_used = of_all.shared.nobody_wrote, of_all.early.is_used
+            self.unwritten.blank, self.unwritten.is_used = of_all.shared.blank_bytes, of_all.early.is_used
             self.first.operations.forget()
             room, wanted = of_all.operations.room, 2 * self.count * len(self.first.operations.operations)
             while room < wanted:
@@ -298,8 +298,8 @@ class WatchOfFirst:
             self.first.let_go()
         return self.of_all
 
-    def _nobody_wrote(self, at: np.ndarray) -> np.ndarray:
-        return self.spread().shared.nobody_wrote(at)
+    def _blank_bytes(self, at: np.ndarray) -> np.ndarray:
+        return self.spread().shared.blank_bytes(at)
 
     def _is_used(self, line: int, user: Instruction | None) -> None:
         self.spread().early.is_used(line, user)

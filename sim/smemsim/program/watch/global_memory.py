@@ -20,7 +20,7 @@ from smemsim.program.scopes import GPU
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.dependence import Prerequisite
-from smemsim.program.watch.doubts import Unwritten, uses
+from smemsim.program.watch.doubts import Unwritten, is_product, uses
 from smemsim.program.watch.history import LINE, ArrayShadow, History, Pending, Written, scope_of
 from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.watch.telling import BARRIER, LOOKS_AGAIN, Telling
@@ -283,7 +283,7 @@ class GlobalShadow:
         """The running threads load bytes of which nobody has written some: R507 once such a value is used."""
         marks = self._marks(i, array, at, size)
         if marks is not None:
-            self.unwritten.loads(self.x.threads, marks)
+            self.unwritten.loads(self.x.threads, marks, size)
 
     def brought(self, i: Instruction, addresses: np.ndarray, size: int) -> np.ndarray | None:
         """The marks of what an asynchronous operation brings from these addresses of one array, `size` bytes of each: (n, words); None where there are none."""
@@ -299,7 +299,13 @@ class GlobalShadow:
         if not words.any():
             return None
         first = int(at[np.argmax(words.any(axis=1))])
-        mark = self.unwritten.doubts.of(("global", i.line), functools.partial(self._say_blank, i, array, first))
+        tell = functools.partial(self._say_blank, i, array, first)
+        mark = self.unwritten.doubts.of(
+            ("global", i.line),
+            tell,
+            computed=(lambda by: functools.partial(tell, by=by)) if isinstance(blank, Garbage) else None,
+            only_products=True,
+        )
         return np.where(words, np.int32(mark), np.int32(0))
 
     def updates(self, i: Instruction, piece: Piece, size: int) -> None:
@@ -317,12 +323,15 @@ class GlobalShadow:
         if array.blank is not None and (there := array.blank.words(at, size).any(axis=1)).any():
             self._say_blank(i, array, int(at[np.argmax(there)]), None)
 
-    def _say_blank(self, i: Instruction, array: ArrayShadow, at: int, user: Instruction | None) -> None:
-        """R507: a remark of memory that a program has allocated, where the value goes to another place of global memory: nobody may use that (rule memory.allocated)."""
+    def _say_blank(self, i: Instruction, array: ArrayShadow, at: int, user: Instruction | None, by: Instruction | None = None) -> None:
+        """R507: a remark of memory that a program has allocated, where the value goes to another place of global memory: nobody may use that (rule memory.allocated).
+        What a matrix product (`by`) makes of it is a result."""
         where = self._where(i, array, at >> array.cells.shift)
-        is_copied = isinstance(array.blank, Garbage) and self.unwritten.is_stored and id(user) not in self._accumulations
+        is_copied = (
+            isinstance(array.blank, Garbage) and self.unwritten.is_stored and id(user) not in self._accumulations and not is_product(by)
+        )
         self.x.launch.find(
-            "R507", i, f"{i.name} reads {where}, which nobody has written{uses(user)}{', and nothing else depends on it' if is_copied else ''}",
+            "R507", i, f"{i.name} reads {where}, which nobody has written{uses(user, by)}{', and nothing else depends on it' if is_copied else ''}",
             "write it first, in this kernel or before it (Gpu.zeros, cudaMemset, torch.zeros)",
             because="CUDA Runtime API, cudaMalloc: the memory is not cleared", milder=Severity.NOTE if is_copied else None,
             arrays=(array.region.begin,),

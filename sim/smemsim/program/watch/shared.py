@@ -18,7 +18,7 @@ from smemsim.program.linking.flows import is_polled, updates
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch import loops
-from smemsim.program.watch.bytes import Parts
+from smemsim.program.watch.bytes import WHOLE, Parts
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.folding import Folding
@@ -196,6 +196,33 @@ class SharedShadow:
         nobody: np.ndarray = self.who[at] == NOBODY
         return nobody
 
+    def blank_bytes(self, at: np.ndarray) -> np.ndarray:
+        """Which bytes of these words nobody has written: a bit for each."""
+        found: np.ndarray = np.where(self.who[at] == NOBODY, np.uint8(WHOLE), self.parts.holes_of(at))
+        return found
+
+    def blank_of(self, at: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
+        """Which of the bytes of these words that accesses of `size` bytes at places `flat` touch are uninitialised, as bits."""
+        bits = self.blank_bytes(at)
+        return bits if size >= WORD else bits & self.parts.bits(flat, size)
+
+    def beside(self, word: int) -> Instruction | None:
+        """What has written the written word next to a word of the same CTA; None if nothing has written any."""
+        per_cta = self.x.pitch // WORD
+        begin = word // per_cta * per_cta
+        written = np.flatnonzero((self.who[begin : begin + per_cta] != NOBODY) & (self.line[begin : begin + per_cta] > 0))
+        if not written.size:
+            return None
+        return self.telling.lines.get(int(self.line[begin + written[np.argmin(np.abs(written - (word - begin)))]]))
+
+    def has_holes(self, at: Runs) -> bool:
+        """Are some bytes of words that somebody has written uninitialised?"""
+        return self.parts.has_holes and bool(self.parts.holes_of(at.words).any())
+
+    def fill_part(self, at: np.ndarray, flat: np.ndarray, size: int) -> None:
+        """Bytes of words are written: the others of words that nobody has written yet are holes."""
+        self.parts.fill(at, self.parts.bits(flat, size), self.who[at] == NOBODY)
+
     def writer(self, place: int) -> str:
         """Who wrote the word at a place last, as findings call it."""
         return self.telling.writer(int(self.who[place]), int(self.line[place]))
@@ -321,6 +348,7 @@ class SharedShadow:
     def _write_part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
         """Bytes of words are written: neighbours that other warps write or read are no race."""
         bits, who, when = self.parts.bits(flat, size), self.who[at], self.when[at]
+        self.parts.fill(at, bits, who == NOBODY)
         self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "overwritten", values)
         self._readers_done(i, at, warps, values, self.parts.read_by(at, bits))
         self._written(i, at, warps)
@@ -335,7 +363,7 @@ class SharedShadow:
         self.epochs.forget()
         changed = changed or bool(self.nobody_wrote(at).any())
         if size < WORD:
-            self.parts.written_whole(at)
+            self.parts.written_whole(at, keeps_holes=True)
             self.who[at], self.line[at], self.strong[at] = ATOMIC, i.line, True
             return
         self._seen(i, at, warps, np.where(self.strong[at], NOBODY, self.who[at]), "overwritten")

@@ -45,6 +45,7 @@ from smemsim.program.barriers.mbarrier import Mbarrier, current
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch.alone import LanesAlone
+from smemsim.program.watch.bytes import WHOLE
 from smemsim.program.watch.clock_loops import all_threads_meet
 from smemsim.program.watch.clocks import EXCUSES, Alike, Formal, Order, count_of
 from smemsim.program.watch.doubts import Unwritten
@@ -134,8 +135,8 @@ class Watch:
         self.objects = MbarrierObjects(x, self.order, self.operations, self.telling)
         self.shared = SharedShadow(x, self.order, self.operations, self.telling, self.lanes, self.objects)
         self.alone = LanesAlone(x, self.order, self.operations, self.telling, lambda: self.shared.line)
-        self.early = EarlyReads(x, self.telling, self.shared.words)
-        self.unwritten = begin.unwritten or Unwritten(x, self.shared.nobody_wrote, self.early.is_used)
+        self.early = EarlyReads(x, self.telling, self.shared.words, self.shared.beside)
+        self.unwritten = begin.unwritten or Unwritten(x, self.shared.blank_bytes, self.early.is_used)
         self.tensor = TensorShadow(x, self.order, self.operations, self.telling, self.unwritten)
         self.registers = RegistersInFlight(x, self.groups)
         self.lifetimes = Lifetimes(x, self.order)
@@ -220,10 +221,11 @@ class Watch:
         if self.unwritten.shared is None and self.shared.is_read(i, flat, size, stops_at_operations=self._is_elsewhere):
             return
         at, warps = self.shared.places(flat, size)
+        blank = self.shared.blank_of(at, flat, size)
+        nobody = blank != 0
         who = self.shared.read(i, at, warps, flat, size)
-        nobody = who == NOBODY
         if nobody.any():
-            self.early.note(i, at[nobody], self._running(x))
+            self.early.note(i, at[nobody], self._running(x), blank[nobody])
         if self.unwritten.shared is not None or nobody.any():
             self._doubtful(x, i, at, flat, size)
         self._elsewhere(who)
@@ -250,10 +252,11 @@ class Watch:
         """The running threads read by relaxed, acquire or volatile loads: no race with strong stores and atomics, but with plain stores and operations in flight."""
         self._reach(x, i, flat)
         at, warps = self.shared.places(flat, size)
-        nobody = self.shared.nobody_wrote(at)
+        blank = self.shared.blank_of(at, flat, size)
+        nobody = blank != 0
         self.shared.strong_read(i, at, warps, size, scope)
         if nobody.any():
-            self.early.note(i, at[nobody], self._running(x))
+            self.early.note(i, at[nobody], self._running(x), blank[nobody])
         if i.op == "ld" and (self.unwritten.shared is not None or nobody.any()):
             self._doubtful(x, i, at, flat, size)
 
@@ -283,7 +286,9 @@ class Watch:
         at, warps = self.shared.places(flat, size)
         if changed and self.freed.ticks:
             self.freed.look(i, at, warps)
-        blank = at[:0] if is_whole else at[self.shared.nobody_wrote(at)]
+        blank = at[:0] if is_whole else at[self.shared.blank_of(at, flat, size) != 0]
+        if size < WORD:
+            self.shared.fill_part(at, flat, size)
         self.shared.strong_write(i, at, warps, size, changed=changed, scope=scope)
         self.changed_nothing(x, i, blank)
 
@@ -296,22 +301,22 @@ class Watch:
         if marks is not None:
             is_first = np.zeros(len(marks), bool)
             is_first[np.unique(piece.at, return_index=True)[1]] = True
-            self.unwritten.loads(x.threads[is_first], marks[is_first])
+            self.unwritten.loads(x.threads[is_first], marks[is_first], size)
 
     def _finds(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> np.ndarray | None:
-        """The marks of the words at places `flat` of `x.shared` (n, of each); None where none is in doubt."""
-        words = (flat // WORD)[:, None] + np.arange(size // WORD)
-        blank = words[self.shared.nobody_wrote(words)]
+        """The marks of the bytes at places `flat` of `x.shared` (n, of each); None where none is in doubt."""
+        at, _ = self.shared.places(flat, size)
+        blank = at[self.shared.blank_of(at, flat, size) != 0]
         if blank.size:
             self.early.note(i, blank, self._running(x))
         elif self.unwritten.shared is None:
             return None
-        return self.unwritten.of_words(i, words)
+        return self.unwritten.of_access(i, flat, size)
 
     def blank(self, flat: np.ndarray, size: int) -> np.ndarray:
         """The words at places `flat` of `x.shared` that nobody has written."""
         at, _ = self.shared.places(flat, size)
-        blank: np.ndarray = at[self.shared.nobody_wrote(at)]
+        blank: np.ndarray = at[self.shared.blank_of(at, flat, size) != 0]
         return blank
 
     def changed_nothing(self, x: Wave, i: Instruction, blank: np.ndarray) -> None:
@@ -352,15 +357,13 @@ class Watch:
     def _doubtful(self, x: Wave, i: Instruction, at: np.ndarray, flat: np.ndarray, size: int) -> None:
         """The running threads read words of which some have a value that is in doubt, or none."""
         if i.op == "ld":
-            marks = self.unwritten.of_words(i, at).reshape(len(x.threads), -1)
-            if size < WORD and self.unwritten.shared is not None:
-                marks = np.where(self.shared.nobody_wrote(at)[:, None], marks, self.unwritten.shared.of(flat, size))
+            marks = self.unwritten.of_access(i, flat, size)
             if marks.any():
-                self.unwritten.loads(x.threads, marks)
+                self.unwritten.loads(x.threads, marks, size)
         elif i.op == "ldmatrix":
             self.unwritten.matrix_is_unwritten = True
         elif self.unwritten.shared is not None:
-            self.unwritten.doubts.tell(i, self.unwritten.shared.marks[at])
+            self.unwritten.doubts.tell(i, self.unwritten.shared.of(flat, size))
 
     # ---- asynchronous operations
 
@@ -393,27 +396,32 @@ class Watch:
         if self.unreleased.is_exposed(self.x.shared):
             self.unreleased.op_reads(op, self.x.shared, runs.words)
         is_elsewhere = self._notes_reads_of(op)
-        is_ordered = self.shared.is_read_by(op, runs, stops_at_operations=is_elsewhere)
+        is_ordered = not self.shared.has_holes(runs) and self.shared.is_read_by(op, runs, stops_at_operations=is_elsewhere)
         if is_ordered and not self._follows(op):
             return
         at = runs.words
         nobody = np.zeros(len(at), bool)
         if not is_ordered:
             who = self.shared.read_by_operation(op, at)
-            nobody = who == NOBODY
+            blank = np.where(who == NOBODY, np.uint8(WHOLE), self.shared.blank_bytes(at))
+            nobody = blank != 0
             if nobody.any():
-                self.early.note(op.instruction, at[nobody], self._running(self.x))
+                self.early.note(op.instruction, at[nobody], self._running(self.x), blank[nobody])
             if is_elsewhere:
                 self._elsewhere(who)
         if op.products:
             op.products[-1].read(at, nobody)
         elif self.unwritten.shared is not None:
-            self.unwritten.doubts.tell(op.instruction, self.unwritten.shared.marks[at])
+            self.unwritten.doubts.tell(op.instruction, self.unwritten.shared.of_words(at))
 
     def reads_for_all_lanes(self, op: Operation, cta: Cta, offsets: np.ndarray | Runs) -> bool:
         """An operation that a lane has issued, and `op_reads` was told of, reads the same for each lane of its warp. False, where each has to be told."""
         runs = self.shared.of_cta(cta, offsets)
-        return not self._follows(op) and self.shared.is_read_by(op, runs, stops_at_operations=self._notes_reads_of(op), by_any=True)
+        return (
+            not self._follows(op)
+            and not self.shared.has_holes(runs)
+            and self.shared.is_read_by(op, runs, stops_at_operations=self._notes_reads_of(op), by_any=True)
+        )
 
     def _follows(self, op: Operation) -> bool:
         """Is there a doubt that what an operation reads could have?"""
@@ -422,7 +430,7 @@ class Watch:
     def ops_read(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
         """Operations of one instruction read the same words of CTAs' windows, and nothing has to be said about any. False where each has to be told
         by `op_reads`."""
-        if self._follows(ops[0]) or self.unreleased.is_exposed(self.x.shared):
+        if self._follows(ops[0]) or self.unreleased.is_exposed(self.x.shared) or self.shared.parts.has_holes:
             return False
         if not self.shared.are_read_by(ops, ctas, runs, stops_at_operations=self._notes_reads_of(ops[0])):
             return False
@@ -477,7 +485,8 @@ class Watch:
         """What an operation has written in a CTA's window is what lies at these global addresses, `size` bytes at each: `places` (n, words) are offsets in the window."""
         marks = None if self.globals is None else self.globals.brought(op.instruction, addresses, size)
         if marks is not None:
-            self.unwritten.put_words((places.reshape(-1) + cta.index * self.x.pitch) // WORD, marks.reshape(-1))
+            words = (places.reshape(-1) + cta.index * self.x.pitch) // WORD
+            self.unwritten.put_words(words, marks.repeat(WORD * places.size // marks.size, axis=-1).reshape(-1, WORD))
 
     def op_writes_global(
         self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, stays: Callable[[np.ndarray], np.ndarray] | None = None
