@@ -1,4 +1,4 @@
-"""`check` of scale factors, tcgen05.cp and tensor memory: correct kernels raise nothing, planted faults have their code, and repairs work. Nothing is measured."""
+"""Scale factors, tcgen05.cp and tensor memory, in scenarios and in launches: correct kernels raise nothing, planted faults have their code. Nothing is measured."""
 
 import copy
 import json
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernels import changed, kernel, said_of_damaged, word_with
 from scaled import ARCH, MODES, scaled
+from scaled_gemms import Gemm, run
 from smemsim import InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
 from smemsim.cli import main
 from smemsim.spec.tensor_memory import COPY_SHAPES
@@ -445,3 +446,86 @@ def test_damaged_scenarios_are_an_answer_or_a_sentence(seed):
     answers, sentences = said_of_damaged(good, seed, tries=160, places=2)
     assert answers > 10
     assert min(map(len, sentences)) > 20
+
+
+# ---- launches: each row and each k with its own scale factors
+
+
+def own(side: str, block: int) -> tuple[int, int, int]:
+    """What a kernel loads: a K block, and the row block of its own m or n."""
+    return block, int(side == "a"), int(side == "b")
+
+
+def padded(_: str, scales: np.ndarray) -> None:
+    scales[:, 1:] = 0
+
+
+def equal(_: str, scales: np.ndarray) -> None:
+    scales[:] = 128
+
+
+RIGHT = {
+    "three tiles of K": (Gemm(tiles=3), None),
+    "sixteen elements for a factor": (Gemm("mxf4nvf4", "4X", n=64, tiles=2), None),
+    "two factors, two of N": (Gemm("mxf4", "2X", n=192, tiles=2, grid=(1, 2)), None),
+    "two stages, four CTAs": (Gemm("mxf4nvf4", "2X", n=256, tiles=3, grid=(2, 2), stages=2), None),
+    "128 elements for a factor": (Gemm(tiles=4, id=lambda side, tile, step: tile, block=lambda side, tile: own(side, 0)), None),
+    "128 elements for a factor, and padding": (Gemm(id=lambda side, tile, step: 0), padded),
+    "one block for all": (Gemm(tiles=3, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), equal),
+}
+
+
+@pytest.mark.parametrize(("gemm", "change"), RIGHT.values(), ids=RIGHT)
+def test_launches_with_the_right_scale_factors_are_silent_and_followed(gemm, change):
+    done, _ = run(gemm, change=change)
+    count = gemm.tiles * 4 * gemm.grid[0] * gemm.grid[1]
+    assert done.findings == [], done.text()
+    assert done.judged.scales == (count, count)
+
+
+def first_of_a(side: str, tile: int, step: int) -> int:
+    return 0 if side == "a" else step
+
+
+WRONG = {
+    "one id": (Gemm(id=lambda side, tile, step: 0), ["S702", "S702"], "mma", "k = 32 with the scale factors of k = 0: scale id 0"),
+    "one id of A": (Gemm(tiles=2, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
+    "an id twice": (Gemm(id=lambda side, tile, step: (0, 1, 1, 3)[step]), ["S702", "S702"], "mma", "k = 64 with the scale factors of k = 32"),
+    "ids in another order": (Gemm(id=lambda side, tile, step: step if side == "a" else 3 - step), ["R508"], "mma", "another order than their k"),
+    "one column": (Gemm("mxf4nvf4", "4X", column=lambda side, tile, step: 0), ["S702", "S702"], "mma", "which columns 128 to 131 hold"),
+    "one id of two factors": (Gemm("mxf4", "2X", id=lambda side, tile, step: 0), ["S702", "S702"], "mma", "scale id 0"),
+    "one K block": (Gemm(tiles=3, block=lambda side, tile: own(side, 0)), ["R508", "R508"], "mma", "k = 128 with the scale factors of k = 0"),
+    "the K block before": (Gemm(tiles=3, block=lambda side, tile: own(side, max(tile - (side == "a"), 0))), ["R508"], "mma", "no product uses those of k = 128"),
+    "K blocks exchanged": (Gemm(tiles=4, block=lambda side, tile: own(side, tile ^ (side == "a"))), ["R508"], "mma", "another order than their k"),
+    "a stage that is not loaded again": (Gemm(tiles=4, stages=2, loads=lambda side, tile: side == "b" or tile != 2), ["R508"], "mma", "k = 256 with the scale factors of k = 0"),
+    "no copy": (Gemm(tiles=3, copies=lambda side, tile: side == "a" or tile != 1), ["R508"], "mma", "of B are multiplied at k = 128"),
+    "A and B exchanged": (Gemm(grid=(2, 2), swapped=True), ["R508", "R508"], "mma", "they change with the rows of B"),
+    "those of A by n": (Gemm(grid=(2, 2), block=lambda side, tile: (tile, 0, 1)), ["R508"], "mma", "they change with the rows of B"),
+    "one row block": (Gemm(grid=(2, 1), block=lambda side, tile: (tile, 0, int(side == "b"))), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
+    "a copy of those of A for B": (Gemm(source=lambda offset: 0), ["S701", "S701"], "cp", "get scale factors that rows of B get"),
+    "no stride": (Gemm(stride=0), ["S701", "S701"], "cp", "rows 0 and 8 of A get one scale factor"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gemm", "codes", "name", "words"), WRONG.values(), ids=WRONG)
+def test_launches_with_scale_factors_of_others_are_found_at_their_line(gemm, codes, name, words):
+    done, wrong = run(gemm)
+    assert wrong > 1000
+    assert [f.code for f in done.findings] == codes, done.text()
+    assert words in done.findings[0].message
+    assert all(f"tcgen05.{name}." in f.instruction and f.repair for f in done.findings)
+
+
+@pytest.mark.parametrize("how", [{"schedule": "latest"}, {"workers": 2}], ids=str)
+def test_scale_factors_are_followed_however_a_launch_runs(how):
+    done, _ = run(Gemm(grid=(2, 1), id=first_of_a), **how)
+    assert [f.code for f in done.findings] == ["S702"], done.text()
+    assert run(Gemm(grid=(2, 1)), **how)[0].findings == []
+
+
+def test_bytes_that_all_have_one_value_are_padding():
+    """The other ids hold zeros: the factor is one for 128 elements of K."""
+    done, _ = run(Gemm(tiles=2, id=first_of_a), change=lambda side, scales: scales.__setitem__((slice(None), slice(1, None, 4)), 0) if side == "a" else None)  # fmt: skip
+    assert [f.code for f in done.findings] == ["S702"]
+    done, _ = run(Gemm(id=first_of_a), change=lambda side, scales: padded(side, scales) if side == "a" else None)
+    assert done.findings == []

@@ -25,6 +25,7 @@ from smemsim.judge.operands.places import RECOGNISED
 from smemsim.judge.operands.ranks import own_ranks
 from smemsim.judge.operands.read import Issued, Product
 from smemsim.judge.operands.recorded import Reads
+from smemsim.judge.operands.scaled import wrong_factors
 from smemsim.judge.operands.steps import begun_anew, is_discarded, mismatches, swapped, unreached
 from smemsim.judge.operands.tiles import turned, unread
 from smemsim.judge.outputs import Output
@@ -239,6 +240,7 @@ class Judged:
     `a` and `b` are (checked, all) operands of matrix instructions in shared memory, those of all CTAs: it is known which tile each is, because a tensor map
     says so or because its elements were recognised in global memory. `instructions` of `of` matrix instructions had operands from tensor loads alone; they are
     `distinct` products, each of which was judged once: the same descriptors, maps and coordinates but for where a CTA's tile lies. `maps` are tensor maps.
+    `scales` are (followed from global memory, all) block-scaled instructions, by their scale factors.
     `missed` has what was not checked: its reason, and how often that was so.
 
     >>> str(Judged(96, 96, 24, 4, 2, {}, (96, 96), (96, 96)))
@@ -255,6 +257,7 @@ class Judged:
     missed: dict[str, int]
     a: tuple[int, int] = (0, 0)
     b: tuple[int, int] = (0, 0)
+    scales: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
         said = []
@@ -267,6 +270,8 @@ class Judged:
             different *= self.instructions > 1
             sides = ", ".join(f"{name} {done} of {of}" for name, (done, of) in (("A", self.a), ("B", self.b)) if of)
             said.append(f"operand layouts checked: {sides} in {self.ctas} CTA{'s' * (self.ctas != 1)}{different}")
+        if self.scales[1]:
+            said.append(f"scale factors {self.scales[0]} of {self.scales[1]}")
         if self.maps:
             said.append(f"{'' if said else 'checked: '}{self.maps} tensor map{'s' * (self.maps != 1)}")
         missed = ", ".join(f"{reason} ({count})" if count else reason for reason, count in self.missed.items())
@@ -278,7 +283,7 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
     if reads is None:
         return Judged(0, 0, 0, 0, 0, {"anything: it ran without the watch": 0})
     reads.finish()
-    missed = {reason: count for reason, count in reads.missed.items() if reason != RECOGNISED}
+    missed = {reason: count for reason, count in reads.missed.items() if reason != RECOGNISED} | reads.factors.missed
     done = reads.instructions - sum(reads.missed_instructions.values())
     a, b = ((0 if why_not else reads.sides_checked[side], reads.sides[side]) for side in "ab")
     if why_not and done:
@@ -289,7 +294,9 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
     if not launch.program.uses.isdisjoint(REGISTERS):
         missed["mma and wmma, whose operands are registers"] = 0
     maps = {(bytes(event.tensor_map)) for event in reads.maps.values()}
-    return Judged(done, reads.instructions, len(reads.ctas), written.distinct if written is not None else 0, len(maps), missed, a, b)
+    scales = reads.factors.instructions - sum(reads.factors.missed.values()), reads.factors.instructions
+    distinct = written.distinct if written is not None else 0
+    return Judged(done, reads.instructions, len(reads.ctas), distinct, len(maps), missed, a, b, scales)
 
 
 # ---- `Run`: what a launch did and what is wrong with it
@@ -404,6 +411,8 @@ class Run:
             stored = [*stored, *exchanged_boxes(self.launch)]
         if self.reads is not None:
             stored = [*stored, *cut_off(self.reads, self.launch.memory)]
+            if self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
+                stored = [*stored, *wrong_factors(self.reads.factors, self.launch)]
         return causes, [*executed, *stored]
 
     @property

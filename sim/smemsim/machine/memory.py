@@ -398,6 +398,10 @@ class SharedMemory:
         """(writer, place) of bytes at offsets from the window's begin: the number of the writer from 1 on (0: nobody), the byte of its data."""
         return self._owners.of(offsets)
 
+    def look(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(source, writer) of bytes at offsets from the window's begin, as `Owners.look` has them; some may lie outside."""
+        return self._owners.look(offsets)
+
     def line_writers(self, lines: np.ndarray) -> np.ndarray:
         """The writers of lines of 128 bytes, by their numbers in the window; 0 for lines that no load wrote as a whole."""
         return self._owners.of_lines(lines)

@@ -14,6 +14,7 @@ from typing import TypeAlias, overload
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.cluster import Delivery
 from smemsim.machine.product import SharedOperand
+from smemsim.machine.tmem.layout import ScaleLayout
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.words.tensor_map import TensorMap
@@ -89,6 +90,7 @@ class Mma(_Issued):
     cta_group: int = 1
     d: int = 0  # which accumulator: its first register, or its address in tensor memory
     is_new: bool = False  # others have given D its value since the last sum there
+    scales: tuple[ScaleLayout, ScaleLayout] | None = None  # where the scale factors of A and of B lie, of a block-scaled kind
 
     @property
     def begins(self) -> bool:
@@ -114,6 +116,7 @@ class Copy(_Issued):
     word: int
     tmem_address: int
     cta_group: int = 1
+    is_packed: bool = False  # does it make bytes of elements of 4 or 6 bits?
 
 
 Event: TypeAlias = Load | Store | Bulk | Mma | Copy

@@ -309,6 +309,9 @@ class Judge(Protocol):
     def multiplied(self, x: Wave, products: Products) -> None:
         """Called with the events of one matrix instruction that several CTAs execute together, each by itself, right before they happen."""
 
+    def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
+        """Called with the boxes of tensor memory that warps store to: (warp, CTA in the wave, first lane, first column, the column behind the last)."""
+
     def fresh(self) -> Judge:
         """A judge of the launch that has seen no events, for another process."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import collections
 import hashlib
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from smemsim.judge.operands.courses import Course, SharedCourse, Step
+from smemsim.judge.operands.factors import Factors
 from smemsim.judge.operands.pieces import apart, goes_on
 from smemsim.judge.operands.places import (
     NO_LOAD,
@@ -38,6 +39,7 @@ from smemsim.machine.product import SharedOperand
 from smemsim.machine.tma import Transfer
 from smemsim.program.events import Copy, Event, Load, Mma, Products, Store
 from smemsim.spec.formats import element_format
+from smemsim.spec.tensor_memory import WARP_LANES
 from smemsim.spec.wgmma import WGMMA_THREADS
 from smemsim.words.tensor_map import TensorMap
 
@@ -85,7 +87,9 @@ class Reads:
         # Operand, line, maps and how far apart they lie: what the two CTAs of a pair have read for one instruction.
         self.pairs: dict[tuple[str, int, int, int, tuple[int, ...]], tuple[Mma, OperandRead, OperandRead]] = {}
         self.threads = ThreadTiles()
+        self.factors = Factors()
         self._in_order: tuple[list[Product], list[Issued]] | None = None
+        self._scales: bool | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -109,6 +113,7 @@ class Reads:
         for wave in self._waves:
             self._close(wave)
         self._forget()
+        self.factors.finish()
         return self
 
     def merge(self, other: Reads) -> None:
@@ -127,6 +132,7 @@ class Reads:
         self.widths |= {key: read for key, read in other.widths.items() if key not in self.widths}
         self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
         self.threads.found = other.threads.found | self.threads.found
+        self.factors.merge(other.factors)
         self.pairs |= {key: pair for key, pair in other.pairs.items() if key not in self.pairs}
         for key, reach in other.reaches.items():
             self.reaches[key] = self.reaches[key].joined(reach) if key in self.reaches else reach
@@ -183,8 +189,10 @@ class Reads:
             self._part(x)
             self._multiplied(event, {missed for cta in _group_of(x, event) for missed in self._multiply(x, cta, event)})
             self._pair(x, event)
+            self._scaled(x, (event,))
         elif isinstance(event, Copy):
-            self.copies += 1
+            followed = self._is_scaled(x) and [self.factors.copied(x, cta, event, self._places_read) for cta in _group_of(x, event)]
+            self.copies += not (followed and all(followed))
 
     def loaded(self, x: Wave, loads: Sequence[Load]) -> None:
         """Loads of boxes that lie inside a tensor, which CTAs without a cluster issue alike: as if called with these events one after the other."""
@@ -279,8 +287,29 @@ class Reads:
             return Noted(operand.number, operand.major, *told)
         return None if operand is None else self._operand(course, cta, use, operand, places, writer)
 
+    def _is_scaled(self, x: Wave) -> bool:
+        """Has the program block-scaled products?"""
+        if self._scales is None:
+            self._scales = any("block_scale" in i.modifiers for i in x.launch.program.inlined.body)
+        return self._scales
+
+    def _scaled(self, x: Wave, events: Sequence[Mma]) -> None:
+        """Note the scale factors of products."""
+        for event in events:
+            if event.scales is not None:
+                members = sorted(_group_of(x, event), key=lambda cta: cta.index)
+                self.factors.multiplied(x, members, event, self._places_read)
+
+    def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
+        """Warps store to boxes of tensor memory: (warp, CTA in the wave, first lane, first column, the column behind the last)."""
+        if self._is_scaled(x):
+            for _, cta, lane, first, end in boxes:
+                self.factors.overwritten(x, x.ctas[cta], first, end, lane // WARP_LANES)
+
     def multiplied(self, x: Wave, products: Products) -> None:
         """What one matrix instruction does in several CTAs or pairs, each by itself: as if called with these events one after the other."""
+        if self._is_scaled(x):
+            self._scaled(x, products.all)
         if self._multiply_together(x, products):
             return
         self._part(x)
@@ -626,8 +655,8 @@ class Reads:
         return hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
 
 
-def _group_of(x: Wave, event: Mma) -> tuple[Cta, ...]:
-    """The CTAs whose operands an instruction multiplies: that of the thread, and its peer."""
+def _group_of(x: Wave, event: Mma | Copy) -> tuple[Cta, ...]:
+    """The CTAs of an instruction: that of the thread, and of a pair its peer."""
     first = x.numbered(event.cta)
     return (first,) if event.cta_group == 1 else (first, x.ctas[first.index ^ 1])
 

@@ -104,7 +104,7 @@ def build_cp(i: Instruction, c: Linker) -> Step:
                     if copied.found or x.watch.tensor.marks is not None:
                         copied.finish()
                 x.watch.tensor.operated(op, members, (), tuple((n, *box) for n in range(len(members))))
-            record(x, Copy(cta.number, int(x.tid[thread]), i, name, multicast, word, at, group))
+            record(x, Copy(cta.number, int(x.tid[thread]), i, name, multicast, word, at, group, bool(src_fmt)))
         x.changes += 1
 
     return run

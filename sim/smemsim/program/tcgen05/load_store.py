@@ -340,6 +340,8 @@ def build_st(i: Instruction, c: Linker) -> Step:
         if x.watch is not None:
             _follow_store(x, at, access)
             x.watch.tensor.stored(x, i, access.boxes(x), access.access.lanes, are_alike=bool((values == values.flat[0]).all()))
+        if x.launch.judge is not None:
+            x.launch.judge.stored(x, access.boxes(x))
         _lands(x, put, "st", at, values)
         x.changes += 1
 

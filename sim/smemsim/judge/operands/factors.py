@@ -1,0 +1,392 @@
+"""Which bytes of global memory block-scaled products multiply with which rows and which K of A and of B: scale factors, followed through shared and tensor memory."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from smemsim.distinct import distinct
+from smemsim.judge.operands.places import Places
+from smemsim.machine.bulk import BulkTransfer
+from smemsim.machine.memory import SharedMemory
+from smemsim.machine.product import SharedOperand
+from smemsim.machine.region import FOREIGN, UNWRITTEN
+from smemsim.machine.tma import Transfer
+from smemsim.machine.tmem.address import TmemAddress
+from smemsim.machine.tmem.copy import copied_cells, copied_operand, copy_shape
+from smemsim.machine.tmem.layout import ScaleLayout, cells_of_scales
+from smemsim.program.events import Copy, Mma
+from smemsim.spec.assumptions import remembered
+from smemsim.spec.formats import element_format
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.tensor_memory import COLUMNS, LANE_SHIFT, LANES, WARP_LANES
+
+if TYPE_CHECKING:
+    from smemsim.program.wave import Cta, Wave
+    from smemsim.words.tensor_map import TensorMap
+
+__all__ = ["Brought", "Factors", "Rows", "Use"]
+
+CELL = 4  # bytes
+WINDOWS = LANES // WARP_LANES
+BY_THREADS = "scale factors that no load has brought from global memory"
+NO_TILE = "scale factors of operands that no tensor load has brought"
+COLUMNS_END = 1 << LANE_SHIFT
+NOWHERE = -1  # of a cell: no copy that is followed has written it
+
+
+class Rows(NamedTuple):
+    """Some rows of an operand: its side, the tensor (address, strides, bits), the coordinates that are neither row nor k, the first row and how many, without those that lie
+    outside of the tensor."""
+
+    side: str
+    tensor: tuple[Any, ...]
+    plane: tuple[int, ...]
+    first: int
+    count: int
+
+
+class Use(NamedTuple):
+    """An instruction that multiplies rows, from a k on, with scale factors: bytes of global memory `base + offsets`, (rows, factors of a row), negative ones as
+    `machine/region.py` has them. `copies` are what brought them to tensor memory."""
+
+    event: Mma
+    k: int
+    elements: int  # of K for one factor
+    base: int
+    offsets: np.ndarray
+    copies: tuple[Brought, ...]
+    layout: ScaleLayout
+    other: Rows | None  # of the other operand
+
+    @property
+    def addresses(self) -> np.ndarray:
+        """The bytes of global memory; negative ones are none."""
+        return np.where(self.offsets < 0, self.offsets, self.offsets + self.base)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Brought:
+    """A tcgen05.cp: where in global memory the bytes of its rows come from, (rows, bytes), and the column that it writes first. `loads` are the writers of the shared
+    memory that it has read."""
+
+    event: Copy
+    column: int
+    base: int
+    offsets: np.ndarray
+    key: int  # equal for equal offsets
+    loads: tuple[Any, ...]
+
+    @property
+    def addresses(self) -> np.ndarray:
+        """The bytes of global memory; negative ones are none."""
+        return np.where(self.offsets < 0, self.offsets, self.offsets + self.base)
+
+
+class _Part(NamedTuple):
+    """Some rows of an operand of a product, the CTA of the pair in whose tensor memory their factors are looked at, and the rows of the other operand."""
+
+    layout: ScaleLayout
+    which: int
+    rows: slice
+    other: Rows | None
+
+
+class _Cells:
+    """What lies in the tensor memory of a CTA: of each column and 32 lanes the number of the copy, and the row that lies in the first lane."""
+
+    def __init__(self) -> None:
+        self.copies: list[Brought] = []
+        self.of = np.full((COLUMNS, WINDOWS, 2), NOWHERE, np.int32)
+
+
+class Factors:
+    """The scale factors of a launch. `uses` are those of each rows, once for each K and each bytes; `brought` the copies, once for each bytes; `missed` counts
+    instructions of which some are not known, by the reason; `instructions` are all of them."""
+
+    def __init__(self) -> None:
+        self.uses: dict[Rows, dict[tuple[int, int, int], Use]] = {}
+        self.brought: dict[tuple[int, int], Brought] = {}
+        self.missed: collections.Counter[str] = collections.Counter()
+        self.instructions = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._cells: dict[Wave, dict[int, _Cells]] = {}
+        self._offsets: dict[tuple[tuple[int, ...], bytes], tuple[int, np.ndarray]] = {}
+        self._unknown: set[int] = set()  # of those the numbers that have bytes of no array
+        self._taken: dict[Any, tuple[int, np.ndarray, int, _CellsRead]] = {}
+        self._of_bulk: dict[Any, tuple[int, np.ndarray, int]] = {}
+        self._forms: dict[Any, tuple[Transfer, _Form | None]] = {}
+
+    def finish(self) -> None:
+        """No more is to come: what was needed on the way is dropped."""
+        self._forget()
+
+    def merge(self, other: Factors) -> None:
+        """Take what another process has seen."""
+        for rows, uses in other.uses.items():
+            mine = self.uses.setdefault(rows, {})
+            own = {(use.k, use.base, use.offsets.tobytes()) for use in mine.values()}
+            new = [use for use in uses.values() if (use.k, use.base, use.offsets.tobytes()) not in own]
+            mine |= {(use.k, use.base, -len(mine) - n - 1): use for n, use in enumerate(new)}
+        known = {(copy.base, copy.offsets.tobytes()) for copy in self.brought.values()}
+        for copy in other.brought.values():
+            if (copy.base, copy.offsets.tobytes()) not in known:
+                self.brought[copy.base, -len(self.brought) - 1] = copy
+        self.missed.update(other.missed)
+        self.instructions += other.instructions
+
+    # ---- what is written to tensor memory
+
+    def _of(self, x: Wave, cta: Cta) -> _Cells:
+        waves = self._cells
+        if x not in waves:
+            for wave in [w for w in waves if w not in x.launch.waves]:
+                del waves[wave]
+            waves[x] = {}
+        cells = waves[x].get(cta.number)
+        if cells is None:
+            cells = waves[x][cta.number] = _Cells()
+        return cells
+
+    def copied(self, x: Wave, cta: Cta, event: Copy, places_of: Callable[[SharedMemory, SharedOperand], Places | None]) -> bool:
+        """A tcgen05.cp of one CTA. Is it followed?"""
+        cells, shared = self._of(x, cta), cta.shared
+        shape = copy_shape(event.shape, event.multicast)
+        columns, windows, is_whole = _written(event.shape, event.multicast, event.tmem_address)
+        places = places_of(shared, copied_operand(shape, event.word))
+        if places is None or event.is_packed or not is_whole:
+            cells.of[columns, [window for window, _ in windows]] = NOWHERE
+            return False
+        copy = Brought(event, columns.start, *self._behind(shared, places))
+        cells.copies.append(copy)
+        self.brought.setdefault((copy.base, copy.key), copy)
+        for window, first in windows:
+            cells.of[columns, window] = len(cells.copies) - 1, first
+        return True
+
+    def _behind(self, shared: SharedMemory, places: Places) -> tuple[int, np.ndarray, int, tuple[Any, ...]]:
+        """What `_known` says of the bytes of global memory behind rows of chunks, and what has loaded them."""
+        chunks = places.chunks
+        if (chunks >= 0).all():
+            writer, place = shared.owned(chunks)
+            load = shared.writers[int(writer[0, 0]) - 1] if writer[0, 0] and (writer == writer[0, 0]).all() else None
+            if isinstance(load, BulkTransfer) and load.src_space == "global":
+                key = place.shape, place.tobytes()
+                held = self._of_bulk.get(key)
+                if held is None:
+                    held = self._of_bulk[key] = self._known(
+                        shared.look(chunks[:, :, None] + np.arange(CHUNK))[0].reshape(len(chunks), -1) - int(load.src)
+                    )
+                return int(load.src) + held[0], held[1], held[2], (load,)
+        sources, writers = shared.look(np.where(chunks[:, :, None] < 0, -1, chunks[:, :, None] + np.arange(CHUNK)))
+        loads = tuple(shared.writers[n - 1] for n in distinct(writers.astype(np.int64)).tolist() if n)
+        return *self._known(sources.reshape(len(chunks), -1)), loads
+
+    def _known(self, sources: np.ndarray) -> tuple[int, np.ndarray, int]:
+        """(the lowest byte of global memory, offsets from there, a number that equal offsets share)."""
+        inside = sources >= 0
+        base = int(sources[inside].min()) if inside.any() else 0
+        offsets = np.where(inside, sources - base, sources)
+        number, kept = self._offsets.setdefault((offsets.shape, offsets.tobytes()), (len(self._offsets), offsets))
+        if ((offsets == FOREIGN) | (offsets == UNWRITTEN)).any():
+            self._unknown.add(number)
+        return base, kept, number
+
+    def overwritten(self, x: Wave, cta: Cta, first: int, end: int, window: int | slice = slice(None)) -> None:
+        """Something else than a copy writes columns."""
+        if x in self._cells and cta.number in self._cells[x]:
+            self._cells[x][cta.number].of[first:end, window] = NOWHERE
+
+    # ---- what is multiplied
+
+    def multiplied(
+        self, x: Wave, members: Sequence[Cta], event: Mma, places_of: Callable[[SharedMemory, SharedOperand], Places | None]
+    ) -> None:
+        """A block-scaled product of a CTA or of a pair."""
+        assert event.scales is not None
+        self.instructions += 1
+        reasons: set[str] = set()
+        spots = {side: [self._spot(member, event, side, places_of) for member in members] for side in "ab"}
+        for side, layout in zip("ab", event.scales, strict=True):
+            own = layout.m // len(members) if side == "a" else layout.n // len(members)
+            for n, member in enumerate(members):
+                for half, spot in enumerate(spots[side]):
+                    if side == "a" and half != n:
+                        continue  # of A each CTA has the factors of its own rows
+                    partner = spots["b" if side == "a" else "a"][half]
+                    part = _Part(layout, n, slice(half * own, (half + 1) * own), None if partner is None else partner[0])
+                    reasons |= self._use(x, member, event, spot, part)
+        first = event.d % COLUMNS_END
+        for member in members:
+            self.overwritten(x, member, first, first + event.n // (2 if event.cta_group == 2 and event.m == LANES else 1))
+        if reasons:
+            self.missed[min(reasons)] += 1
+
+    def _use(self, x: Wave, cta: Cta, event: Mma, spot: tuple[Rows, int] | None, part: _Part) -> set[str]:
+        """Notes the factors of some rows; why that cannot be done."""
+        cells, layout = self._of(x, cta), part.layout
+        places = _places_of_factors(layout, part.which, part.rows.start, part.rows.stop)
+        refs = cells.of[places.column, places.window]
+        numbers = refs[..., 0]
+        low, high = int(numbers.min()), int(numbers.max())
+        if low == NOWHERE:
+            return {BY_THREADS}
+        count = None if spot is None else spot[0].count
+        if low == high and not refs[..., 1].any():
+            copy, used = cells.copies[low], [low]
+            key = (id(places), copy.key, layout.column - copy.column, count)
+            held = self._taken.get(key)
+            if held is None:
+                base, offsets, number = self._known(_taken(cells.copies, refs, places)[:count])
+                held = self._taken[key] = base - copy.base, offsets, number, places
+            base, offsets, number = copy.base + held[0], held[1], held[2]
+        else:
+            used = distinct(numbers).tolist()
+            base, offsets, number = self._known(_taken(cells.copies, refs, places)[:count])
+        if number in self._unknown:
+            return {BY_THREADS}
+        if spot is None:
+            return {NO_TILE}
+        uses = self.uses.setdefault(spot[0], {})
+        if (spot[1], base, number) not in uses:
+            copies = tuple(cells.copies[n] for n in used)
+            uses[spot[1], base, number] = Use(event, spot[1], event.k // layout.scales, base, offsets, copies, layout, part.other)
+        return set()
+
+    def _spot(
+        self, cta: Cta, event: Mma, side: str, places_of: Callable[[SharedMemory, SharedOperand], Places | None]
+    ) -> tuple[Rows, int] | None:
+        """Which rows of which tensor an operand is, and at which k it begins; None where no tensor load says so."""
+        what = event.operand(side)
+        if what is None or (event.is_sparse and side == "a"):
+            return None
+        places = places_of(cta.shared, what)
+        if places is None or min(places.chunks.shape) == 0:
+            return None
+        load = _only_load(cta.shared, places)
+        if load is None:
+            form = _form_of(cta.shared, places, what)
+            return None if form is None else form.spot(side, what, form.begin)
+        key = (what, id(load.tensor_map), load.geometry.mode, load.smem_address, cta.shared.begin)
+        if key not in self._forms:
+            form = _form_of(cta.shared, places, what)
+            by = None if form is None else tuple(a - b for a, b in zip(form.begin, load.coordinates, strict=True))
+            self._forms[key] = load, None if form is None or by is None else form._replace(begin=by)
+        form = self._forms[key][1]
+        return None if form is None else form.spot(side, what, tuple(map(int.__add__, form.begin, load.coordinates)))
+
+
+@remembered(256)
+def _written(shape: str, multicast: str, taddr: int) -> tuple[slice, tuple[tuple[int, int], ...], bool]:
+    """(columns that a copy writes, the windows of 32 lanes with the row in the first lane of each, are these windows written as a whole?)."""
+    row, address = copy_shape(shape, multicast), TmemAddress.decode(taddr)
+    lane, column = copied_cells(row, address)
+    is_whole = row.run % WARP_LANES == 0 and address.lane % WARP_LANES == 0
+    begins = range(0, row.rows, WARP_LANES) if is_whole else range(row.rows)
+    windows = {window: first for first in begins for window in (lane[first, :, 0] // WARP_LANES).tolist()}
+    return slice(int(column.min()), int(column.max()) + 1), tuple(windows.items()), is_whole
+
+
+class _CellsRead(NamedTuple):
+    """Where some rows' factors lie: lane, column and byte (rows, factors of a row), and which 32 lanes that are."""
+
+    lane: np.ndarray
+    column: np.ndarray
+    byte: np.ndarray
+    window: np.ndarray
+
+
+@remembered(256)
+def _places_of_factors(layout: ScaleLayout, which: int, first: int, end: int) -> _CellsRead:
+    """Where the factors of rows lie in one CTA of a pair."""
+    copy = next(cell for cell in cells_of_scales(layout) if (cell[0][first:end] == which).all())
+    _, lane, column, byte = (of[first:end] for of in copy)
+    return _CellsRead(lane, column, byte, lane // WARP_LANES)
+
+
+def _taken(copies: Sequence[Brought], refs: np.ndarray, places: _CellsRead) -> np.ndarray:
+    """The bytes of global memory that lie in cells, by the copies that have written these."""
+    sources = np.empty(places.lane.shape, np.int64)
+    for number in distinct(refs[..., 0]).tolist():
+        mine, copy = refs[..., 0] == number, copies[number]
+        row = refs[..., 1][mine] + places.lane[mine] % WARP_LANES
+        sources[mine] = copy.addresses[row, (places.column[mine] - copy.column) * CELL + places.byte[mine]]
+    return sources
+
+
+def _only_load(shared: SharedMemory, places: Places) -> Transfer | None:
+    """The load that brought all lines of an operand; None where there are several, or others."""
+    if places.lines is None:
+        return None
+    lines = shared.line_writers(places.lines)
+    writer = int(lines[0])
+    load = shared.writers[writer - 1] if writer and (lines == writer).all() else None
+    return load if isinstance(load, Transfer) else None
+
+
+class _Form(NamedTuple):
+    """An operand in boxes of a tensor: the dimension along which the axis that is not contiguous goes on, and the coordinates of its begin."""
+
+    tensor_map: TensorMap
+    axis: int
+    begin: tuple[int, ...]
+
+    def spot(self, side: str, what: SharedOperand, begin: tuple[int, ...]) -> tuple[Rows, int] | None:
+        """The rows and the first k, when the operand begins there; None where that is outside of the tensor."""
+        tm, axis, bits = self.tensor_map, self.axis, element_format(what.dtype).bits
+        if not all(0 <= at < size for at, size in zip(begin, tm.global_dim, strict=True)):
+            return None
+        unit = tm.type_row.bits
+        strides = (unit, *(8 * stride for stride in tm.global_strides))
+        within = [n for n in range(tm.rank) if n != axis and strides[n] < strides[axis]]
+        plane = tuple(begin[n] for n in range(tm.rank) if n != axis and n not in within)
+        along = sum(begin[n] * strides[n] for n in within) // bits
+        row, k = (begin[axis], along) if what.major == "K" else (along, begin[axis])
+        extent = tm.global_dim[axis] if what.major == "K" else tm.global_dim[0] * unit // bits if within == [0] else row + what.rows
+        return Rows(side, (tm.global_address, tm.global_strides, unit), plane, row, min(what.rows, extent - row)), k
+
+
+def _form_of(shared: SharedMemory, places: Places, what: SharedOperand) -> _Form | None:
+    """How an operand lies in a tensor; None where its rows and k are no runs of neighbours in boxes of one."""
+    by_row = what.major == "K"
+    outer, inner = (places.chunks[:, 0], places.chunks[0]) if by_row else (places.chunks[0], places.chunks[:, 0])
+    of_outer, of_inner = _coordinates(shared, outer), _coordinates(shared, inner)
+    if of_outer is None or of_inner is None or len(outer) < 2:
+        return None
+    tm, at = of_outer
+    moved = np.flatnonzero((at != at[0]).any(axis=0)).tolist()
+    if len(moved) != 1 or moved[0] == 0 or (np.diff(at[:, moved[0]]) != 1).any():
+        return None
+    along = of_inner[1]
+    strides = np.array([tm.type_row.bits, *(8 * stride for stride in tm.global_strides)])
+    if (along[:, moved[0]] != at[0, moved[0]]).any() or len(distinct(np.diff(along @ strides))) > 1:
+        return None
+    return _Form(tm, moved[0], tuple(at[0].tolist()))
+
+
+def _coordinates(shared: SharedMemory, chunks: np.ndarray) -> tuple[TensorMap, np.ndarray] | None:
+    """The tensor map of the loads that brought some chunks, and the coordinates of each; None where these are no loads of boxes of one tensor."""
+    if (chunks < 0).any():
+        return None
+    writer, place = shared.owned(chunks)
+    numbers = distinct(writer).tolist()
+    loads = [shared.writers[n - 1] if n else None for n in numbers]
+    first = loads[0]
+    if not isinstance(first, Transfer):
+        return None
+    tm, at = first.tensor_map, np.empty((len(chunks), first.tensor_map.rank), np.int64)
+    for number, load in zip(numbers, loads, strict=True):
+        if not isinstance(load, Transfer) or load.tensor_map.call != "tiled" or load.geometry.mode != "tile" or load.geometry.has_flip:
+            return None
+        other = load.tensor_map
+        if (other.global_address, other.global_strides, other.type_row) != (tm.global_address, tm.global_strides, tm.type_row):
+            return None
+        mine = writer == number
+        at[mine] = load.tensor_coordinates(place[mine].astype(np.int64))
+    return tm, at

@@ -1,0 +1,432 @@
+"""Are rows and K multiplied with their own scale factors? How these lie in global memory nobody says: each row and each K has to have bytes of its own, in one order.
+
+A byte that several K, or several rows, are multiplied with is no fault by itself: factors may be those of 128 elements of K, or of all rows. It is one where bytes with
+other values, which have the place of those that are missing, are never used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.distinct import distinct
+from smemsim.finding import Finding, at_instruction
+from smemsim.judge.operands.factors import CELL, Brought, Factors, Rows, Use
+from smemsim.machine.bulk import BulkTransfer
+from smemsim.machine.tma import Transfer
+from smemsim.program.events import Bulk, Load
+from smemsim.spec.tensor_memory import WARP_LANES
+from smemsim.words.instr import InstrDescriptor
+
+if TYPE_CHECKING:
+    from smemsim.program.launch import Launch
+    from smemsim.ptx.module import Instruction
+
+__all__ = ["wrong_factors"]
+
+SIDES = ("a", "b")
+
+
+def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
+    """S701, S702 and R508 of a launch that has come to its end: at most one of each operand."""
+    factors.finish()
+    if not factors.uses:
+        return []
+    every = _All(factors, launch)
+    found = [next(every.of(side), None) for side in SIDES]
+    return [f for f in found if f is not None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _InRows:
+    """The factors of some rows: of each k of a factor, ascending, the instruction and the bytes, (k, rows)."""
+
+    rows: Rows
+    k: list[int]
+    uses: list[Use]
+    at: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Rows, uses: Iterable[Use]) -> _InRows:
+        each: dict[int, tuple[Use, np.ndarray]] = {}
+        for use in uses:
+            for n, at in enumerate(use.addresses.T):
+                each.setdefault(use.k + n * use.elements, (use, at))
+        k = sorted(each)
+        return cls(rows, k, [each[n][0] for n in k], np.stack([each[n][1] for n in k]))
+
+
+class _All:
+    """All factors of a launch, and which bytes of global memory are used as such."""
+
+    def __init__(self, factors: Factors, launch: Launch) -> None:
+        self.factors, self.launch, self.memory = factors, launch, launch.memory
+        self.rows = {rows: _InRows.of(rows, uses.values()) for rows, uses in factors.uses.items()}
+        self.used = {side: _union(x.at for rows, x in self.rows.items() if rows.side == side) for side in SIDES}
+        self.every = _union(self.used.values())
+        self._seen: dict[int, np.ndarray] = {}  # patterns of rows that share no bytes, by their identity
+        self.brought = _union(copy.addresses for copy in factors.brought.values())
+
+    def of(self, side: str) -> Iterator[Finding]:
+        """What is wrong with the factors of an operand, the most certain first."""
+        mine = [x for rows, x in self.rows.items() if rows.side == side]
+        for look in (self._contradicts, self._in_tile, self._of_other, self._along_k, self._along_rows):
+            for x in mine:
+                if (found := look(x)) is not None:
+                    yield found
+
+    # ---- one k of one row has one factor
+
+    def _contradicts(self, x: _InRows) -> Finding | None:
+        """R508 where rows are multiplied at one k with several factors of one array."""
+        seen: dict[int, Use] = {}
+        for use in self.factors.uses[x.rows].values():
+            before = seen.setdefault(use.k, use)
+            if before is use or before.layout.mode != use.layout.mode:
+                continue
+            both = (before.offsets >= 0) & (use.offsets >= 0)
+            differ = both & (before.addresses != use.addresses)
+            if not differ.any() or not self._are_of_one(before.addresses[differ], use.addresses[differ]):
+                continue
+            if (self.values(before.addresses[differ]) == self.values(use.addresses[differ])).all():
+                continue
+            return self._contradiction(x.rows, before, use)
+        return None
+
+    def _contradiction(self, rows: Rows, one: Use, two: Use) -> Finding:
+        side, other = rows.side.upper(), "B" if rows.side == "a" else "A"
+        follows = one.other is not None and two.other is not None and one.other != two.other
+        why = (
+            f"; they change with the rows of {other}, {_named(one.other)} and {_named(two.other)}"
+            if follows and one.other and two.other
+            else ""
+        )
+        repair = (
+            f"the scale factors of {side}: exchange the two addresses of scale factors, or load them at the coordinate of {side}'s rows"
+            if follows
+            else f"load the scale factors that belong to the tile of {side}"
+        )
+        return at_instruction(
+            "R508", two.event.instruction,
+            f"{_named(rows)} at k = {one.k} are multiplied with the scale factors at {one.base:#x} in CTA {one.event.cta}, and with those at {two.base:#x} in CTA "
+            f"{two.event.cta}{why}", repair, arrays=self._arrays(one, two), other=self._loader(two),
+        )  # fmt: skip
+
+    # ---- rows of one tile
+
+    def _in_tile(self, x: _InRows) -> Finding | None:
+        """S701 where rows of one tile share bytes as no larger block of rows does, and others that were loaded with these are never used."""
+        for use, at in zip(x.uses, x.at, strict=True):
+            if id(use.offsets) in self._seen:
+                continue
+            inside = at[at >= 0]
+            counts = np.unique(inside, return_counts=True)[1]
+            if len(counts) in (len(inside), 1) or _in_runs(inside):
+                self._seen[id(use.offsets)] = use.offsets
+                continue
+            loaded = _union(_sources(load) for copy in use.copies for load in copy.loads)
+            idle = loaded[~_among(loaded, self.every)]
+            if len(idle) < len(inside) - len(counts) or not self.is_data(idle):
+                continue
+            first = next(n for n in range(1, len(at)) if at[n] in at[:n])
+            twin = int(np.flatnonzero(at == at[first])[0])
+            copy = use.copies[0].event
+            return at_instruction(
+                "S701", copy.instruction,
+                f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get one scale factor, the byte at {int(at[first]):#x}, as {len(inside)} rows get "
+                f"{len(counts)}; {len(idle)} bytes that were loaded with it are never used", "a stride byte offset of 128 in the descriptor: a group of 8 rows is 128 B",
+                arrays=self._arrays(use), other=use.event.instruction,
+            )  # fmt: skip
+        return None
+
+    def _of_other(self, x: _InRows) -> Finding | None:
+        """S701 where rows have factors that the other operand's rows have, in part or while what was loaded for them is never used."""
+        side = x.rows.side
+        other = self.used["b" if side == "a" else "a"]
+        tensors = {rows.tensor for rows in self.rows if rows.side != side}
+        if x.rows.tensor in tensors:
+            return None
+        for use, at in zip(x.uses, x.at, strict=True):
+            inside = at[at >= 0]
+            shared = _among(inside, other)
+            if not shared.any() or not self.is_data(inside):
+                continue
+            own = self.used[side][~_among(self.used[side], other)]
+            if shared.all() and (len(own) or self._idle_load() is None):
+                continue
+            copy = use.copies[-1].event
+            idle = self._idle_load()
+            what = f"; those that line {idle.instruction.line} loads are never used" if idle is not None else ""
+            first = x.rows.first + int(np.flatnonzero(_among(at, other))[0])
+            return at_instruction(
+                "S701", copy.instruction,
+                f"{'all' if shared.all() else int(shared.sum())} of {len(inside)} rows of {side.upper()}, the first one row {first}, get scale factors that rows of "
+                f"{'B' if side == 'a' else 'A'} get{what}", f"a descriptor that begins at the scale factors of {side.upper()}, with a stride byte offset of 128",
+                arrays=self._arrays(use), other=idle.instruction if idle is not None else use.event.instruction,
+            )  # fmt: skip
+        return None
+
+    # ---- along k
+
+    def _along_k(self, x: _InRows) -> Finding | None:
+        if len(x.k) < 2:
+            return None
+        for row in range(0, x.rows.count, WARP_LANES):
+            seq = x.at[:, row].tolist()
+            if min(seq) < 0 or not self._are_of_one(x.at[:, row]):
+                continue
+            if len(set(seq)) == len(seq):
+                if not _is_in_order(seq) and self.is_data(x.at[:, row : row + WARP_LANES]):
+                    return self._out_of_order(x, row, seq)
+                continue
+            found = self._shared_along_k(x, row, seq)
+            if found is not None:
+                return found
+        return None
+
+    def _shared_along_k(self, x: _InRows, row: int, seq: list[int]) -> Finding | None:
+        """S702, R508 where factors are those of several k."""
+        runs = [list(group) for _, group in itertools.groupby(range(len(seq)), key=seq.__getitem__)]
+        returns = len({seq[run[0]] for run in runs}) < len(runs)
+        n = next(n for n in range(1, len(seq)) if seq[n] in seq[: n - returns])
+        before = max(m for m in range(n) if seq[m] == seq[n])
+        of_rows = x.at[:, row : row + WARP_LANES]
+        siblings, cells = self._siblings(x, row)
+        if len(siblings) and of_rows.size <= cells and self.is_data(siblings):
+            return self._same_cell(x, n, before, siblings)
+        if not self.is_data(of_rows):
+            return None
+        if (copy := self._idle_copy(x)) is not None:
+            return self._same_columns(x, n, before, copy)
+        if returns and not _is_periodic(seq):
+            return self._not_refilled(x, n, before)
+        if returns and self._goes_on(x, len(x.k) * x.rows.count):
+            return self._not_refilled(x, n, before)
+        return None
+
+    def _siblings(self, x: _InRows, row: int) -> tuple[np.ndarray, int]:
+        """The bytes beside the factors of some rows in their cells of tensor memory that no product uses, and how many bytes these cells have."""
+        found = []
+        wanted = distinct(x.at[:, row : row + WARP_LANES])
+        for copy in {id(copy): copy for use in x.uses for copy in use.copies}.values():
+            cells = copy.addresses.reshape(len(copy.offsets), -1, CELL)
+            found.append(cells[_among(cells, wanted).any(axis=-1)])
+        every = _union(found)
+        return every[~_among(every, self.every)], len(every)
+
+    def _idle_copy(self, x: _InRows) -> Brought | None:
+        """A copy of which no product uses a byte, nearest to the factors of these rows, where such copies have as many as these rows and k lack."""
+        mine = distinct(x.at[x.at >= 0])
+        found, count = None, len(mine)
+        for copy, at in self._idle_copies:
+            nearest = [int(np.abs(used - at[0]).min()) for used in (self.used[side] for side in SIDES) if len(used)]
+            if self._are_of_one(at[:1], mine[:1]) and SIDES[int(np.argmin(nearest))] == x.rows.side:
+                found, count = found or copy, count + len(at)
+        return found if x.at.size <= count else None
+
+    @functools.cached_property
+    def _idle_copies(self) -> list[tuple[Brought, np.ndarray]]:
+        """The copies of which no product uses a byte, with what they bring, where that is data."""
+        each = ((copy, _union([copy.addresses])) for copy in self.factors.brought.values())
+        return [(copy, at) for copy, at in each if len(at) and not _among(at, self.every).any() and self.is_data(at)]
+
+    def _goes_on(self, x: _InRows, needed: int) -> bool:
+        """Are there as many bytes as rows and k lack, with other values, beside the factors that are used, in their array?"""
+        used = self.used[x.rows.side]
+        missing = needed - len(distinct(x.at))
+        begin, held = self.memory.region(int(used[-1]))
+        for first in (int(used[-1]) + 1, int(used[0]) - missing):
+            if begin <= first and first + missing <= begin + len(held) and missing > 0:
+                at = np.arange(first, first + missing)
+                if not _among(at, self.every).any() and self.is_data(at):
+                    return True
+        return False
+
+    def _same_cell(self, x: _InRows, n: int, before: int, siblings: np.ndarray) -> Finding:
+        use, side = x.uses[n], x.rows.side
+        mode = use.layout.mode
+        field = InstrDescriptor.decode(use.event.idesc or 0, kind=use.event.kind).table.fields[f"{side}_sf_id"]
+        copy = use.copies[0].event
+        return at_instruction(
+            "S702", use.event.instruction,
+            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the scale factors of k = {x.k[before]}: scale id {use.layout.scale_id} of column {use.layout.column} in "
+            f"both; {len(siblings)} bytes of the same cells, which line {copy.instruction.line} copies there, are never used",
+            f"a scale id of {side.upper()} that goes on with k: {', '.join(map(str, mode.ids))} in bits {field.low + field.width - 1}:{field.low} of the instruction descriptor, and in "
+            "bits 31:30 of the address" if len(mode.ids) > 1 else "the columns that have the scale factors of this k",
+            arrays=self._arrays(use), other=copy.instruction,
+        )  # fmt: skip
+
+    def _same_columns(self, x: _InRows, n: int, before: int, copy: Brought) -> Finding:
+        use = x.uses[n]
+        return at_instruction(
+            "S702", use.event.instruction,
+            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the scale factors of k = {x.k[before]}, which columns {use.layout.column} to "
+            f"{use.layout.column + use.layout.columns - 1} hold; what line {copy.event.instruction.line} copies to columns from {copy.column} on is never used",
+            "the columns that hold the scale factors of this k", arrays=self._arrays(use), other=copy.event.instruction,
+        )  # fmt: skip
+
+    def _not_refilled(self, x: _InRows, n: int, before: int) -> Finding:
+        use = x.uses[n]
+        loader = self._loader(use)
+        line = f", which line {loader.line} loads" if loader is not None else ""
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the scale factors of k = {x.k[before]}, those from {use.base:#x} on{line}; no product uses those of k = "
+            f"{x.k[n]}", "load and copy the scale factors of each tile of k, at a coordinate that goes on with it", arrays=self._arrays(use), other=loader,
+        )  # fmt: skip
+
+    def _out_of_order(self, x: _InRows, row: int, seq: list[int]) -> Finding:
+        n = next((n for n in range(1, len(seq)) if seq[n] < seq[n - 1]), 1)
+        use = x.uses[n]
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"the scale factors of {_named(x.rows)} lie in another order than their k: at k = {x.k[n]} that of row {x.rows.first + row} is the byte at {seq[n]:#x}, at k = "
+            f"{x.k[n - 1]} that at {seq[n - 1]:#x}", "scale ids, columns and coordinates of the loads that go on with k", arrays=self._arrays(use), other=self._loader(use),
+        )  # fmt: skip
+
+    # ---- along rows
+
+    @functools.cached_property
+    def _tiles(self) -> dict[tuple[object, ...], list[_InRows]]:
+        """Tiles of one tensor with one k, by their factors."""
+        found: dict[tuple[object, ...], list[_InRows]] = {}
+        for x in self.rows.values():
+            found.setdefault((x.rows.side, x.rows.tensor, x.rows.plane, x.rows.count, x.k[0], x.at[0].tobytes()), []).append(x)
+        return found
+
+    def _along_rows(self, x: _InRows) -> Finding | None:
+        """R508 where two tiles of rows have the factors of one, while those behind them are never used."""
+        alike = self._tiles[x.rows.side, x.rows.tensor, x.rows.plane, x.rows.count, x.k[0], x.at[0].tobytes()]
+        at = x.at[0]
+        if len(alike) < 2 or (at < 0).any() or len(distinct(at)) < 2 or not self.is_data(at):
+            return None
+        one, two = alike[0], alike[1]
+        if abs(one.rows.first - two.rows.first) < x.rows.count or one.k != two.k:
+            return None
+        tiles = [y for y in self.rows.values() if (y.rows.side, y.rows.tensor, y.rows.plane) == (x.rows.side, x.rows.tensor, x.rows.plane)]
+        if not self._goes_on(x, sum(y.at.size for y in tiles)):
+            return None
+        use = two.uses[0]
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"{_named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.count - 1} are multiplied with the same scale factors, those from {use.base:#x} on; no "
+            "product uses the bytes beside them", f"load the scale factors at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
+        )  # fmt: skip
+
+    # ---- bytes of global memory
+
+    def values(self, at: np.ndarray) -> np.ndarray:
+        """What lies at addresses of arrays; -1 where nobody has written, or where there is no array."""
+        found = np.full(at.shape, -1, np.int64)
+        left = np.ones(at.shape, bool)
+        while left.any():
+            first = int(at[left][0])
+            region = self.memory.holding(first, first + 1)
+            if region is None:
+                left &= at != first
+                continue
+            mine = left & (at >= region.begin) & (at < region.end)
+            found[mine] = region.data[at[mine] - region.begin]
+            if region.blank is not None:
+                nobody = region.blank.words(at[mine] - region.words_begin, 1)[:, 0]
+                found[mine] = np.where(nobody, -1, found[mine])
+            left &= ~mine
+        return found
+
+    def is_data(self, at: np.ndarray) -> bool:
+        """Have bytes been written, with more than one value? Padding has one, or has not been written."""
+        values = self.values(np.asarray(at).reshape(-1))
+        return bool(len(values)) and bool((values >= 0).all()) and len(distinct(values)) > 1
+
+    def _are_of_one(self, *each: np.ndarray) -> bool:
+        """Does one array hold all of these bytes?"""
+        at = np.concatenate([np.asarray(x).reshape(-1) for x in each])
+        return self.memory.holding(int(at.min()), int(at.max()) + 1) is not None
+
+    def _arrays(self, *uses: Use) -> tuple[int, ...]:
+        return tuple(use.base for use in uses)
+
+    # ---- loads
+
+    @functools.cached_property
+    def _loaders(self) -> dict[int, Bulk | Load]:
+        """The events of bulk copies, by their transfers."""
+        return {id(transfer): event for event in self.launch.events.transfers() if isinstance(event, Bulk) for transfer in event.transfers}
+
+    def _loader(self, use: Use) -> Instruction | None:
+        """The instruction that has loaded factors into shared memory, where that is known."""
+        for copy in use.copies:
+            for load in copy.loads:
+                if id(load) in self._loaders:
+                    return self._loaders[id(load)].instruction
+                if isinstance(load, Transfer):
+                    for event in self.launch.events.transfers():
+                        if (
+                            isinstance(event, Load)
+                            and event.coordinates == load.coordinates
+                            and event.tensor_map.global_address == load.tensor_map.global_address
+                        ):
+                            return event.instruction
+        return None
+
+    def _idle_load(self) -> Bulk | None:
+        """A bulk copy into shared memory of which no copy brings a byte to tensor memory."""
+        for event in self.launch.events.transfers():
+            if isinstance(event, Bulk):
+                for transfer in event.transfers:
+                    at = _sources(transfer)
+                    if transfer.dst_space != "global" and len(at) and not _among(at, self.brought).any() and self.is_data(at):
+                        return event
+        return None
+
+
+def _union(each: Iterable[np.ndarray]) -> np.ndarray:
+    """All addresses among some, ascending."""
+    parts = [np.asarray(at).reshape(-1) for at in each]
+    found = distinct(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+    return found[found >= 0]
+
+
+def _among(at: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Which addresses are among some that ascend?"""
+    if not len(some):
+        return np.zeros(at.shape, bool)
+    found: np.ndarray = some[np.minimum(np.searchsorted(some, at), len(some) - 1)] == at
+    return found
+
+
+def _sources(load: object) -> np.ndarray:
+    """The bytes of global memory that a load brings."""
+    at = load.sources if isinstance(load, BulkTransfer | Transfer) else np.zeros(0, np.int64)
+    return at[at >= 0]
+
+
+def _named(rows: Rows | None) -> str:
+    return "" if rows is None else f"rows {rows.first} to {rows.first + rows.count - 1} of {rows.side.upper()}"
+
+
+def _in_runs(at: np.ndarray) -> bool:
+    """Do neighbours share bytes, as many each but the first and the last ones?"""
+    begins = np.flatnonzero(np.diff(at, prepend=-1))
+    lengths = np.diff(np.append(begins, len(at)))
+    inner = lengths[1:-1] if len(lengths) > 2 else lengths[:1]
+    return len(distinct(at)) == len(begins) and len(distinct(inner)) == 1 and int(lengths.max()) <= int(inner[0])
+
+
+def _is_periodic(seq: Sequence[int]) -> bool:
+    period = len(set(seq))
+    return all(value == seq[n % period] for n, value in enumerate(seq))
+
+
+def _is_in_order(seq: Sequence[int]) -> bool:
+    """Do addresses grow with k, or with each bit of the number of a k?"""
+    if all(a < b for a, b in itertools.pairwise(seq)):
+        return True
+    weights = [seq[1 << bit] - seq[0] for bit in range((len(seq) - 1).bit_length())]
+    sums = [seq[0] + sum(w for bit, w in enumerate(weights) if n >> bit & 1) for n in range(len(seq))]
+    return min(weights) > 0 and sums == list(seq)

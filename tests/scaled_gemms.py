@@ -1,0 +1,225 @@
+"""Block-scaled products of tcgen05.mma whose scale factors come by bulk copies in blocks of 128 rows x 4 scales, and what may be wrong with them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from ptx_kernels import wait
+from smemsim import Gpu, InstrDescriptor, Run, SmemDescriptor, TensorMap
+
+__all__ = ["Gemm", "run"]
+
+BLOCK = 512  # bytes of 128 rows x 4 scale factors
+KINDS = {  # scales of a row for an instruction, elements that share one, element type, scale type
+    ("mxf8f6f4", "1X"): (1, 32, "e4m3", "ue8m0"), ("mxf4", "2X"): (2, 32, "e2m1", "ue8m0"), ("mxf4nvf4", "2X"): (2, 32, "e2m1", "ue8m0"),
+    ("mxf4nvf4", "4X"): (4, 16, "e2m1", "ue4m3"),
+}  # fmt: skip
+STEPS = 4  # K steps of 32 bytes in a tile
+
+
+@dataclasses.dataclass(frozen=True)
+class Gemm:
+    """D (128 m x `n` n) = A B^T of `tiles` tiles of K, 128 bytes of a row each. Each function says what a kernel does that is right."""
+
+    kind: str = "mxf8f6f4"
+    vec: str = "1X"
+    n: int = 128
+    tiles: int = 1
+    grid: tuple[int, int] = (1, 1)
+    stages: int = 1
+    id: Callable[[str, int, int], int] | None = None  # (side, tile, step): the scale id
+    column: Callable[[str, int, int], int] | None = None  # (side, tile, step): from the first column of the side's scale factors
+    block: Callable[[str, int], tuple[int, int, int]] | None = (
+        None  # (side, tile): the K block that is loaded, row blocks for each m and for each n
+    )
+    loads: Callable[[str, int], bool] | None = None  # (side, tile): are its scale factors loaded?
+    copies: Callable[[str, int], bool] | None = None
+    swapped: bool = False
+    source: Callable[[int], int] | None = None  # offset of a copy's descriptor
+    stride: int = 128  # between groups of 8 rows of a copy
+
+    @property
+    def row(self) -> tuple[int, int, str, str]:
+        return KINDS[self.kind, self.vec]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of four scales in a tile of K."""
+        return self.row[0]  # four steps
+
+    def rows(self, side: str) -> int:
+        return 128 if side == "a" else -(-self.n // 128) * 128
+
+    # ---- the program
+
+    def _id(self, side: str, tile: int, step: int) -> int:
+        if self.id is not None:
+            return self.id(side, tile, step)
+        return step * self.row[0] % 4
+
+    def _column(self, side: str, tile: int, step: int) -> int:
+        if self.column is not None:
+            return self.column(side, tile, step)
+        return step * self.row[0] // 4 * (self.rows(side) // 32)
+
+    def _scales(self, tile: int) -> str:
+        """Loads and copies of a tile's scale factors."""
+        text = []
+        for side, at, parameter in (("a", 0, "%rd3"), ("b", 8192, "%rd4")):
+            count = self.rows(side) // 128
+            kb, per_m, per_n = (
+                (tile * self.blocks, int(side == "a"), int(side == "b") * count) if self.block is None else self.block(side, tile)
+            )
+            if self.loads is None or self.loads(side, tile):
+                for r in range(count):
+                    size = self.blocks * BLOCK
+                    text.append(f"""
+    mul.lo.u32 %r30, %r3, {per_m * self.tiles * self.blocks * BLOCK}; mad.lo.u32 %r30, %r4, {per_n * self.tiles * self.blocks * BLOCK}, %r30;
+    add.u32 %r30, %r30, {(r * self.tiles * self.blocks + kb) * BLOCK}; cvt.u64.u32 %rd10, %r30; add.u64 %rd10, %rd10, {parameter};
+    @%p2 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r7], {size};
+    @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8+{at + r * size + tile % self.stages * 16384}], [%rd10], {size}, [%r7];""")
+        text.append(f"@%p2 mbarrier.arrive.shared::cta.b64 _, [%r7]; {wait('%r7', tile % 2, f'LOADED{tile}')}")
+        for side, at, base in (("a", 0, "%r20"), ("b", 8192, "%r21")):
+            count = self.rows(side) // 128
+            if self.copies is not None and not self.copies(side, tile):
+                continue
+            for r in range(count):
+                for k in range(self.blocks):
+                    word = SmemDescriptor(arch="sm_100a", start_address=0, leading_byte_offset=0, stride_byte_offset=self.stride).encode()
+                    offset = at + (r * self.blocks + k) * BLOCK + tile % self.stages * 16384
+                    offset = offset if self.source is None else self.source(offset)
+                    text.append(f"""
+    add.u32 %r30, %r8, {offset}; shr.u32 %r30, %r30, 4; cvt.u64.u32 %rd10, %r30; or.b64 %rd10, %rd10, {word};
+    add.u32 %r31, {base}, {(k * count + r) * 4}; @%p2 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r31], %rd10;""")
+        return "\n".join(text)
+
+    def _tile(self, tile: int) -> str:
+        _, _, dtype, scale_type = self.row
+        text = [f"""
+    mov.u32 %r30, {128 * tile}; shl.b32 %r31, %r3, 7; mul.lo.u32 %r32, %r4, {self.n};
+    @%p2 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r7], {128 * (128 + self.n)};
+    @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r5], [%rd1, {{%r30, %r31}}], [%r7];
+    @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r6], [%rd2, {{%r30, %r32}}], [%r7];""",
+                self._scales(tile)]  # fmt: skip
+        for step in range(STEPS):
+            ids = self._id("a", tile, step), self._id("b", tile, step)
+            i = InstrDescriptor(
+                kind=self.kind,
+                m=128,
+                n=self.n,
+                a_type=dtype,
+                b_type=dtype,
+                d_type="f32",
+                scale_type=scale_type,
+                a_sf_id=ids[0],
+                b_sf_id=ids[1],
+            )
+            first, second = ("%r21", "%r20") if self.swapped else ("%r20", "%r21")
+            adds = "ne" if tile or step else "eq"
+            vec = f".scale_vec::{self.vec}"
+            text.append(f"""
+    add.s64 %rd10, %rd5, {2 * step}; add.s64 %rd11, %rd6, {2 * step}; mov.u32 %r30, {i.word};
+    add.u32 %r31, {first}, {self._column("a", tile, step)}; add.u32 %r32, {second}, {self._column("b", tile, step)};
+    setp.{adds}.b32 %p4, 0, 1;
+    @%p2 tcgen05.mma.cta_group::1.kind::{self.kind}.block_scale{vec} [%r9], %rd10, %rd11, %r30, [%r31], [%r32], %p4;""")
+        text.append(f"""
+    @%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r7+8]; {wait("%r29", tile % 2, f"DONE{tile}")}
+    tcgen05.fence::after_thread_sync; bar.sync 0;""")
+        return "\n".join(text)
+
+    @property
+    def ptx(self) -> str:
+        """The kernel: parameters are the maps of A and of B, the scale factors of both, and D."""
+        operand = SmemDescriptor(arch="sm_100a", start_address=0, stride_byte_offset=1024, swizzle="128B").encode()
+        columns = 512
+        return f""".version 8.8
+    .target sm_100a
+    .address_size 64
+    .extern .shared .align 1024 .b8 smem[];
+    .visible .entry k(.param .align 64 .b8 ma[128], .param .align 64 .b8 mb[128], .param .u64 sfa, .param .u64 sfb, .param .u64 out) {{
+    .reg .pred %p<8>; .reg .b32 %r<64>; .reg .b64 %rd<20>;
+    mov.b64 %rd1, ma; cvta.param.u64 %rd1, %rd1; mov.b64 %rd2, mb; cvta.param.u64 %rd2, %rd2; ld.param.u64 %rd3, [sfa]; ld.param.u64 %rd4, [sfb];
+    mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; setp.ne.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r1, 0; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ctaid.y;
+    mov.u32 %r5, smem; add.u32 %r6, %r5, 16384; add.u32 %r8, %r6, {128 * self.n}; add.u32 %r7, %r8, {16384 * self.stages}; add.u32 %r29, %r7, 8;
+    @!%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7+16], {columns};
+    @%p2 mbarrier.init.shared::cta.b64 [%r7], 1; @%p2 mbarrier.init.shared::cta.b64 [%r7+8], 1; fence.mbarrier_init.release.cluster;
+    tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
+    ld.shared.b32 %r9, [%r7+16]; add.u32 %r20, %r9, {self.n}; add.u32 %r21, %r20, 64;
+    shr.u32 %r30, %r5, 4; cvt.u64.u32 %rd5, %r30; or.b64 %rd5, %rd5, {operand}; shr.u32 %r30, %r6, 4; cvt.u64.u32 %rd6, %r30; or.b64 %rd6, %rd6, {operand};
+    {"".join(self._tile(tile) for tile in range(self.tiles))}
+    ld.param.u64 %rd7, [out]; shl.b32 %r40, %r2, 21; add.u32 %r40, %r40, %r9; mov.u32 %r41, 0; shl.b32 %r42, %r3, 7; add.u32 %r42, %r42, %r1;
+    mul.lo.u32 %r42, %r42, {self.n * self.grid[1] * 4}; mad.lo.u32 %r42, %r4, {self.n * 4}, %r42; cvt.u64.u32 %rd8, %r42; add.u64 %rd7, %rd7, %rd8;
+STORE:
+    tcgen05.ld.sync.aligned.32x32b.x4.b32 {{%r44, %r45, %r46, %r47}}, [%r40]; tcgen05.wait::ld.sync.aligned; st.global.v4.b32 [%rd7], {{%r44, %r45, %r46, %r47}};
+    add.u32 %r40, %r40, 4; add.u64 %rd7, %rd7, 16; add.u32 %r41, %r41, 4; setp.lt.u32 %p3, %r41, {self.n}; @%p3 bra STORE;
+    tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
+    @!%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, {columns};
+    ret; }}"""
+
+    # ---- its data
+
+    def scales(self, side: str, rng: np.random.Generator, *, spread: int = 4) -> np.ndarray:
+        """(rows, scales of a row), the bytes of factors that are powers of two."""
+        rows = self.rows(side) * self.grid[side == "b"]
+        one, step = (127, 1) if self.row[3] == "ue8m0" else (0x38, 8)
+        found: np.ndarray = (one + step * rng.integers(-1, spread - 1, (rows, 4 * self.blocks * self.tiles))).astype(np.uint8)
+        return found
+
+    def packed(self, scales: np.ndarray) -> np.ndarray:
+        """Those in blocks of 128 rows x 4."""
+        rows, count = scales.shape
+        return np.ascontiguousarray(scales.reshape(rows // 128, 4, 32, count // 4, 4).transpose(0, 3, 2, 1, 4))
+
+    def numbers(self, scales: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.exp2(scales.astype(int) - 127) if self.row[3] == "ue8m0" else np.exp2((scales.astype(int) >> 3) - 7)
+        return found
+
+
+def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = None, blank: bool = False, **more: object) -> tuple[Run, int]:
+    """What a launch with random numbers finds, and how many elements of D are wrong."""
+    rng, gpu = np.random.default_rng(1), Gpu("sm_100a")
+    narrow = gemm.row[2] == "e2m1"
+    codes = np.array([0, 1, 2, 4, 10, 12], np.uint8) if narrow else np.array([0x38, 0x40, 0xB8, 0x30, 0, 0xC0], np.uint8)
+    values = np.array([0, 0.5, 1, 2, -1, -2]) if narrow else np.array([1, 2, -1, 0.5, 0, -2])
+    maps, real, placed = [], [], []
+    for side, tile in (("a", 128), ("b", gemm.n)):
+        rows, k = tile * gemm.grid[side == "b"], 128 * gemm.tiles * (2 if narrow else 1)
+        pick = rng.integers(0, len(codes), (rows, k))
+        raw = codes[pick]
+        raw = raw[:, ::2] | raw[:, 1::2] << 4 if narrow else raw
+        array = gpu.array(np.ascontiguousarray(raw))
+        placed.append(array)
+        maps.append(
+            TensorMap.tiled(
+                data_type="u8",
+                global_address=array.address,
+                global_dim=raw.shape[::-1],
+                global_strides=raw.shape[1:],
+                box_dim=(128, tile),
+                swizzle="128B",
+            )
+        )
+        scales = gemm.scales(side, rng, spread=spread)
+        if change is not None:
+            change(side, scales)
+        packed = gemm.packed(scales)
+        arrays = gpu.array(packed)
+        placed.append(arrays)
+        used = np.concatenate([scales[at : at + tile] for at in range(0, len(scales), gemm.rows(side))])
+        real.append((values[pick] * np.repeat(gemm.numbers(used), gemm.row[1], axis=1), arrays))
+    (a, sfa), (b, sfb) = real
+    out = gpu.array(np.zeros((a.shape[0], b.shape[0]), np.float32))
+    done = gpu.launch(
+        gemm.ptx,
+        "k",
+        grid=gemm.grid,
+        block=128,
+        shared_bytes=16384 + 128 * gemm.n + 16384 * gemm.stages + 32,
+        args=[*maps, sfa, sfb, out],
+        progress=False,
+        **more,
+    )
+    return done, int((out.numpy() != a @ b.T).sum())
