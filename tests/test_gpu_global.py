@@ -1027,3 +1027,52 @@ def test_a_dependent_launch_may_touch_every_word_but_those_that_the_one_in_front
         first = gpu.launch(ptx, "first", args=[a], progress=False)
         second = gpu.launch(ptx, "second", args=[a, other], progress=False, after=first)
         assert [f.code for f in second.findings] == (["X008"] if other == at and not waits else []), other
+
+
+# A CTA loads by two maps that lie in a parameter, in constant memory, or in global memory, where the host or an earlier launch has written them.
+TWO_MAPS = """.version 8.7 .target sm_90a .address_size 64
+.const .align 64 .b8 fixed[256] = {{{fixed}}};
+.visible .entry k({parameter}, .param .u64 out) {{ .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<9>;
+.shared .align 128 .b8 sm[256]; .shared .align 8 .b64 bar; {address} ld.param.u64 %d3, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, sm; mov.u32 %r3, 0; add.u64 %d2, %d1, 128;
+setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 32; @%p1 mbarrier.init.shared.b64 [bar], 1; {acquire}
+bar.sync 0; @!%p2 bra WAIT; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 32;
+cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [%r2], [%d1, {{%r3}}], [bar];
+cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [%r2+128], [%d2, {{%r3}}], [bar];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [bar], 0; @!%p4 bra WAIT; @%p2 ld.shared.u32 %r6, [sm]; @%p2 st.global.u32 [%d3], %r6; ret; }}
+.visible .entry put(.param .align 64 .b8 from[256], .param .u64 to) {{ .reg .b32 %r<4>; .reg .b64 %d<4>; ld.param.u64 %d1, [to]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4;
+add.u64 %d1, %d1, %d2; mov.b64 %d3, from; add.u64 %d3, %d3, %d2; ld.param.u32 %r2, [%d3]; st.global.u32 [%d1], %r2; fence.proxy.tensormap::generic.release.gpu; ret; }}"""
+IN_GLOBAL = {"parameter": ".param .u64 maps", "address": "ld.param.u64 %d1, [maps];"}
+IN_PARAMETER = {"parameter": ".param .align 64 .b8 maps[256]", "address": "mov.b64 %d1, maps; cvta.param.u64 %d1, %d1;"}
+IN_CONSTANT = {"parameter": ".param .u64 unused", "address": "mov.u64 %d1, fixed; cvta.const.u64 %d1, %d1;"}
+BOTH_ACQUIRED = "fence.proxy.tensormap::generic.acquire.sys [%d1], 128; fence.proxy.tensormap::generic.acquire.sys [%d2], 128;"
+
+
+@pytest.mark.parametrize("by", ["the host", "an earlier launch"])
+@pytest.mark.parametrize(
+    ("place", "acquire", "lines"),
+    [
+        (IN_GLOBAL, BOTH_ACQUIRED, 0),
+        (IN_GLOBAL, f"@%p1 {BOTH_ACQUIRED}".replace("; fence", "; @%p1 fence"), 0),  # one warp, for its CTA
+        (IN_GLOBAL, BOTH_ACQUIRED.split(";", maxsplit=1)[0] + ";", 1),
+        (IN_GLOBAL, "", 2),
+        (IN_GLOBAL, "fence.proxy.async; fence.acq_rel.sys;", 2),
+        (IN_GLOBAL, f"mov.u32 %r4, %ctaid.x; setp.eq.u32 %p3, %r4, 0; @!%p3 bra N; {BOTH_ACQUIRED} N:", 2),  # the other CTA
+        (IN_PARAMETER, "", 0),
+        (IN_CONSTANT, "", 0),
+    ],
+)
+def test_a_map_in_global_memory_is_acquired_by_each_cta(place, acquire, lines, by):
+    gpu = Gpu("sm_90a")
+    tile, out, room = gpu.array(np.full(4, 7, np.uint32)), gpu.array(np.zeros(1, np.uint32)), gpu.array(np.zeros(256, np.uint8))
+    one = TensorMap.tiled(data_type="u32", global_address=tile.address, global_dim=[4], global_strides=[], box_dim=[4], arch="sm_90a")
+    both = np.frombuffer(bytes(one) * 2, np.uint8)
+    ptx = TWO_MAPS.format(acquire=acquire, fixed=", ".join(map(str, both.tolist())), **place)
+    given = both.tobytes() if place is IN_PARAMETER else room
+    if by == "the host" and place is IN_GLOBAL:
+        given = gpu.array(both)
+    elif place is IN_GLOBAL:
+        gpu.launch(ptx, "put", block=64, args=[both.tobytes(), room], progress=False)
+    run = gpu.launch(ptx, "k", grid=2, block=64, args=[given, out], progress=False)
+    assert {f.code for f in run.findings} <= {"X008"}  # both CTAs store the same word
+    assert [(f.code, str(f.severity)) for f in run.remarks] == [("X003", "note")] * lines
+    assert out.numpy()[0] == 7

@@ -3,6 +3,9 @@
 A transfer reads its map through a proxy of its own. What threads have written there, by tensormap.replace or by stores, it sees behind a
 fence.proxy.tensormap::generic.release of the writer, an order between the two, and a fence.proxy.tensormap::generic.acquire that names the map, on the way to the
 thread that issues the transfer. tensormap.cp_fenceproxy is the write and the release in one.
+
+A map that the host or an earlier launch has written to global memory needs the acquire too, in each CTA (CUDA C++ Programming Guide). No failure without it is
+known, so a missing one is a remark. Maps in parameters and in constant memory need none.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.watch.telling import Telling
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
 
 __all__ = ["MapsInMemory"]
 
@@ -82,10 +86,33 @@ class MapsInMemory:
         warp = thread // WARP
         own = self._acquires.get(address, {})
         behind = [fence for fences in own.values() for fence in fences if self._is_behind(warp, fence)]
-        for written in self.shadow.written(address, size, warp):
+        all_written = self.shadow.written(address, size, warp)
+        for written in all_written:
             if not self._is_seen(written, behind):
                 self._tell(i, warp, address, written, behind)
                 return
+        if not all_written and not any(self._is_of_cta(fence, warp) for fence in behind) and not self._is_constant(address):
+            self._tell_unfenced(i, warp, address)
+
+    def _is_of_cta(self, fence: _Fence, warp: int) -> bool:
+        """Is a fence one of a warp's own CTA?"""
+        per_cta = self.shadow.per_cta
+        return int(fence.operation.warps[0]) // per_cta == warp // per_cta
+
+    def _is_constant(self, address: int) -> bool:
+        """Does an address lie in constant memory?"""
+        launch = self.shadow.x.launch
+        constants = ((launch.addresses[v.name], v.size) for v in launch.program.places.globals if v.space == "const")
+        return any(begin <= address < begin + size for begin, size in constants)
+
+    def _tell_unfenced(self, i: Instruction, warp: int, address: int) -> None:
+        """A remark on a map in global memory that the host or an earlier launch has written, if the CTA has not acquired it (rule order.map_in_global_memory)."""
+        self.telling.x.launch.find(
+            "X003", i, f"{i.name} of warp {self.telling.warp(warp)} reads the tensor map at global {address:#x} through the tensormap proxy, and its CTA has not executed "
+            "fence.proxy.tensormap::generic.acquire of it: by the CUDA guide a map that the host or an earlier launch has written to global memory needs one in each CTA; no "
+            "failure is known", "fence.proxy.tensormap::generic.acquire.sys [map], 128 before the first use, or pass the map as a __grid_constant__ parameter",
+            because="CUDA C++ Programming Guide, tensor maps in global memory; PTX ISA 9.1 §9.7.13.4", milder=Severity.NOTE, operation="the tensor map, before the launch",
+        )  # fmt: skip
 
     def _is_seen(self, written: Written, behind: list[_Fence]) -> bool:
         columns = self.order.columns
