@@ -647,6 +647,24 @@ def test_rows_of_a_loaded_tile_may_be_left_out(first: int):
     assert {f.code for f in found.remarks} & {"R504", "R508"}
 
 
+def test_each_load_of_which_a_part_is_not_read_has_a_remark():
+    """Also if another load comes first: a CTA that runs alone is told the same as in the whole grid."""
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (128, 64), (BOX, 2 * ROWS)) for _ in "ab")
+    loads = [Load(0, 0, (0, 0), 2 * TILE), Load(1, 2 * TILE, (0, 0), 2 * TILE)]
+    found = run(kernel(2, loads, steps(0, 2 * TILE)), gpu, a, b)
+    assert found.ok, found.text()
+    told = sorted(f.message.partition(" that line")[0] for f in found.remarks if f.code == "R504")
+    assert told == [f"the instruction has {size} = 64: of the 128 rows of {side}" for side, size in (("A", "M"), ("B", "N"))]
+
+
+def test_a_part_of_the_grid_says_what_only_the_whole_grid_shows():
+    whole, part = gemm(range(3), 256, split=True), gemm(range(3), 256, split=True, ctas=[1])
+    assert (whole.findings, part.findings) == ([], [])
+    assert "not checked: what only all CTAs show" in part.summary()
+    assert "what only all CTAs show" not in whole.summary()
+
+
 def test_a_tile_may_be_loaded_and_never_read():
     gpu = Gpu("sm_90a")
     a, b = tensor(gpu, (64, 64), (BOX, ROWS)), tensor(gpu, (128, 64), (BOX, ROWS))

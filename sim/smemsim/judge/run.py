@@ -230,6 +230,7 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
 # ---- How much of a launch was judged, and what was not: matrix instructions and tensor maps, with the reasons
 
 
+OF_ALL = "what only all CTAs show (is all of K multiplied, is every box inside its tensor)"
 REGISTERS = ("mma", "wmma")  # whose operands are registers, of which nothing says what they were meant to be
 
 
@@ -528,7 +529,10 @@ class Run:
     @functools.cached_property
     def judged(self) -> Judged:
         """How much of what the launch did was judged, and what was not, with its reason."""
-        return judged_of(self.launch, self.reads, self._checked[0], self._not_judged)
+        judged = judged_of(self.launch, self.reads, self._checked[0], self._not_judged)
+        if self.reads is not None and self.reads.has_seen and self.ctas < self.launch.ctas:
+            judged.missed[OF_ALL] = 0
+        return judged
 
     def rounding(self, dtype: str) -> Rounding:
         """How far an output of an element type may be from what somebody else computes, because the kernel sums in another order or another type."""

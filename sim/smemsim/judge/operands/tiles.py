@@ -90,13 +90,30 @@ def unread(reads: Reads, elsewhere: Collection[int] = (), *, is_missed: bool = T
                     else:
                         tile.wanted[:] = False
     if reads.complete:
-        left = next((tile for tile in tiles.values() if tile.wanted.any()), None)
-        if left is not None:
-            other = tiles.get((left.load.cta, left.load.number, "b" if left.side == "a" else "a"))
-            findings["unread"] = _of(left, other, is_missed=is_missed)
-        elif (panel := _panel(reads, tiles, elsewhere, is_missed=is_missed)) is not None:
-            findings["unread"] = panel
+        found = _all_unread(tiles, is_missed=is_missed)
+        if not found and (panel := _panel(reads, tiles, elsewhere, is_missed=is_missed)) is not None:
+            found = [panel]
+        return [*findings.values(), *found]
     return list(findings.values())
+
+
+def _all_unread(tiles: dict[tuple[int, int, str], _Tile], *, is_missed: bool) -> list[Finding]:
+    """The first finding about a tile of which a part is not read; if there is none, the remarks, one for each load and side.
+
+    So a CTA that runs alone is told the same as in the whole grid, where others may come first.
+    """
+    remarks: dict[tuple[int, str], Finding] = {}
+    for tile in tiles.values():
+        if not tile.wanted.any():
+            continue
+        key = tile.load.event.instruction.line, tile.side
+        if key in remarks and not (tile.is_left or is_missed or len(tile.turned) > 1):
+            continue
+        found = _of(tile, tiles.get((tile.load.cta, tile.load.number, "b" if tile.side == "a" else "a")), is_missed=is_missed)
+        if found.severity is not Severity.NOTE:
+            return [found]
+        remarks.setdefault(key, found)
+    return list(remarks.values())
 
 
 def turned(reads: Reads) -> list[Finding]:
