@@ -649,13 +649,15 @@ def test_work_is_done_once_whoever_does_it(cancel: str, begin: int, ctas: int) -
     assert began == begin * ctas
     assert run.ctas == 12 * ctas  # those whose work was taken over count
     assert any(f"cancel = '{cancel}'" in line for line in run.evidence)
+    assert ("not checked: work that a CTA takes over" in run.summary()) == (cancel == "resident")  # 12 clusters fit on the card
 
 
 def test_what_does_not_fit_on_the_card_at_once_can_be_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiprocessors, "RESIDENCY", multiprocessors.RESIDENCY._replace(ctas=1))
     for grid, begin in ((3, 3), (5, 5), (12, 5)):
-        _, done, began = taken_over(taking_over(), grid, multiprocessors=5)
+        run, done, began = taken_over(taking_over(), grid, multiprocessors=5)
         assert (done, began) == ([1] * grid, begin)
+        assert ("work that a CTA takes over" in run.summary()) == (grid <= 5)
     _, done, began = taken_over(taking_over(again=""), 12, multiprocessors=5)  # each takes over one, and does not do it
     assert (sum(done), began) == (7, 7)
 

@@ -200,6 +200,27 @@ def test_copies_land_when_they_are_waited_for_and_not_before(ptx: str, wait: str
     assert (run(ptx.replace(wait, ""), "latest")[1] != data).any()
 
 
+@pytest.mark.parametrize(
+    ("ptx", "wait"), [(ASYNC, "cp.async.wait_group 0;"), (BULK, "mbarrier.try_wait.parity.shared.b64 %p, [%bar], 0; @!%p bra WAIT;")]
+)
+def test_the_command_line_says_what_the_usual_order_hides(ptx: str, wait: str, tmp_path):
+    """The bytes are right in the usual order, which copies at once, and are left so; the latest order shows others."""
+    file, wrong = tmp_path / "k.ptx", ptx.replace(wait, "")
+    options = "--block 64 --arg iota:u32:64 --arg zeros:u32:64 --expect arg1=wanted.npy --json"
+    np.save(tmp_path / "wanted.npy", np.arange(64, dtype=np.uint32))
+    for text, more in ((ptx, ""), (wrong, ""), (wrong, "--schedule earliest"), (wrong, "--no-sanitize")):
+        file.write_text(text)
+        done = CliRunner().invoke(
+            main, ["run", str(file), *options.replace("wanted.npy", str(tmp_path / "wanted.npy")).split(), *more.split()]
+        )
+        told = json.loads(done.stdout)
+        assert told["outputs"][0]["difference"] in ("", None), told
+        is_hidden = text is wrong and not more
+        assert ("with --schedule latest" in told.get("later", "")) == is_hidden
+        if is_hidden:
+            assert "the array of args[1] (o) differs" in told["later"]
+
+
 # Warp 0 stores 7 to its lanes of tensor memory and loads them; thread 32 overwrites them by tcgen05.cp with 9; warp 4, of the same lanes, loads what is there.
 TENSOR = """.version 8.7 .target sm_100a .address_size 64
 .visible .entry k(.param .u64 o) { .reg .b32 %t, %w, %a, %b, %c, %s; .reg .b64 %o, %d, %d2; .reg .pred %p, %q;

@@ -348,7 +348,7 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
         )
         options = {"workers": o["workers"], "client": client, "name": name, "sources": _folders(launch, name, o), **launch.options, **said}
         sampler = stack.enter_context(Sampler()) if o["profile"] else None
-        done = gpu.run(module, launch.config(args), RunOptions(**options))
+        done = gpu.run_and_compare(module, launch.config(args), RunOptions(**options))
         if sampler is not None:
             _ = done.findings  # judging is in the profile
             stack.close()

@@ -47,6 +47,13 @@ __all__ = ["Gpu"]
 EVERY_ANSWER = ("never", "one", "always")  # what cancel = "all" tries
 
 MOST_CTAS = 1 << 40  # of a grid that is run as a whole
+IN_FLIGHT = frozenset(
+    ("X003", "X004", "X005", "X007", "X012")
+)  # findings of asynchronous operations that the usual order completes at once
+ASYNCHRONOUS = frozenset(("cp", "tcgen05", "wgmma"))
+MOST_COPIED = 1 << 24  # bytes of global memory that are kept for a second run
+LONGEST = 5.0  # seconds of a launch that is run a second time
+LONGEST_LATER = 10.0  # ... of the second run
 
 
 @in_default_state
@@ -64,6 +71,10 @@ class Gpu(Device):
     >>> gpu.launch(ptx, block=1, args=[out]).findings, out.numpy()[:1].tolist()
     ([], [7])
     """
+
+    def __init__(self, arch: str = "sm_90a") -> None:
+        super().__init__(arch)
+        self._compared: set[str] = set()  # kernels that have run under the latest order too
 
     def __repr__(self) -> str:
         return f"Gpu({self.arch!r})"
@@ -191,6 +202,63 @@ class Gpu(Device):
             interrupted=interrupted,
             folders=folders,
         )
+
+    def run_and_compare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
+        """`run`. If asynchronous operations are not waited for, the launch runs once more with `schedule = "latest"`, and `Run.later` says what it leaves otherwise.
+
+        The usual order completes asynchronous operations when they are issued, so that results may be right in spite of such a finding. The second run is
+        left out if it costs much: if the arrays or the first run are large, and for a kernel that has had one.
+        """
+        kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
+        before = self._before(kernel, config, options)
+        run = self.run(kernel, config, options)
+        found = {f.code for f in run.launch.findings.values() if f.severity is Severity.WRONG} & IN_FLIGHT
+        is_short = run.seconds < LONGEST and not run.interrupted and not run.out_of_time
+        if before is not None and found and is_short and not run.launch.status:
+            self._compared.add(kernel.name)
+            run.later = self._later(kernel, config, options, run, before)
+        return run
+
+    def _before(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> dict[int, np.ndarray] | None:
+        """A copy of global memory, by the addresses of its arrays; None if no second run is made. Memory that the host may write meanwhile is not put back."""
+        program = kernel.program
+        is_plain = options.sanitize and options.schedule is None and options.client is None and options.after is None and not options.assume
+        if (
+            not is_plain
+            or config.cancel == EVERY
+            or program.allocates
+            or program.uses.isdisjoint(ASYNCHRONOUS)
+            or kernel.name in self._compared
+        ):
+            return None
+        regions = self.memory.filled()
+        if sum(len(region.data) for region in regions) > MOST_COPIED or any(
+            self.memory.is_hosts_too(region.words, 0) for region in regions
+        ):
+            return None
+        return {region.begin: region.data.copy() for region in regions}
+
+    def _later(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions, usual: Run, before: dict[int, np.ndarray]) -> str:
+        """What the latest order leaves otherwise than the usual one, as a sentence; "" for nothing. The usual one's results are left."""
+        from smemsim.judge.schedules import apart
+
+        regions = [region for region in self.memory.filled() if region.begin in before]
+        left = {region.begin: region.data.copy() for region in regions}
+        for region in regions:
+            region.data[:] = before[region.begin]
+        seconds = min(LONGEST_LATER, options.limit_seconds or LONGEST_LATER)
+        done = self.run(kernel, config, dataclasses.replace(options, schedule="latest", workers=1, limit_seconds=seconds, progress=False))
+        others = {"latest": {region.begin: region.data.copy() for region in regions}}
+        for region in regions:
+            region.data[:] = left[region.begin]
+        if done.interrupted or done.out_of_time:
+            return ""
+        if done.launch.status:
+            return f"the usual order hides a fault: with --schedule latest the kernel ends with CUDA error {done.launch.status}"
+        differing = [one for one in apart(usual.launch, left, others, regions, done.launch.summed) if not one.summed]
+        if not differing:
+            return ""
+        return f"the usual order hides wrong results: with --schedule latest {'; '.join(one.short for one in differing)}"
 
     def _with_every_answer(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
         """A run with every answer to requests for others' work; only one of a kernel that does not ask."""

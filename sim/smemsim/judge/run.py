@@ -33,6 +33,7 @@ from smemsim.judge.pairs import halves
 from smemsim.judge.report import Report, cause_of, fitting, target_of
 from smemsim.program.arrays import DeviceArray, as_numpy
 from smemsim.program.events import Mma
+from smemsim.program.execute import resident, takes_over
 from smemsim.program.launch import Launch
 from smemsim.ptx.demangle import demangled, shorter_name
 from smemsim.ptx.module import Instruction, Location
@@ -231,6 +232,9 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
 
 
 OF_ALL = "what only all CTAs show (is all of K multiplied, is every box inside its tensor)"
+NOTHING_TAKEN = (
+    "work that a CTA takes over (all CTAs fit on the card at once, so clusterlaunchcontrol.try_cancel got none; --cancel always gives all)"
+)
 REGISTERS = ("mma", "wmma")  # whose operands are registers, of which nothing says what they were meant to be
 
 
@@ -329,6 +333,7 @@ class Run:
         self._schedules: Schedules | None = None
         self.profile: Profile | None = None  # where the time went, of `smemsim run --profile`
         self._not_judged = ""  # why check said nothing about the operands
+        self.later = ""  # what the latest order leaves otherwise, of `Gpu.run_and_compare`
 
     @property
     def _has_moved(self) -> bool:
@@ -532,6 +537,9 @@ class Run:
         judged = judged_of(self.launch, self.reads, self._checked[0], self._not_judged)
         if self.reads is not None and self.reads.has_seen and self.ctas < self.launch.ctas:
             judged.missed[OF_ALL] = 0
+        fits = self.launch.ctas <= resident(self.launch) * self.launch.cluster_size
+        if self.reads is not None and takes_over(self.launch) and self.launch.config.cancel == "resident" and fits:
+            judged.missed[NOTHING_TAKEN] = 0
         return judged
 
     def rounding(self, dtype: str) -> Rounding:
@@ -554,6 +562,8 @@ class Run:
                 lines.append(f"      {others}")
         if self._schedules is not None:
             lines.append(self._schedules.text())
+        if self.later:
+            lines.append(self.later)
         profile = [] if self.profile is None else [self.profile.text()]
         return "\n".join([*lines, *self.evidence, *profile])
 
@@ -599,6 +609,7 @@ class Run:
             "judged": dict(vars(self.judged)), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
             "out_of_time": self.out_of_time, "seconds": round(self.seconds, 3),
             **({"schedules": self._schedules.as_dict()} if self._schedules is not None else {}),
+            **({"later": self.later} if self.later else {}),
             **({"profile": self.profile.as_dict()} if self.profile is not None else {}),
         }  # fmt: skip
 

@@ -126,7 +126,7 @@ class Machine:
     def run(self, kernel: LinkedKernel, arguments: Sequence[bytes], config: dict[str, Any], **options: Any) -> tuple[Run, int]:
         """(the run, the CUDA error that it ended with)."""
         cancel = options.pop("cancel")
-        run = self.gpu.run(kernel, LaunchConfig(args=tuple(arguments), cancel=cancel, **config), RunOptions(**options))
+        run = self.gpu.run_and_compare(kernel, LaunchConfig(args=tuple(arguments), cancel=cancel, **config), RunOptions(**options))
         return run, TIMEOUT if run.out_of_time or run.interrupted else run.launch.status
 
 
