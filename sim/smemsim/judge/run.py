@@ -563,7 +563,7 @@ class Run:
         if self._schedules is not None:
             lines.append(self._schedules.text())
         if self.later:
-            lines.append(self.later)
+            lines.append(told(self.later))
         profile = [] if self.profile is None else [self.profile.text()]
         return "\n".join([*lines, *self.evidence, *profile])
 
