@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from launches import kernel
 from smemsim import Gpu, Run
 from smemsim.ptx import demangled, read_module, readable, shorter_name
+from smemsim.spec.compiler_faults import COMPILER_FAULTS
+from smemsim.spec.findings import CODES
 
 BUTTERFLY = "shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;"
 OUT = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; st.global.b32 [%d1], %r2;"
@@ -478,3 +481,65 @@ def test_long_lines_are_cut_and_json_keeps_them():
     told = run.as_dict()
     assert (told["entry"], told["name"]) == (symbol, "n::kernel<kernel<kernel<…>>>")
     assert pad in told["findings"][0]["instruction"]
+
+
+# ---- whose fault it is
+
+OF_PYTHON = """.version 8.3 .target sm_90a .address_size 64
+.extern .shared .align 16 .b8 global_smem[];
+.visible .entry k(.param .u64 to) {{ .reg .b32 %t, %s, %x; .reg .b64 %to; .reg .pred %p;
+ .loc 1 3 0
+ ld.param.u64 %to, [to]; mov.u32 %t, %tid.x; shl.b32 %s, %t, 2; mov.u32 %x, global_smem; add.u32 %s, %s, %x;
+ {body}
+ ret; }}
+.file 1 "{file}"
+"""
+NO_FENCE = """st.shared.b32 [%s], %t; bar.sync 0; setp.ne.u32 %p, %t, 0; @%p ret;
+ .loc 1 4 0
+ cp.async.bulk.global.shared::cta.bulk_group [%to], [%x], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+NO_BARRIER = "st.shared.b32 [%s], %t; ld.shared.b32 %t, [%s^]; st.global.b32 [%to], %t;".replace("[%s^]", "[%x]")
+OF_CTAS = "mov.u32 %x, %ctaid.x; st.global.b32 [%to], %x;"
+WRITTEN = "import triton\n\n\ntl.load(a)\ntl.store(b)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "source", "compiler"),
+    [
+        (NO_FENCE, "X003", WRITTEN, "Triton"),
+        (NO_FENCE, "X003", None, "Triton"),  # a source that cannot be read
+        (NO_FENCE, "X003", WRITTEN.replace("import triton", "from triton.experimental import gluon"), ""),  # whose kernels have the fence
+        (NO_FENCE, "X003", f"{WRITTEN}tl.inline_asm_elementwise()\n", ""),
+        (NO_BARRIER, "X008", WRITTEN, "Triton"),
+        (OF_CTAS, "X008", WRITTEN, ""),  # of global memory: the programs of the grid race
+    ],
+)
+def test_a_compilers_fault_is_told_as_such(body: str, code: str, source: str | None, compiler: str, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if source is not None:
+        (tmp_path / "k.py").write_text(source)
+    ptx, gpu = OF_PYTHON.format(file=tmp_path / "k.py", body=body), Gpu("sm_90a")
+
+    out = gpu.zeros(64, np.uint32)
+
+    def found(text: str):
+        return gpu.launch(text, grid=2, block=64, shared_bytes=256, args=[out], progress=False).findings[0]
+
+    mine, plain = found(ptx), found(ptx.replace("global_smem", "tile"))
+    assert (mine.code, mine.compiler, plain.code, plain.compiler) == (code, compiler, code, "")
+    assert mine.as_dict()["compiler"] == (compiler or None)
+    if not compiler:
+        assert (mine.message, mine.repair) == (plain.message, plain.repair)
+        return
+    assert "Triton's fault, not the kernel's" in mine.message
+    assert f"k.py:{4 if code == 'X003' else 3}" in mine.message
+    assert f"(the PTX should have: {plain.repair})" in mine.repair
+    assert mine.repair.startswith("Triton 3.7.1" if code == "X003" else "another version of Triton")
+
+
+def test_rows_of_compilers_faults_say_what_is_free_of_them():
+    for fault in COMPILER_FAULTS:
+        assert fault.says
+        assert fault.free
+        assert fault.source
+        assert set(fault.codes) <= set(CODES)
+        re.compile(fault.instruction)

@@ -27,6 +27,7 @@ __all__ = [
     "same_file",
     "source_folders",
     "source_line",
+    "source_text",
     "write_whole",
 ]
 
@@ -109,15 +110,20 @@ def _is_root(folder: pathlib.Path) -> bool:
     return place == os.path.dirname(place)
 
 
-def source_line(name: str, line: int, folders: Sequence[pathlib.Path]) -> str:
-    """A line of a source file that some PTX names, "" where it cannot be read or lies in none of the folders, links followed."""
+def source_text(name: str, folders: Sequence[pathlib.Path]) -> str:
+    """A source file that some PTX names, "" if it cannot be read or lies in none of the folders, links followed."""
     for folder in folders:
         found = named_inside(folder, name, folders)
         if found is not None and found.is_file():
             with contextlib.suppress(InputError, ValueError):
-                lines = read_bytes(found, MOST_SOURCE).decode("utf-8").splitlines()
-                return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+                return read_bytes(found, MOST_SOURCE).decode("utf-8")
     return ""
+
+
+def source_line(name: str, line: int, folders: Sequence[pathlib.Path]) -> str:
+    """A line of a source file that some PTX names, as `source_text` finds it; "" for a line that it has not."""
+    lines = source_text(name, folders).splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
 
 def same_file(a: pathlib.Path, b: pathlib.Path) -> bool:

@@ -288,6 +288,7 @@ class Finding:
     changes: tuple[Fix, ...] = dataclasses.field(default=(), hash=False)
     check: Finding | None = None
     alike: tuple[InLaunch, ...] = ()
+    compiler: str = ""  # whose fault it is, if it is one of a compiler: "Triton", "TileLang" ...
     folders: tuple[pathlib.Path, ...] = dataclasses.field(default=(), compare=False, repr=False)  # whose sources may be shown
 
     @property
@@ -495,7 +496,7 @@ class Finding:
                     "line": self.line, "location": str(self.place) if self.place else None,
                     "chain": [str(place) for place in self.location.chain] if self.location else [], "count": self.count, "lines": list(self.lines),
                     "locations": [place.path for place in self.places], "instruction": self.instruction, "other": self._other(), "message": self.message,
-                    "repair": self.repair, "because": self.because, "check": self.check.as_dict() if self.check else None,
+                    "repair": self.repair, "because": self.because, "compiler": self.compiler or None, "check": self.check.as_dict() if self.check else None,
                 }  # fmt: skip
 
     def _other(self) -> dict[str, Any] | None:

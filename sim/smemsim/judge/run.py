@@ -14,6 +14,7 @@ from smemsim.errors import InputError, SmemsimError
 from smemsim.finding import Finding, InLaunch, Path, Touched, shortened, told
 from smemsim.floating_point import in_default_state
 from smemsim.judge.build import Scenario
+from smemsim.judge.compilers import blamed
 from smemsim.judge.epilogue import exchanged_loads, stored_tiles
 from smemsim.judge.explained import Executed, Wrong, explained, rounding_of
 from smemsim.judge.fills import exchanged_boxes
@@ -381,6 +382,7 @@ class Run:
             causes, (*others, *own_ranks(self.launch), *self._watched, *of_schedules), written,
             (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
         )  # fmt: skip
+        findings = blamed(findings, self.ptx, self.launch.program.uses, self.folders)
         return [dataclasses.replace(f, folders=self.folders) for f in findings]
 
     @functools.cached_property
