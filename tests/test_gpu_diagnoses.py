@@ -395,6 +395,30 @@ def test_one_bug_of_an_unrolled_loop_is_one_finding_with_all_lines():
     assert not ran(UNROLLED.replace("xor.b32", "bar.sync 0; xor.b32"), block=64).findings
 
 
+def inlined(calls: int) -> Run:
+    """A function of six lines, whose loads bring shared memory that nothing has written, inlined at so many lines of a kernel."""
+    lines = (
+        "and.b32 %r6, %r1, 31;", "ld.shared.b32 %r20, [%r4];", "ld.shared.u16 %r21, [%r4+256];", "ld.shared.u8 %r22, [%r4+512];",
+        "add.u32 %r2, %r2, %r20;", "add.u32 %r2, %r2, %r21; add.u32 %r2, %r2, %r22;",
+    )  # fmt: skip
+    body = f".loc 1 90 1\n{OWN} mov.u32 %r2, 0;\n"
+    for call in range(calls):
+        body += f".loc 1 {100 + call} 3\n"
+        for n, text in enumerate(lines):
+            body += f".loc 2 {7 + n} 5, function_name NAME, inlined_at 1 {100 + call} 3\n{text}\n"
+    body += f".loc 1 200 1\n{OUT}"
+    ptx = kernel(1, body) + '.file 1 "kernel.cu"\n.file 2 "hash.cuh"\n.section .debug_str\n{\nNAME:\n.b8 104\n.b8 0\n}\n'
+    return ran("", ptx=ptx)
+
+
+def test_what_an_inlined_function_reads_uninitialised_is_one_finding():
+    """It has one cause, whichever of its lines and calls meet it."""
+    (found,) = inlined(3).findings
+    assert (found.code, found.count) == ("R507", 9)
+    assert found.repair
+    assert len(inlined(1).findings) == 3
+
+
 def test_waits_at_several_places_stay_apart():
     """Threads that wait at two places for what never comes are two findings, though the sentences are alike."""
     waits = "".join(

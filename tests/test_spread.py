@@ -385,6 +385,18 @@ def test_what_the_first_process_stores_meanwhile_counts_as_no_copy_s(added, monk
     assert added
 
 
+@pytest.mark.parametrize("byte", [2, 3])
+def test_a_byte_that_some_ctas_leave_out_is_found_as_in_one_process(byte, added):
+    """Each thread writes three bytes of a word, and decides by one of its word."""
+    body = (
+        f"{OWN} sub.u64 %d5, %d3, %d21; add.u64 %d5, %d5, %d20; st.global.u16 [%d5], %r1; st.global.u8 [%d5+2], %r1; "
+        f"ld.global.u8 %r4, [%d5+{byte}]; setp.gt.u32 %p3, %r4, 300; @%p3 st.global.u32 [%d3], 1;"
+    )
+    one, other = on_device(body, 1), on_device(body, 2)
+    assert one == other
+    assert one[1] == ["R507"] * (byte == 3)
+
+
 @pytest.mark.parametrize("writer", [5, 47])
 def test_garbage_beside_what_others_write_is_found_as_in_one_process(writer, added):
     """Of 32 bytes of which some are written none counts as unwritten from then on, whoever is first."""

@@ -61,8 +61,8 @@ NOTHING: set[str] = set()
             f"{LOAD} {STORE}",
             lambda device, at: [written(n, n + 4)(device, at) for n in range(0, 128, 32)],
             NOTHING,
-            NOTHING,
-        ),  # something of all sectors
+            {"R507"},
+        ),  # a word of all sectors
         (f"{LOAD} add.u32 %r3, %r2, 1; st.global.u32 [%d2], %r3;", written(0, 96), {"R507"}, NOTHING),  # added to in place
         (f"{LOAD} {FLAG} {STORE} END:", written(0, 96), {"R507"}, NOTHING),
         (f"{LOAD} {FLAG} {STORE} END:", written(0, 128), NOTHING, NOTHING),
@@ -154,15 +154,60 @@ def test_what_a_sum_makes_of_garbage_is_seen_and_a_product_with_zero_is_zero():
 
 
 @given(st.integers(4, 300), st.integers(0, 300), st.integers(0, 40), st.data())
-def test_of_32_bytes_all_are_garbage_or_all_count_as_written(size, first, count, data):
+def test_a_word_counts_as_written_if_the_host_has_written_some_of_it(size, first, count, data):
     device = card()
     at, out = device.allocate(size), device.allocate(4)
     rest = device.view(at, size)[first : first + count]
     rest += 1
     word_ = data.draw(st.integers(0, size // 4 - 1))
-    touched = {n // 32 for n in range(min(first, size // 4 * 4), min(first + count, size // 4 * 4))}
+    touched = {n // 4 for n in range(min(first, size // 4 * 4), min(first + count, size // 4 * 4))}
     codes = launched(device, FLAGGED.replace("[%d20]", f"[%d20+{4 * word_}]"), at, out)[0]
-    assert codes == (set() if word_ // 8 in touched else {"R507"})
+    assert codes == (set() if word_ in touched else {"R507"})
+
+
+# ---- Bytes that a kernel leaves out: it writes three of each word
+
+
+THREE = "st.global.u16 [%d2], %r1; st.global.u8 [%d2+2], %r1;"
+TAKES = "bfe.u32 %r2, %r2, {}, 8; setp.gt.u32 %p1, %r2, 9; selp.u32 %r2, 1, 2, %p1; st.global.u32 [%d3], %r2;"
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize(("byte", "codes"), [(2, set()), (3, {"R507"})])
+@pytest.mark.parametrize("load", [LOAD, COPY_ASYNC, COPY_BULK], ids=["ld", "cp.async", "bulk"])
+def test_a_byte_that_a_kernel_leaves_out_is_uninitialised(load, byte, codes, tiers, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    device = card()
+    data, out = device.allocate(128), device.allocate(256)
+    assert launched(device, EACH.format(THREE), data, out) == (NOTHING, NOTHING)
+    assert launched(device, EACH.format(f"{load} {TAKES.format(8 * byte)}"), data, out) == (codes, NOTHING)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda device, data: device.view(data, 128)[3::4].fill(0),
+        lambda device, data: launched(device, EACH.format("st.global.u8 [%d2+3], %r1;"), data, data),
+        lambda device, data: launched(device, EACH.format("st.global.u32 [%d2], %r1;"), data, data),
+    ],
+    ids=["by the host", "by a kernel", "with the others"],
+)
+def test_a_byte_that_is_written_later_has_a_value(then):
+    device = card()
+    data, out = device.allocate(128), device.allocate(256)
+    launched(device, EACH.format(THREE), data, out)
+    then(device, data)
+    assert launched(device, EACH.format(f"{LOAD} {TAKES.format(24)}"), data, out) == (NOTHING, NOTHING)
+
+
+def test_bytes_beside_what_the_host_has_written_are_no_holes():
+    """A kernel changes three bytes of each word of an image that the host has written, some of whose other bytes are those of the garbage."""
+    device = card()
+    data, out = device.allocate(128), device.allocate(256)
+    words = device.view(data, 128).view(np.uint32)
+    words ^= 0x00FF00FF
+    launched(device, EACH.format(THREE), data, out)
+    assert launched(device, EACH.format(f"{LOAD} {TAKES.format(24)}"), data, out) == (NOTHING, NOTHING)
 
 
 # ---- A tensor map's box of 8 rows of 64 bytes, swizzled: thread n looks at word 4 n of the tile in shared memory

@@ -61,6 +61,7 @@ _BETWEEN = re.compile(r"(?:[\s,]|\bto\b)+")  # of numbers in a list
 _LIBRARY = re.compile(
     r"/(site|dist)-packages/|/triton/language/|/include/(cute|cutlass|cuda|thrust|cub|cccl|crt)/|/usr/(local/)?(include|lib)|/targets/[^/]+/include/"
 )
+OF_FUNCTIONS = ("R507", "X008")  # codes whose findings in an inlined function are one
 WRAPPER_LINES = 3  # lines of a function that does no more than wrap an instruction
 
 
@@ -73,10 +74,12 @@ class Sources:
 
     def __init__(self, body: Iterable[Instruction]) -> None:
         self._lines: dict[Location, set[tuple[str, int]]] = {}  # by the place of a call: the lines of the function that was inlined there
+        self._calls: dict[tuple[str, str], set[Location]] = {}  # of a function, by its file and name: where it was inlined
         for location in {id(i.location): i.location for i in body if i.location is not None}.values():
             for inner in location.chain:
                 if inner.caller is not None:
                     self._lines.setdefault(inner.caller, set()).add((inner.file, inner.line))
+                    self._calls.setdefault((inner.file, inner.function), set()).add(inner.caller)
 
     def place(self, location: Location) -> Location:
         """The place of an instruction with this location, with its own callers."""
@@ -85,6 +88,13 @@ class Sources:
             if place.caller is None or _LIBRARY.search(place.caller.file) or len(self._lines.get(place.caller, ())) > WRAPPER_LINES:
                 return place
         return (own or [location])[-1]
+
+    def function(self, place: Location | None) -> tuple[str, str] | None:
+        """The file and the name of the function with this line, if it was inlined in several places."""
+        if place is None or place.caller is None or not place.function:
+            return None
+        function = place.file, place.function
+        return function if len(self._calls.get(function, ())) > 1 else None
 
 
 def findings_of(
@@ -109,7 +119,7 @@ def findings_of(
         return []
     sources = Sources(body)
     findings = [_placed(f, sources) for f in findings]
-    return _grouped([_consequence(f, findings[:n]) for n, f in enumerate(findings)])
+    return _grouped([_consequence(f, findings[:n]) for n, f in enumerate(findings)], sources)
 
 
 def _placed(f: Finding, sources: Sources) -> Finding:
@@ -121,18 +131,20 @@ def _placed(f: Finding, sources: Sources) -> Finding:
     return dataclasses.replace(f, at=at)
 
 
-def _grouped(findings: list[Finding]) -> list[Finding]:
+def _grouped(findings: list[Finding], sources: Sources) -> list[Finding]:
     """Findings that say the same as one, the first of them, with the places of the others.
 
     Of a race between warps those are also races between lanes of one warp at the same lines: a barrier for all warps orders the lanes too.
     """
     alike: dict[tuple[object, ...], list[Finding]] = {}
     of_warps = {
-        _halves(f): _gist(f) for f in reversed(findings) if f.code == "X008" and not f.is_within_warp and f.severity is Severity.WRONG
+        _halves(f): _gist(f, sources)
+        for f in reversed(findings)
+        if f.code == "X008" and not f.is_within_warp and f.severity is Severity.WRONG
     }
     for f in findings:
         gist = of_warps.get(_halves(f)) if f.is_within_warp else None
-        alike.setdefault(gist or _gist(f), []).append(f)
+        alike.setdefault(gist or _gist(f, sources), []).append(f)
     return [
         dataclasses.replace(first, alike=tuple(f.at for f in others if isinstance(f.at, InLaunch))) for first, *others in alike.values()
     ]
@@ -148,11 +160,15 @@ def _halves(f: Finding) -> frozenset[str]:
     return frozenset((_shape(f.instruction), _shape(at.other.text)))
 
 
-def _gist(f: Finding) -> tuple[object, ...]:
+def _gist(f: Finding, sources: Sources) -> tuple[object, ...]:
     """The sentence of a finding without its numbers and registers: findings of one source line that have the same are grouped.
 
-    Without .loc, of one shape of instruction. Threads that wait are told for every place where they do.
+    Without .loc, of one shape of instruction. Threads that wait are told for every place where they do. Races and uninitialised values in a function that was
+    inlined in several places have one cause there, whichever of its lines meet them.
     """
+    if f.code in OF_FUNCTIONS and isinstance(f.at, InLaunch) and (function := sources.function(f.place)):
+        other = sources.function(f.at.other_place) or str(f.at.other_place)
+        return f.code, f.severity, function, other, f.is_within_warp, f.at.arrays, bool(f.touched)
     apart = f.code in TOLD_APART
     place: object = _shape(f.instruction) if not apart and f.line else f.line
     if f.place is not None:

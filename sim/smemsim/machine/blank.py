@@ -1,8 +1,8 @@
-"""Which bytes of an array nobody has written: told byte by byte of arrays that were declared so, and by what lies there of memory that a program allocates.
+"""Which bytes of an array are uninitialised: exactly if the array was declared so; of memory that a program allocates, by what lies there.
 
-A program's host writes to memory in ways that nobody sees: its library computes there, its extension copies. So memory that is allocated gets garbage
-whose words only this place can have, and bytes count as unwritten as long as all of the 32 around them are that garbage. Whoever writes some of these
-has written all: nothing is told of a right program, and little is missed.
+A program's host writes to memory in ways that smemsim does not see: its library computes there, its extension copies. So memory that is allocated gets
+garbage whose words only this place can have, and a word counts as unwritten as long as it is that garbage. Kernels' stores of less than a word are seen: if
+they have written a part of such a word, its other bytes count as unwritten as long as they are garbage.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ __all__ = ["MOST_GARBAGE", "SECTOR", "WORD", "Blank", "Declared", "Garbage", "li
 
 
 WORD = 4
-SECTOR = 32  # bytes that are garbage, or written, together: what memory moves at the least
+SECTOR = 32  # bytes of which an allocation of the heap has whole ones
+ALL = 0b1111  # bytes of a word, as bits
+LINE = 32  # words: of a line all bytes that kernels have left out are garbage, or the host has written there
 PERIOD = 1 << 20  # bytes of addresses after which garbage is the same again
 MOST_GARBAGE = 1 << 23  # bytes at each end of an allocation that get garbage: the rest of a huge one costs no memory before it is used
 SEED = 0x5EED
@@ -30,12 +32,16 @@ class Blank(abc.ABC):
         """Of accesses of `size` bytes at offsets `at` (n,): which words of each have a byte that nobody has written, (n, words)? One of less than 4 bytes has one word."""
 
     @abc.abstractmethod
+    def bytes(self, at: np.ndarray, size: int) -> np.ndarray:
+        """The same of their bytes, (n, size)."""
+
+    @abc.abstractmethod
     def remains(self) -> bool:
         """Are there such bytes?"""
 
     @abc.abstractmethod
-    def fill(self, at: np.ndarray, size: int) -> None:
-        """Accesses of `size` bytes have written at offsets `at`."""
+    def fill(self, at: np.ndarray, size: int, before: np.ndarray | None = None) -> None:
+        """Accesses of `size` bytes write at offsets `at`: they are about to, or they have and these bytes (n, size) lay there `before`."""
 
     @abc.abstractmethod
     def wrote(self, begin: int, end: int) -> None:
@@ -65,11 +71,16 @@ class Declared(Blank):
         found: np.ndarray = self._mask[at[:, None] + np.arange(size)]
         return np.asarray(found.reshape(len(at), -1, unit).any(axis=2))
 
+    def bytes(self, at: np.ndarray, size: int) -> np.ndarray:
+        """See `Blank.bytes`."""
+        found: np.ndarray = self._mask[at[:, None] + np.arange(size)]
+        return found
+
     def remains(self) -> bool:
         """See `Blank.remains`."""
         return bool(self._mask.any())
 
-    def fill(self, at: np.ndarray, size: int) -> None:
+    def fill(self, at: np.ndarray, size: int, before: np.ndarray | None = None) -> None:
         """See `Blank.fill`."""
         self._mask[at[:, None] + np.arange(size)] = False
 
@@ -132,11 +143,12 @@ class Garbage(Blank):
     >>> litter(data, 0x1000)
     >>> blank = Garbage(data, 0x1000, 0)
     >>> data[40:44] = 0
-    >>> blank.words(np.array([0, 32, 40, 64]), 4).ravel().tolist(), blank.remains()
-    ([True, False, False, True], True)
+    >>> blank.words(np.array([0, 36, 40, 44]), 4).ravel().tolist(), blank.remains()
+    ([True, True, False, True], True)
+    >>> blank.fill(np.array([64, 66]), 1); data[[64, 66]] = 0
+    >>> blank.bytes(np.array([64]), 4).tolist()
+    [[False, True, False, True]]
     """
-
-    unit = SECTOR  # bytes that count as written, or not, together
 
     def __init__(self, data: np.ndarray, address: int, begin: int) -> None:
         self.first, count = _words_of(address, len(data))
@@ -145,33 +157,89 @@ class Garbage(Blank):
         self.shift = begin + shift
         self._parts = [_words_of(address + offset, size) for offset, size in _ends(len(data))]
         self.is_gone = False
-        self.has_parts = False  # has somebody looked at garbage beside which others have written?
-        self._late: np.ndarray | None = None  # words that have been written, whatever lies there
+        self.has_parts = False  # has a kernel looked at bytes beside which others were written?
+        self._late: np.ndarray | None = None  # bytes of words that have been written, whatever lies there
+        self._written: np.ndarray | None = None  # bytes that kernels have written of words that were garbage, by stores of less than a word
 
     def words(self, at: np.ndarray, size: int) -> np.ndarray:
         """See `Blank.words`."""
-        unit = min(size, WORD)
-        n = (at[:, None] + np.arange(0, size, unit) - self.shift) >> 2
-        inside = (n >= 0) & (n < len(self.memory))
-        found: np.ndarray = inside & self._are_garbage(np.where(inside, n, 0))
-        if found.any():
-            together = self.unit // WORD
-            sector = (n[found] + self.first) // together * together - self.first
-            around = np.clip(sector[:, None] + np.arange(together), 0, len(self.memory) - 1)
-            are_whole = self._are_garbage(around).all(axis=1)
-            self.has_parts |= not are_whole.all()
-            found[found] = are_whole
+        if size >= WORD:
+            found: np.ndarray = self._bits(self._numbers(at, size)) != 0
+            return found
+        return np.asarray(self.bytes(at, size).any(axis=1, keepdims=True))
+
+    def bytes(self, at: np.ndarray, size: int) -> np.ndarray:
+        """See `Blank.bytes`."""
+        bits = self._bits(self._numbers(at, size)).repeat(min(size, WORD), axis=1)
+        found: np.ndarray = bits >> ((at[:, None] - self.shift + np.arange(size)) % WORD).astype(np.uint8) & 1 != 0
         return found
 
-    def fill(self, at: np.ndarray, size: int) -> None:
-        """Does nothing: what has been written is seen there."""
+    def _numbers(self, at: np.ndarray, size: int) -> np.ndarray:
+        """The words of accesses, by their numbers in the memory; -1 of those that lie outside."""
+        n = (at[:, None] + np.arange(0, size, min(size, WORD)) - self.shift) >> 2
+        found: np.ndarray = np.where((n >= 0) & (n < len(self.memory)), n, -1)
+        return found
+
+    def _bits(self, n: np.ndarray) -> np.ndarray:
+        """Which bytes of words, by their numbers, are uninitialised, as bits."""
+        bits: np.ndarray = np.where((n >= 0) & self._are_garbage(n), np.uint8(ALL), np.uint8(0))
+        if self._written is not None:
+            open_ = (n >= 0) & (bits == 0) & (self._written[n] != 0) & (self._written[n] != ALL)
+            if open_.any():
+                self.has_parts = True
+                bits[open_] = self._left_out(n[open_])
+        return bits if self._late is None else bits & ~self._late[n] & np.uint8(ALL)
+
+    def _left_out(self, n: np.ndarray) -> np.ndarray:
+        """The bytes of words that kernels have written in part which are garbage still; none if others of the line are not, as where the host has written."""
+        assert self._written is not None
+        line = np.minimum((n // LINE * LINE)[:, None] + np.arange(LINE), len(self.memory) - 1)
+        written = self._written[line]
+        left = np.where(written != 0, ~written & np.uint8(ALL), np.uint8(0))
+        are_left = (self._alike(line) & left == left).all(axis=1)
+        found: np.ndarray = np.where(are_left, ~self._written[n] & np.uint8(ALL), np.uint8(0))
+        return found
+
+    def _alike(self, n: np.ndarray) -> np.ndarray:
+        """Which bytes of words are as they were littered, as bits."""
+        pattern = _pattern()
+        differ = self.memory[n] ^ pattern[(n + self.first) & len(pattern) - 1]
+        found: np.ndarray = np.packbits(np.ascontiguousarray(differ)[..., None].view(np.uint8) == 0, axis=-1, bitorder="little")[..., 0]
+        return found
+
+    def fill(self, at: np.ndarray, size: int, before: np.ndarray | None = None) -> None:
+        """See `Blank.fill`: what is written of whole words is seen there."""
+        n = self._numbers(at, size)
+        if size >= WORD:
+            if self._written is not None:
+                self._written[n[(n >= 0) & (self._written[n] != 0)]] = ALL
+            return
+        inside = n[:, 0] >= 0
+        n, at = n[inside, 0], at[inside] - self.shift
+        are_new = self._are_garbage(n) if before is None else self._were_garbage(n, at, before[inside])
+        if self._written is None:
+            if not are_new.any():
+                return
+            self._written = np.zeros(len(self.memory), np.uint8)
+        some = are_new | (self._written[n] != 0)
+        np.bitwise_or.at(self._written, n[some], np.left_shift((1 << size) - 1, at[some] & 3).astype(np.uint8))
+
+    def _were_garbage(self, n: np.ndarray, at: np.ndarray, before: np.ndarray) -> np.ndarray:
+        """Were words garbage, when these bytes lay at `at` (bytes of the memory)?"""
+        words, which = np.unique(n, return_inverse=True)
+        raw = self.memory[words][:, None].view(np.uint8).copy()
+        raw[which.reshape(-1)[:, None], (at & 3)[:, None] + np.arange(before.shape[1])] = before
+        pattern = _pattern()
+        found: np.ndarray = raw.view(np.uint32)[:, 0] == pattern[(words + self.first) & len(pattern) - 1]
+        return found[which.reshape(-1)]
 
     def fill_late(self, at: np.ndarray, size: int) -> None:
         """See `Blank.fill_late`."""
         if self._late is None:
-            self._late = np.zeros(len(self.memory), bool)
-        n = (at[:, None] + np.arange(0, size, min(size, WORD)) - self.shift) >> 2
-        self._late[n[(n >= 0) & (n < len(self._late))]] = True
+            self._late = np.zeros(len(self.memory), np.uint8)
+        n = self._numbers(at, size)
+        bits = np.full(n.shape, ALL) if size >= WORD else np.left_shift((1 << size) - 1, at - self.shift & 3)[:, None]
+        np.bitwise_or.at(self._late, n[n >= 0], bits[n >= 0].astype(np.uint8))
 
     def wrote(self, begin: int, end: int) -> None:
         """Does nothing: what the host has written is seen there."""
@@ -179,22 +247,26 @@ class Garbage(Blank):
     def _are_garbage(self, n: np.ndarray) -> np.ndarray:
         """Which words of the memory, by their numbers in it, are as they were littered?"""
         pattern = _pattern()
-        found: np.ndarray = self.memory[n] == pattern[(n + self.first) & len(pattern) - 1]
-        return found if self._late is None else found & ~self._late[n]
+        found: np.ndarray = self.memory[n] == pattern[(n + self.first) & len(pattern) - 1] if len(self.memory) else np.zeros(n.shape, bool)
+        return found
 
     def remains(self) -> bool:
         """See `Blank.remains`; what is written once stays written."""
         if not self.is_gone:
-            self.is_gone = not any(self._remains(first - self.first, count) for first, count in self._parts)
+            is_open = self._written is not None and bool(((self._written != 0) & (self._written != ALL)).any())
+            self.is_gone = not is_open and not any(self._remains(first - self.first, count) for first, count in self._parts)
         return not self.is_gone
 
     def _remains(self, first: int, count: int) -> bool:
-        """Are some of `count` words from a number on garbage? One of each 32 bytes is looked at."""
-        step = SECTOR // WORD
-        sector = (first + self.first) // step * step - self.first
-        for begin in range(sector, first + count if count else sector, PERIOD):
-            n = np.maximum(np.arange(begin, min(begin + PERIOD, first + count), step), first)
-            some = n[self._are_garbage(n)]
-            if len(some) and self.words(some[: 1 << 12] * WORD + self.shift, WORD).any():
+        """Are some of `count` words from a number on garbage?"""
+        pattern = _pattern()
+        while count:
+            n = (first + self.first) % len(pattern)
+            own = min(count, len(pattern) - n)
+            same = self.memory[first : first + own] == pattern[n : n + own]
+            if self._late is not None:
+                same &= self._late[first : first + own] != ALL
+            if same.any():
                 return True
+            first, count = first + own, count - own
         return False

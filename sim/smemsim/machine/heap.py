@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from smemsim.machine.blank import SECTOR, WORD, Garbage, litter
+from smemsim.machine.blank import SECTOR, Garbage, litter
 from smemsim.spec.cards import DEVICE_LIMITS, HEAP_LIMIT
 from smemsim.spec.heap import HEAP
 
@@ -108,9 +108,7 @@ class Chunks:
 
 
 class FreshChunks(Garbage):
-    """The bytes of an array of the heap that nobody has written: what is there of the garbage that each allocation got. No host writes there: each word counts."""
-
-    unit = WORD
+    """The bytes of an array of the heap that are uninitialised: what is there of the garbage that each allocation got."""
 
     def __init__(self, data: np.ndarray, chunks: Chunks, begin: int) -> None:
         super().__init__(data, chunks.begin, begin)

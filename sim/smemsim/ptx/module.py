@@ -42,11 +42,12 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """A line of the source the compiler was given (`.loc`); `caller` is where the function that has it was inlined."""
+    """A line of the source the compiler was given (`.loc`); `caller` is where the function that has it was inlined, `function` the label of its name."""
 
     file: str
     line: int
     caller: Location | None = None
+    function: str = dataclasses.field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"

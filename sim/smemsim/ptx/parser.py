@@ -596,7 +596,7 @@ _HEAD = re.compile(rf"\s*(?:([{{}};])|(\.\w+)|({NAME})\s*:(?!:)|(?=[^\s]))", re.
 _MNEMONIC = re.compile(r"[a-z]\w*(?:(?:\.|::)\w+)*", re.ASCII)
 _LOCATION = re.compile(
     rf"\s*(\d{{1,9}})\s+(\d{{1,9}})(?:[ \t]+(\d{{1,9}}))?"
-    rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?(?:\s*,\s*inlined_at\s+(\d+)\s+(\d+)(?:\s+(\d+))?)?)?",
+    rf"(?:\s*,\s*function_name\s+({NAME})(?:\s*\+\s*\d+)?(?:\s*,\s*inlined_at\s+(\d+)\s+(\d+)(?:\s+(\d+))?)?)?",
     re.ASCII,
 )
 _PRAGMA = re.compile(r'\s*"[^"\n]*"(?:\s*,\s*"[^"\n]*")*\s*;')
@@ -619,7 +619,7 @@ def location_at(source: Source, at: int, files: Mapping[int, str], named: dict[t
     match = _LOCATION.match(source.text, at)
     if not match:
         source.fail(at, "'.loc' needs a file's number, a line and a column")
-    file, line, column, *by = match.groups()
+    file, line, column, function, *by = match.groups()
     place, caller = (int(file), int(line), int(column or 0)), None
     if by[0]:
         call = (int(by[0]), int(by[1]), int(by[2] or 0))
@@ -627,7 +627,7 @@ def location_at(source: Source, at: int, files: Mapping[int, str], named: dict[t
     before = named.get(place)
     if before is not None and before.caller is caller:
         return before, match.end()
-    location = Location(files.get(place[0], f"file {place[0]}"), place[1], caller)
+    location = Location(files.get(place[0], f"file {place[0]}"), place[1], caller, function or "")
     if caller is None or len(caller.chain) < _DEEPEST_BRACES:
         named[place] = location
     return location, match.end()

@@ -113,7 +113,7 @@ def _follow(x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places:
     unwritten, doubts, warps = x.watch.unwritten, x.watch.unwritten.doubts, x.n // WARP
     if places is None:
         marks = unwritten.of_registers([item for part in parts[1:] for item in part], x.threads)
-        of_warps = 0 if marks is None else [doubts.computed(i, unwritten.of_warps(list(marks), x.threads), by_product=True)] * len(parts[0])
+        of_warps = 0 if marks is None else [doubts.computed(i, unwritten.of_warps(list(marks), x.threads), is_result=True)] * len(parts[0])
         unwritten.put_registers(parts[0], x.threads, of_warps)
         return
     a, b, c = (unwritten.of_registers(part, x.threads) for part in parts[1:])
@@ -122,7 +122,7 @@ def _follow(x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places:
     for marks, (thread, register), at in ((a, places[0], row), (b, places[1], column)):
         if marks is not None:
             of_rows = doubts.all(marks.reshape(len(marks), warps, WARP)[register, :, thread], axis=1)
-            of_elements = doubts.join(of_elements, doubts.computed(i, of_rows, by_product=True)[at])
+            of_elements = doubts.join(of_elements, doubts.computed(i, of_rows, is_result=True)[at])
     of_registers = doubts.all(of_elements.transpose(0, 2, 1).reshape(len(parts[0]), -1, x.n), axis=1)
     unwritten.put_registers(parts[0], x.threads, of_registers if c is None else doubts.join(of_registers, c))
 

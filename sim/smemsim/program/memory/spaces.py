@@ -439,6 +439,10 @@ class Values:
         found: np.ndarray = self._piece.memory.view(AT_ONCE[self.size]).take(self._piece.at >> self.size.bit_length() - 1)
         return found
 
+    def before(self) -> np.ndarray:
+        """The bytes that lay there before the store, (threads, size)."""
+        return np.ascontiguousarray(self._before).view(np.uint8).reshape(-1, self.size)
+
     def _words(self, raw: np.ndarray) -> np.ndarray:
         return raw.view(AT_ONCE[min(self.size, 4)])
 

@@ -60,7 +60,7 @@ class Doubts:
         self._tells: list[Tell] = []
         self._whole: dict[int, Hashable] = {}  # by number their key: those that leave nothing of a result without doubt
         self._computed: dict[int, tuple[Hashable, Callable[[Instruction], Tell]]] = {}  # by number what `of` has been given for `computed`
-        self._in_products: set[int] = set()  # of these the ones that a matrix product alone computes with
+        self._of_results: set[int] = set()  # of these the ones for which only results count
 
     def of(
         self,
@@ -69,10 +69,10 @@ class Doubts:
         *,
         is_whole: bool = False,
         computed: Callable[[Instruction], Tell] | None = None,
-        only_products: bool = False,
+        only_results: bool = False,
     ) -> int:
         """The mark of the doubt with this key alone, told by its first `tell`. If it is milder for a value that is only copied, `computed` gives what tells it of
-        the result of an instruction that computes with the value (`only_products`: of a matrix product)."""
+        what an instruction computes with the value (`only_results`: if that is a result, see `is_result`)."""
         mark = self._known.get(key)
         if mark is None:
             number = len(self._tells)
@@ -80,7 +80,7 @@ class Doubts:
             self._tells.append(tell)
             if computed is not None:
                 self._computed[number] = key, computed
-                self._in_products.update((number,) * only_products)
+                self._of_results.update((number,) * only_results)
         if is_whole:
             self._whole.update(dict.fromkeys(self._sets[mark], key))
         return mark
@@ -110,17 +110,17 @@ class Doubts:
             joined[both] = np.array([self.union(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int32)[at]
         return joined
 
-    def computed(self, i: Instruction, marks: np.ndarray, *, by_product: bool = False) -> np.ndarray:
-        """The marks of what an instruction, or a matrix product, makes of values with these marks."""
+    def computed(self, i: Instruction, marks: np.ndarray, *, is_result: bool = False) -> np.ndarray:
+        """The marks of what an instruction makes of values with these marks; `is_result`: it is a matrix product, or what the values alone decide."""
         if not self._computed or not marks.any():
             return marks
         known, which = np.unique(marks, return_inverse=True)
-        made = [self._computed_one(i, mark, by_product) for mark in known.tolist()]
+        made = [self._computed_one(i, mark, is_result) for mark in known.tolist()]
         return marks if made == known.tolist() else np.array(made, np.int32)[which.reshape(marks.shape)]
 
-    def _computed_one(self, i: Instruction, mark: int, by_product: bool) -> int:
+    def _computed_one(self, i: Instruction, mark: int, is_result: bool) -> int:
         doubts = self._sets[mark]
-        changing = {n for n in doubts & self._computed.keys() if by_product or n not in self._in_products}
+        changing = {n for n in doubts & self._computed.keys() if is_result or n not in self._of_results}
         made = self._number(doubts - changing)
         for number in sorted(changing):
             key, tell = self._computed[number]
@@ -177,7 +177,7 @@ CHOOSING = {
     "shl": 1,
     "shr": 1,
 }  # that take bits of a register: how many of their last operands say which
-PRODUCTS = frozenset(("mma", "tcgen05", "wgmma", "wmma"))
+RESULTS = frozenset(("bra", "mma", "selp", "tcgen05", "wgmma", "wmma"))
 MOVING = BITWISE | frozenset(CHOOSING) | {"mov", "selp"}  # that make values of bits of others, and compute nothing
 UPWARD = frozenset(("add", "mad", "mul", "sub"))  # of integers: a byte of a result comes of the same and lower bytes of what they read
 MOST_NUMBERS = 64  # different ones in a register that says which bits are taken
@@ -258,9 +258,10 @@ def _joined_if_alike(parts: np.ndarray) -> np.ndarray:
     return parts[:1] if (parts == parts[:1]).all() else parts
 
 
-def is_product(by: Instruction | None) -> bool:
-    """Is what computes with a value a matrix product?"""
-    return by is not None and by.op in PRODUCTS
+def is_result(by: Instruction | None) -> bool:
+    """Is what an instruction has computed with a value more than the value itself: a matrix product, or one of two other values that it decides between? Padding
+    is converted and scaled, and nothing else."""
+    return by is not None and by.op in RESULTS
 
 
 def _cancels(i: Instruction, sources: Sequence[Operand]) -> bool:
@@ -376,7 +377,7 @@ class Unwritten:
             blank = _bytes_of(~self.is_written[_words(piece.at, max(size, WORD))], piece.at, size)
             if blank.any():
                 mark = self.doubts.of(
-                    ("local", i.line), functools.partial(self._say_local, i), computed=self._computed_local(i), only_products=True
+                    ("local", i.line), functools.partial(self._say_local, i), computed=self._computed_local(i), only_results=True
                 )
                 padding = self.doubts.of(
                     ("local padding", i.line), functools.partial(self._say_local, i, is_padding=True), computed=self._computed_local(i)
@@ -392,11 +393,11 @@ class Unwritten:
     def _say_local(self, i: Instruction, user: Instruction | None, *, is_padding: bool = False, by: Instruction | None = None) -> None:
         """R507: a thread uses what it has loaded from its local memory, where it has written nothing; a remark where it copies that alone, unless it is the result
         of a matrix product (`by`). Padding beside bytes that it has written may be copied."""
-        is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program) and not is_product(by)
+        is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program) and not is_result(by)
         if is_copied and is_padding:
             return
         self.x.launch.find(
-            "R507", i, f"{i.name} reads local memory in which its thread has written nothing{uses(user, by)}{', and nothing else depends on it' if is_copied else ''}",
+            "R507", i, f"{i.name} reads bytes of local memory that its thread has not written{uses(user, by)}{', and nothing else depends on it' if is_copied else ''}",
             "give each element of the array a value before it is read: T a[N] = {}", because="PTX ISA 9.1 §5.1.6: local memory is not initialised",
             milder=Severity.NOTE if is_copied else None,
         )  # fmt: skip
@@ -521,7 +522,7 @@ class Unwritten:
             decided = self._decided(i, threads)
             step(x)
             for slot in results if in_parts is None else ():
-                self._mark(slot, threads, marks if decided is None else self.doubts.join(np.broadcast_to(marks, decided.shape), decided))
+                self._mark(slot, threads, marks if decided is None else self._chosen_by(i, decided, np.broadcast_to(marks, decided.shape)))
             for slot, parts in in_parts or ():
                 self._mark_parts(
                     slot, threads, parts if decided is None else self.doubts.join(parts, np.broadcast_to(decided, parts.shape))
@@ -621,9 +622,14 @@ class Unwritten:
                 self.doubts.tell(i, marks)
             for slot in results or ():
                 own = self.marks.get(slot)
-                self._mark(slot, threads, marks if own is None else self.doubts.join(own[threads], marks))
+                self._mark(slot, threads, self._chosen_by(i, marks, np.zeros_like(marks) if own is None else own[threads]))
         active: np.ndarray = threads[_value(x, i.guard, threads)]
         return active
+
+    def _chosen_by(self, i: Instruction, decides: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """The marks of values (n,) that a predicate with marks has chosen, which have marks of their `own`, or none: then it alone decides what the result is."""
+        alone = self.doubts.computed(i, decides, is_result=True)
+        return self.doubts.join(own, np.where(own == 0, alone, decides))
 
     def _decided(self, i: Instruction, threads: np.ndarray) -> np.ndarray | None:
         """The marks of what decided that these threads execute an instruction, by a branch over it."""
@@ -652,10 +658,12 @@ class Unwritten:
                 self.doubts.tell(i, m)
             return 0
         handed_on = self._joined(known)
-        if i.op == "selp" and marks[2] is None:
+        if i.op == "selp":
             zero = np.zeros(len(threads), np.int32)
             either = [zero if m is None else m for m in marks[:2]]
-            return np.where(_value(x, sources[2], threads), *either)
+            if marks[2] is None:
+                return np.where(_value(x, sources[2], threads), *either)
+            return self._chosen_by(i, marks[2], self._joined(either))
         logic = i.op if i.op in ("and", "or") else next((m for m in i.modifiers if m in ("and", "or")), "") if i.op == "setp" else ""
         settling = (sources if i.op in ("and", "or") else sources[2:]) if logic else []
         for source, mark in zip(settling, marks[len(sources) - len(settling) :], strict=True):
@@ -1067,7 +1075,7 @@ class Product(Follows):
 
     def finish(self, rows: np.ndarray | None, columns: np.ndarray | None, *, goes_on: bool) -> None:
         """D is there: it has the marks of what was found, those of rows and columns that came from elsewhere, and its own where the sum goes on."""
-        doubts, made = self.unwritten.doubts, functools.partial(self.unwritten.doubts.computed, self.i, by_product=True)
+        doubts, made = self.unwritten.doubts, functools.partial(self.unwritten.doubts.computed, self.i, is_result=True)
         marks = self.marks() if goes_on else np.zeros((self.m, self.n), np.int32)
         for mark, of_rows, of_columns in self.found:
             marks = doubts.join(marks, np.where(of_rows[:, None] | of_columns, made(np.array(mark, np.int32)), np.int32(0)))

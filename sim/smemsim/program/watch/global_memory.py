@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smemsim.distinct import distinct
-from smemsim.machine.blank import Declared, Garbage
+from smemsim.machine.blank import WORD, Declared, Garbage
 from smemsim.program.linking.flows import accumulations, bit_fields, looks_again, updates
 from smemsim.program.scopes import GPU
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.dependence import Prerequisite
-from smemsim.program.watch.doubts import Unwritten, is_product, uses
+from smemsim.program.watch.doubts import Unwritten, is_result, uses
 from smemsim.program.watch.history import LINE, ArrayShadow, History, Pending, Written, scope_of
 from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.watch.telling import BARRIER, LOOKS_AGAIN, Telling
@@ -213,7 +213,7 @@ class GlobalShadow:
             self.before.look(i, piece.memory, piece.at, size, self.x.threads >> 5, writes=True)
         if (array := self._array(piece.memory, size)) is None:
             return
-        found = self._writes(i, array, piece, size, stops=False)
+        found = self._writes(i, array, piece, size, stops=False, values=values)
         if found:
             self._look(i, array, piece.at, self.x.threads, found, "writes", values)
 
@@ -227,6 +227,8 @@ class GlobalShadow:
     def cells_of_store(self, i: Instruction, memory: np.ndarray, size: int, threads: int) -> tuple[int, loops.Cells] | None:
         """The number of a weak store of so many threads, and the cells that it is noted in; None where there are none, or where there is more to it."""
         if self.before is not None or (array := self._array(memory, size)) is None or isinstance(array.region.blank, Declared):
+            return None
+        if size < WORD and array.blank is not None:  # which bytes it writes is noted
             return None
         if self.history.is_followed(i) or (self.order.carries_global and threads <= WARP):
             return None
@@ -259,12 +261,12 @@ class GlobalShadow:
             loops.fill(table, rows, apart, nowhere, memory.ctypes.data, begin, end, size, np.tile(indices, loops.GROUP), self._known, cells)
         )
 
-    def _writes(self, i: Instruction, array: ArrayShadow, piece: Piece, size: int, *, stops: bool) -> int:
+    def _writes(self, i: Instruction, array: ArrayShadow, piece: Piece, size: int, *, stops: bool, values: Values | None = None) -> int:
         array.fit(size)
         index = self.history.index(i)
         array.for_writes(int(self.history.scope[index]))
         if array.region.blank is not None:
-            array.region.blank.fill(piece.at, size)
+            array.region.blank.fill(piece.at, size, None if values is None else values.before())
             if self.x.late is not None:
                 array.region.blank.fill_late(piece.at, size)
         self.history.executes(i, self.first + (self.x.threads >> 5))
@@ -286,27 +288,28 @@ class GlobalShadow:
             self.unwritten.loads(self.x.threads, marks, size)
 
     def brought(self, i: Instruction, addresses: np.ndarray, size: int) -> np.ndarray | None:
-        """The marks of what an asynchronous operation brings from these addresses of one array, `size` bytes of each: (n, words); None where there are none."""
+        """The marks of what an asynchronous operation brings from these addresses of one array, `size` bytes of each: (n, bytes); None where there are none."""
         region = self.x.launch.memory.holding(int(addresses[0]), int(addresses[0]) + 1) if len(addresses) else None
         if region is None or self.history.is_unwritten(region.words) or (array := self._array(region.words, size)) is None:
             return None
         return None if array.blank is None else self._marks(i, array, addresses - region.words_begin, size)
 
     def _marks(self, i: Instruction, array: ArrayShadow, at: np.ndarray, size: int) -> np.ndarray | None:
-        """The marks of the words that are read at byte offsets; None where all have been written."""
+        """The marks of the bytes that are read at byte offsets, (n, size); None where all have been written."""
         blank: Any = array.blank
-        words = blank.words(at, size)
-        if not words.any():
+        if not blank.words(at, size).any():
             return None
-        first = int(at[np.argmax(words.any(axis=1))])
+        found = blank.bytes(at, size)
+        reads = int(np.argmax(found.any(axis=1)))
+        first = int(at[reads]) + int(np.argmax(found[reads]))
         tell = functools.partial(self._say_blank, i, array, first)
         mark = self.unwritten.doubts.of(
             ("global", i.line),
             tell,
             computed=(lambda by: functools.partial(tell, by=by)) if isinstance(blank, Garbage) else None,
-            only_products=True,
+            only_results=True,
         )
-        return np.where(words, np.int32(mark), np.int32(0))
+        return np.where(found, np.int32(mark), np.int32(0))
 
     def updates(self, i: Instruction, piece: Piece, size: int) -> None:
         """The running threads are about to make something of what lies there, by an atomic operation."""
@@ -315,7 +318,7 @@ class GlobalShadow:
             self._makes_of_blank(i, array, piece.at, size)
 
     def finds(self, i: Instruction, piece: Piece, size: int) -> np.ndarray | None:
-        """The marks of what the running threads are about to find there: (n, words of each); None where none is in doubt."""
+        """The marks of what the running threads are about to find there: (n, bytes of each); None where none is in doubt."""
         array = self._array(piece.memory, size)
         return None if array is None or array.blank is None else self._marks(i, array, piece.at, size)
 
@@ -325,10 +328,10 @@ class GlobalShadow:
 
     def _say_blank(self, i: Instruction, array: ArrayShadow, at: int, user: Instruction | None, by: Instruction | None = None) -> None:
         """R507: a remark of memory that a program has allocated, where the value goes to another place of global memory: nobody may use that (rule memory.allocated).
-        What a matrix product (`by`) makes of it is a result."""
-        where = self._where(i, array, at >> array.cells.shift)
+        What a matrix product (`by`) makes of it, or what it alone decides, is a result."""
+        where = self._named(i, array, at, 1)
         is_copied = (
-            isinstance(array.blank, Garbage) and self.unwritten.is_stored and id(user) not in self._accumulations and not is_product(by)
+            isinstance(array.blank, Garbage) and self.unwritten.is_stored and id(user) not in self._accumulations and not is_result(by)
         )
         self.x.launch.find(
             "R507", i, f"{i.name} reads {where}, which nobody has written{uses(user, by)}{', and nothing else depends on it' if is_copied else ''}",
@@ -847,8 +850,11 @@ class GlobalShadow:
 
     def _where(self, i: Instruction, array: ArrayShadow, cell: int) -> str:
         """The bytes of a cell as an element of an array."""
-        region, size = array.region, 1 << array.cells.shift
-        address = region.words_begin + (cell << array.cells.shift)
+        return self._named(i, array, cell << array.cells.shift, 1 << array.cells.shift)
+
+    def _named(self, i: Instruction, array: ArrayShadow, at: int, size: int) -> str:
+        """Bytes at an offset of an array's words as an element of it, or a part of one."""
+        region, address = array.region, array.region.words_begin + at
         offset = address - region.begin
         name = f"array {region.name}"
         if region.chunks is not None and (chunk := region.chunks.at(address)) is not None:
@@ -863,9 +869,10 @@ class GlobalShadow:
         kind = (
             next((m for m in reversed(i.modifiers) if m[1:].isdigit() and m[0] in "busf" and int(m[1:]) >= 8), "") if i.op != "cp" else ""
         )
-        if kind and offset % (width := int(kind[1:]) // 8) == 0:
-            return f"element {offset // width} (.{kind}) of {name} (global {address:#x})"
-        return f"bytes {offset} to {offset + size - 1} of {name} (global {address:#x})"
+        if kind and (size == 1 or offset % (int(kind[1:]) // 8) == 0):
+            element, byte = divmod(offset, int(kind[1:]) // 8)
+            return f"byte {byte} of " * (byte > 0) + f"element {element} (.{kind}) of {name} (global {address:#x})"
+        return (f"byte {offset}" if size == 1 else f"bytes {offset} to {offset + size - 1}") + f" of {name} (global {address:#x})"
 
 
 class GlobalsOfFirst:

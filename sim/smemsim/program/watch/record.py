@@ -139,6 +139,9 @@ class Part:
 
     def write(self, region: Region) -> None:
         """Leave the bytes that were written."""
+        if region.blank is not None:
+            for epochs, shift in ((self.lines, self.line), (self.cells, self.shift)):
+                region.blank.fill(epochs.at[epochs.is_written] << shift, 1 << shift)
         _units(region.words, self.line)[self.lines.at[self.lines.is_written]] = self.line_bytes
         _units(region.words, self.shift)[self.cells.at[self.cells.is_written]] = self.cell_bytes
 

@@ -412,7 +412,7 @@ class TensorShadow:
                 self.early.setdefault(i.line, (i, np.zeros(self.who.shape, bool)))[1][at] |= who == NOBODY
             else:
                 where = self._where(at, who == NOBODY)
-                x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written", _UNWRITTEN.get(i.modifiers[0], ""))
+                x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written", _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST))
         by_op = who >= OPERATIONS
         if by_op.any():
             numbers = distinct(who[by_op]) - OPERATIONS
@@ -529,7 +529,7 @@ class TensorShadow:
             cta = int(np.argmax(cells.any((1, 2))))
             where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
             message = f"{i.name} reads {where}, which nobody has written{uses(user)}"
-            self.x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], ""))
+            self.x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST))
 
     def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
         """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait.
@@ -612,6 +612,7 @@ def _is_lost(held: np.ndarray) -> bool:
 
 
 _PIPED = ("mma", "cp", "shift")
+_WRITE_FIRST = "write these cells first (tcgen05.st, tcgen05.cp or tcgen05.mma), and check the address"
 _UNWRITTEN = {
     "mma": "enable-input-d must be false for the first instruction that adds into D; A, scale factors and metadata must be written first",
     "ld": "check the address, and that the instruction that writes it was issued",

@@ -486,7 +486,7 @@ class Watch:
         marks = None if self.globals is None else self.globals.brought(op.instruction, addresses, size)
         if marks is not None:
             words = (places.reshape(-1) + cta.index * self.x.pitch) // WORD
-            self.unwritten.put_words(words, marks.repeat(WORD * places.size // marks.size, axis=-1).reshape(-1, WORD))
+            self.unwritten.put_words(words, marks.reshape(-1, WORD))
 
     def op_writes_global(
         self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, stays: Callable[[np.ndarray], np.ndarray] | None = None
