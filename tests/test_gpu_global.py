@@ -893,6 +893,33 @@ def test_a_plain_look_in_front_of_an_atomic_that_looks_again_is_a_remark_in_shar
     assert races(LOOKS_FIRST.format(strong=strong, takes=takes), np.zeros(1, np.uint32), block=64) == severities
 
 
+# Two CTAs take a word of global memory by cas, and load it plainly before or after.
+@pytest.mark.parametrize(
+    ("body", "severities"),
+    [
+        (
+            "ld.global.u32 %r3, [%d20];\nsetp.ne.u32 %p3, %r3, 0; @%p3 bra END;\natom.relaxed.gpu.global.cas.b32 %r3, [%d20], 0, 1;",
+            {"note"},
+        ),
+        ("atom.relaxed.gpu.global.cas.b32 %r3, [%d20], 0, 1;\nld.global.u32 %r4, [%d20];\nst.global.u32 [%d1], %r4;", {"wrong"}),
+        (
+            "L: atom.relaxed.gpu.global.cas.b32 %r3, [%d20], %r4, 1;\nld.global.u32 %r4, [%d20]; setp.ne.u32 %p3, %r3, %r4;\n@%p3 bra L;",
+            {"note"},
+        ),  # a loop
+        (
+            "atom.relaxed.gpu.global.cas.b32 %r3, [%d20], 0, 1; fence.acq_rel.gpu;\nld.relaxed.gpu.global.u32 %r4, [%d20];\nst.global.u32 [%d1], %r4;",
+            set(),
+        ),
+    ],
+    ids=["a look before", "a load after", "a load before the next turn", "a relaxed load after"],
+)
+def test_a_plain_load_after_a_cas_is_no_look_in_global_memory(body, severities):
+    own = (
+        "setp.ne.u32 %p2, %r1, 0; @%p2 bra END; mov.u32 %r4, 0; mov.u32 %r8, %ctaid.x; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %d1, %d21;\n"
+    )
+    assert races(own + body + " END:", np.zeros(1, np.uint32), np.zeros(8, np.uint32), grid=2) == severities
+
+
 # CTA 1 writes a word by a strong store; CTA 0 waits for that and copies the word by a bulk copy.
 COPIED_FLAG = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.ne.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; @%p1 bra ADD;
 mbarrier.init.shared::cta.b64 [full], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 16; AGAIN: {look} setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN; {fence}
@@ -920,6 +947,37 @@ PUT = "st.shared.v4.u32 [here], {%r1, %r1, %r1, %r1}; fence.proxy.async.shared::
 @pytest.mark.parametrize(("fence", "codes"), [("fence.proxy.async;", set()), ("fence.proxy.async.shared::cta;", {"X003"})])
 def test_a_copy_of_what_another_wave_has_stored_needs_a_proxy_fence(copy, fence, codes):
     body = WAITED_COPY.replace("{fence}", fence).replace("{copy}", copy)
+    assert set(found(body, np.zeros(8, np.uint32), grid=9, block=1024)) == codes
+
+
+# The same with a fence in the program that lies elsewhere: in the CTA that writes, before it writes; in the one that reads, before it has seen the flag; in one between.
+FENCED_AT = """.shared .align 16 .b8 here[16]; .shared .align 8 .b64 full; mov.u32 %r8, %ctaid.x; setp.eq.u32 %p1, %r8, 0; setp.ne.u32 %p2, %r1, 0; @%p2 bra END; @%p1 bra ADD;
+setp.eq.u32 %p2, %r8, 4; @%p2 bra HANDS_ON; setp.ne.u32 %p2, %r8, 8; @%p2 bra END; {early} AGAIN: ld.acquire.gpu.global.u32 %r3, [%d20+{flag}]; setp.eq.u32 %p3, %r3, 0; @%p3 bra AGAIN;
+{read} {copy} bra END; ADD: {before} st.global.u32 [%d20], 5; {written} st.release.gpu.global.u32 [%d20+16], 1; bra END;
+HANDS_ON: ld.acquire.gpu.global.u32 %r3, [%d20+16]; setp.eq.u32 %p3, %r3, 0; @%p3 bra HANDS_ON; {between} st.release.gpu.global.u32 [%d20+20], 1; END:"""
+ASYNC = "fence.proxy.async;"
+
+
+@pytest.mark.parametrize("copy", [BROUGHT, PUT], ids=["loads", "stores"])
+@pytest.mark.parametrize(
+    ("where", "flag", "codes"),
+    [
+        ({"read": ASYNC}, 16, set()),
+        ({"written": ASYNC}, 16, set()),
+        ({"written": "fence.proxy.async.global;"}, 20, set()),
+        ({"between": ASYNC}, 20, set()),
+        ({"read": ASYNC}, 20, set()),
+        ({"before": ASYNC}, 16, {"X003"}),
+        ({"early": ASYNC}, 16, {"X003"}),
+        ({"between": ASYNC}, 16, {"X003"}),  # the reader does not wait for that CTA
+        ({"before": ASYNC, "early": ASYNC, "written": "fence.proxy.async.shared::cta;"}, 20, {"X003"}),
+    ],
+)
+def test_a_proxy_fence_lies_on_the_way_from_one_wave_to_another(copy, where, flag, codes):
+    places = dict.fromkeys(("early", "read", "before", "written", "between"), "") | where
+    body = FENCED_AT.replace("{flag}", str(flag)).replace("{copy}", copy)
+    for name, fence in places.items():
+        body = body.replace(f"{{{name}}}", fence)
     assert set(found(body, np.zeros(8, np.uint32), grid=9, block=1024)) == codes
 
 

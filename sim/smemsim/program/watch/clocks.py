@@ -355,6 +355,10 @@ class Order:
         """The clocks of the warps of another wave up to which a warp has seen what these did; None: nothing."""
         return self._others.get(warp, {}).get(wave)
 
+    def others(self, warp: int) -> Foreign:
+        """The same of all other waves, by their numbers."""
+        return self._others.get(warp, {})
+
     def _from(self, warps: np.ndarray, what: Any) -> list[tuple[int, np.ndarray]]:
         """Warps by the CTA that what they release comes from: all of one place where nobody outside of their CTA can be there."""
         if not self._is_far(what):

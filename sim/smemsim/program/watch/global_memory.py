@@ -15,13 +15,13 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.machine.blank import WORD, Declared, Garbage
-from smemsim.program.linking.flows import accumulations, bit_fields, looks_again, updates
+from smemsim.program.linking.flows import accumulations, bit_fields, looks_again, may_follow, updates
 from smemsim.program.scopes import GPU
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.dependence import Prerequisite
 from smemsim.program.watch.doubts import Unwritten, is_result, uses
-from smemsim.program.watch.history import LINE, ArrayShadow, History, Pending, Written, scope_of
+from smemsim.program.watch.history import LINE, ArrayShadow, History, Pending, ProxyFence, Written, scope_of
 from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.watch.telling import BARRIER, LOOKS_AGAIN, Telling
 from smemsim.program.watch.twins import Twins
@@ -464,11 +464,13 @@ class GlobalShadow:
 
     def fence_async(self, i: Instruction, warps: np.ndarray) -> None:
         """fence.proxy.async of warps, for all memory; `order.fence_proxy` follows."""
+        self._note_fence(warps)
         if self._has_narrow:
             self._keep_fence(i, warps)
 
     def fence_global(self, i: Instruction, warps: np.ndarray) -> None:
         """fence.proxy.async.global of warps: what they have seen of global memory is visible to the asynchronous proxy."""
+        self._note_fence(warps)
         self._keep_fence(i, warps)
         self.order.passes(warps)
 
@@ -504,9 +506,10 @@ class GlobalShadow:
         who, when = (suspects[:, 2] >> loops.WHO) - 1, suspects[:, 2] >> loops.WHEN & loops.CLOCK
         local = who - self.first
         inside = (local >= 0) & (local < len(self.order.clock))
-        late = inside.copy()  # of other waves nobody knows here whether they have fenced
-        if self._nobody_fences and not inside.all():
+        late = inside.copy()
+        if not inside.all():
             late[~inside] = self._has_heard(warp, who[~inside], when[~inside])
+            late[late & ~inside] = self._lacks_fence(warp, who[late & ~inside], when[late & ~inside])
         for fence, seen in self._fences:
             if self.order.done[warp, fence.number]:
                 late &= ~inside | (seen[np.where(inside, local, 0)] < when)
@@ -514,10 +517,41 @@ class GlobalShadow:
             late[n] = not self._has_fenced(array, warp, int(suspects[n, 1]), int(suspects[n, 2]))
         return suspects[late]
 
+    def _lacks_fence(self, warp: int, who: np.ndarray, when: np.ndarray) -> np.ndarray:
+        """Between which writes of other waves and what a warp does now lies no proxy fence for global memory, of any wave? None where too many fences are known."""
+        if self.history.proxy_fences is None:
+            return np.zeros(len(who), bool)
+        lacks, wave = np.ones(len(who), bool), self.history.wave_of(who)
+        for fence in filter(functools.partial(self._is_behind, warp), self.history.proxy_fences) if len(who) else ():
+            for n in distinct(wave[lacks]).tolist():
+                first, number = self.history.waves[n]
+                own = lacks & (wave == n)
+                lacks[own] = ~fence.covers(number, who[own] - first, when[own])
+        return lacks
+
+    def _is_behind(self, warp: int, fence: ProxyFence) -> bool:
+        """Does what a warp does now come after a proxy fence?"""
+        columns = self.order.columns
+        if fence.number == self.order.wave:
+            return fence.warp // columns == warp // columns and bool(self.order.seen[warp, fence.warp % columns] > fence.when)
+        clocks = self.order.foreign(warp, fence.number)
+        return clocks is not None and bool(clocks[fence.warp] > fence.when)
+
     @functools.cached_property
-    def _nobody_fences(self) -> bool:
-        """Has the program no proxy fence that would hold for global memory?"""
-        return not any(i.op in ("fence", "membar") and "proxy" in i.modifiers and not is_for_shared(i) for i in self.x.program.inlined.body)
+    def _keeps_fences(self) -> bool:
+        """May an asynchronous operation of the program read or write what threads of another wave have written to global memory?"""
+        body = self.x.program.inlined.body
+        return any(i.op == "cp" and "bulk" in i.modifiers for i in body) and any(
+            i.op in ("st", "atom", "red") and "shared" not in i.modifiers for i in body
+        )
+
+    def _note_fence(self, warps: np.ndarray) -> None:
+        """Warps are about to execute a proxy fence for global memory."""
+        order = self.order
+        for warp in warps.tolist() if self._keeps_fences else ():
+            foreign = {number: clocks.copy() for number, clocks in order.others(warp).items()}
+            first = warp // order.columns * order.columns
+            self.history.fences(ProxyFence(order.wave, warp, int(order.clock[warp]), first, order.seen[warp].copy(), foreign))
 
     def _say_unfenced(self, op: Operation, array: ArrayShadow, suspects: np.ndarray, does: str) -> None:
         self._tell(op.instruction, array, suspects, np.full(len(suspects), int(op.warps[0])), does, code="X003")
@@ -805,7 +839,8 @@ class GlobalShadow:
     def _has_held(self, i: Instruction, other: Instruction, scopes: tuple[int, int], near: bool) -> str:
         """Why a race is one by the letter alone: rules order.looks_again, order.replaced_alike and order.past_l1; "" where it is not."""
         ways = ((i, scopes[0], other), (other, scopes[1], i))
-        if any(not scope and looks_again(self.x.launch.program, weak, atom) for weak, scope, atom in ways):
+        program = self.x.launch.program
+        if any(not scope and looks_again(program, weak, atom) and may_follow(program, weak, atom) for weak, scope, atom in ways):
             return LOOKS_AGAIN
         if near and all(one.op == "tensormap" and "replace" in one.modifiers for one in (i, other)):
             return "warps that replace the same fields by the same values leave the same map"

@@ -33,6 +33,7 @@ __all__ = [
     "ArrayShadow",
     "History",
     "Pending",
+    "ProxyFence",
     "Written",
     "addresses_of",
     "may_be_written",
@@ -47,6 +48,7 @@ LINE = 7  # of a line, 1 << LINE bytes
 MOST_BYTES = 1 << 32  # of an array that is watched
 MOST_IN_FRONT = 8  # launches that the next one is held against: of a longer chain in which nobody waits the first are forgotten
 SUSPECTS = 1 << 14  # of one instruction, that are looked at
+MOST_FENCES = 1 << 12  # proxy fences of a launch: with more than that nothing is said of those that other waves may lack
 WORD = 8  # bytes of a pointer
 NEAR = 1 << 20  # bytes beside arrays in which pointers may begin
 NEVER = np.iinfo(np.int32).max  # the clock behind a wait that has not come
@@ -224,11 +226,33 @@ class Written:
     instruction: Instruction
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class ProxyFence:
+    """A proxy fence for global memory: the number of its wave's `Order`, its warp in that, the clock, and what the warp had seen: of its own wave the warps from `first`
+    on, and by number of other waves."""
+
+    number: int
+    warp: int
+    when: int
+    first: int
+    seen: np.ndarray
+    foreign: dict[int, np.ndarray]
+
+    def covers(self, number: int, warps: np.ndarray, when: np.ndarray) -> np.ndarray:
+        """Which writes of warps of a wave had the warp seen?"""
+        known, at = (self.seen, warps - self.first) if number == self.number else (self.foreign.get(number, NOTHING), warps)
+        inside = (at >= 0) & (at < len(known))
+        found: np.ndarray = np.zeros(len(warps), bool)
+        found[inside] = known[at[inside]] >= when[inside]
+        return found
+
+
 class History:
     """What the waves of a launch have done to global memory; `before` are those of the launches in front that may still run, the last one first."""
 
     def __init__(self, launch: Launch, before: tuple[History, ...] = ()) -> None:
         self.launch, self.before = launch, before
+        self.proxy_fences: list[ProxyFence] | None = []  # None: there were more than are kept
         self.waits = False  # has a warp waited for the end of those in front?
         self._triggers: dict[int, tuple[int, np.ndarray]] = {}  # by CTA: see `triggers`
         self.releases: set[bool] = set()  # have warps let the next launch begin that had waited for that (True), and others?
@@ -258,6 +282,13 @@ class History:
         self.ctas.append((x.stride // WARP, x.numbers.tolist()))
         self.warps += x.total // WARP
         return first
+
+    def fences(self, fence: ProxyFence) -> None:
+        """A warp has executed a proxy fence for global memory."""
+        if self.proxy_fences is not None:
+            self.proxy_fences.append(fence)
+            if len(self.proxy_fences) > MOST_FENCES:
+                self.proxy_fences = None
 
     def has_run(self, first: int, number: int, per_cta: int, ctas: list[int]) -> None:
         """A wave has run elsewhere: its first warp, the number of its `Order`, warps of a CTA, the CTAs."""
