@@ -40,6 +40,7 @@ class Gemm:
     swapped: bool = False
     source: Callable[[int], int] | None = None  # offset of a copy's descriptor
     stride: int = 128  # between groups of 8 rows of a copy
+    by_threads: bool = False  # do threads load and store the scale factors of shared memory once more?
 
     @property
     def row(self) -> tuple[int, int, str, str]:
@@ -82,6 +83,10 @@ class Gemm:
     @%p2 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r7], {size};
     @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8+{at + r * size + tile % self.stages * 16384}], [%rd10], {size}, [%r7];""")
         text.append(f"@%p2 mbarrier.arrive.shared::cta.b64 _, [%r7]; {wait('%r7', tile % 2, f'LOADED{tile}')}")
+        if self.by_threads:
+            text.append("shl.b32 %r30, %r1, 2; add.u32 %r30, %r30, %r8;")
+            text += [f"ld.shared.b32 %r31, [%r30+{at}]; st.shared.b32 [%r30+{at}], %r31;" for at in (0, 8192)]
+            text.append("fence.proxy.async.shared::cta; bar.sync 0;")
         for side, at, base in (("a", 0, "%r20"), ("b", 8192, "%r21")):
             count = self.rows(side) // 128
             if self.copies is not None and not self.copies(side, tile):

@@ -503,6 +503,7 @@ WRONG = {
     "those of A by n": (Gemm(grid=(2, 2), block=lambda side, tile: (tile, 0, 1)), ["R508"], "mma", "they change with the rows of B"),
     "one row block": (Gemm(grid=(2, 1), block=lambda side, tile: (tile, 0, int(side == "b"))), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
     "a copy of those of A for B": (Gemm(source=lambda offset: 0), ["S701", "S701"], "cp", "get scale factors that rows of B get"),
+    "one id, stored by threads": (Gemm(by_threads=True, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
     "no stride": (Gemm(stride=0), ["S701", "S701"], "cp", "rows 0 and 8 of A get one scale factor"),
 }  # fmt: skip
 
@@ -521,6 +522,25 @@ def test_scale_factors_are_followed_however_a_launch_runs(how):
     done, _ = run(Gemm(grid=(2, 1), id=first_of_a), **how)
     assert [f.code for f in done.findings] == ["S702"], done.text()
     assert run(Gemm(grid=(2, 1)), **how)[0].findings == []
+
+
+@pytest.mark.parametrize("change", [None, padded])
+def test_of_factors_that_threads_store_the_scale_ids_are_checked(change):
+    id_ = None if change is None else lambda side, tile, step: 0
+    done, _ = run(Gemm(by_threads=True, tiles=1 if id_ else 2, id=id_), change=change)
+    assert done.findings == []
+    assert done.judged.scales[0] == 0
+    assert "scale factors that no load has brought from global memory" in done.judged.missed
+
+
+def test_factors_in_the_other_order_of_parameters_are_a_remark():
+    """Of one tile nothing else says which factors are A's."""
+    done, wrong = run(Gemm(swapped=True))
+    assert wrong > 1000
+    assert done.findings == []
+    assert [f.code for f in done.remarks] == ["R508"]
+    assert "scale factors from sfb and B's from sfa" in done.remarks[0].message
+    assert run(Gemm())[0].remarks == []
 
 
 def test_bytes_that_all_have_one_value_are_padding():

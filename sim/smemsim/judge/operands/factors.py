@@ -62,6 +62,7 @@ class Use(NamedTuple):
     copies: tuple[Brought, ...]
     layout: ScaleLayout
     other: Rows | None  # of the other operand
+    size: tuple[int, int]  # rows and k of the whole tensor; 0 where it has more dimensions
 
     @property
     def addresses(self) -> np.ndarray:
@@ -80,11 +81,21 @@ class Brought:
     offsets: np.ndarray
     key: int  # equal for equal offsets
     loads: tuple[Any, ...]
+    values: np.ndarray | None = None  # the bytes, if threads have stored some of them
+    taken: list[tuple[Rows, Use]] = dataclasses.field(default_factory=list)  # then: what products take of it alone, and of which rows
 
     @property
     def addresses(self) -> np.ndarray:
         """The bytes of global memory; negative ones are none."""
         return np.where(self.offsets < 0, self.offsets, self.offsets + self.base)
+
+
+class _Spot(NamedTuple):
+    """What an operand is: its rows, its first k, and the size of its tensor as `Use` has it."""
+
+    rows: Rows
+    k: int
+    size: tuple[int, int]
 
 
 class _Part(NamedTuple):
@@ -112,6 +123,7 @@ class Factors:
         self.uses: dict[Rows, dict[tuple[int, int, int], Use]] = {}
         self.brought: dict[tuple[int, int], Brought] = {}
         self.missed: collections.Counter[str] = collections.Counter()
+        self.stored: dict[Any, Brought] = {}  # copies of factors that threads have stored, by what products take of them
         self.instructions = 0
         self._forget()
 
@@ -125,7 +137,20 @@ class Factors:
 
     def finish(self) -> None:
         """No more is to come: what was needed on the way is dropped."""
+        for wave in [*self._cells]:
+            self._close(wave)
         self._forget()
+
+    def _close(self, wave: Wave) -> None:
+        """Keep what products have taken of the copies of factors that threads stored: each kind of it once."""
+        for cells in self._cells.pop(wave).values():
+            for copy in cells.copies:
+                if copy.taken:
+                    event = copy.event.instruction
+                    does = tuple(
+                        (rows.side, use.event.instruction.line, use.k - copy.taken[0][1].k, use.layout) for rows, use in copy.taken
+                    )
+                    self.stored.setdefault((event.line, does), copy)
 
     def merge(self, other: Factors) -> None:
         """Take what another process has seen."""
@@ -139,6 +164,7 @@ class Factors:
             if (copy.base, copy.offsets.tobytes()) not in known:
                 self.brought[copy.base, -len(self.brought) - 1] = copy
         self.missed.update(other.missed)
+        self.stored = other.stored | self.stored
         self.instructions += other.instructions
 
     # ---- what is written to tensor memory
@@ -147,7 +173,7 @@ class Factors:
         waves = self._cells
         if x not in waves:
             for wave in [w for w in waves if w not in x.launch.waves]:
-                del waves[wave]
+                self._close(wave)
             waves[x] = {}
         cells = waves[x].get(cta.number)
         if cells is None:
@@ -163,7 +189,11 @@ class Factors:
         if places is None or event.is_packed or not is_whole:
             cells.of[columns, [window for window, _ in windows]] = NOWHERE
             return False
-        copy = Brought(event, columns.start, *self._behind(shared, places))
+        behind = self._behind(shared, places)
+        values = None
+        if behind[2] in self._unknown and (places.chunks >= 0).all():
+            values = shared.bytes[(places.chunks[:, :, None] + np.arange(CHUNK)).reshape(shape.rows, -1)]
+        copy = Brought(event, columns.start, *behind, values)
         cells.copies.append(copy)
         self.brought.setdefault((copy.base, copy.key), copy)
         for window, first in windows:
@@ -220,7 +250,7 @@ class Factors:
                     if side == "a" and half != n:
                         continue  # of A each CTA has the factors of its own rows
                     partner = spots["b" if side == "a" else "a"][half]
-                    part = _Part(layout, n, slice(half * own, (half + 1) * own), None if partner is None else partner[0])
+                    part = _Part(layout, n, slice(half * own, (half + 1) * own), None if partner is None else partner.rows)
                     reasons |= self._use(x, member, event, spot, part)
         first = event.d % COLUMNS_END
         for member in members:
@@ -228,7 +258,7 @@ class Factors:
         if reasons:
             self.missed[min(reasons)] += 1
 
-    def _use(self, x: Wave, cta: Cta, event: Mma, spot: tuple[Rows, int] | None, part: _Part) -> set[str]:
+    def _use(self, x: Wave, cta: Cta, event: Mma, spot: _Spot | None, part: _Part) -> set[str]:
         """Notes the factors of some rows; why that cannot be done."""
         cells, layout = self._of(x, cta), part.layout
         places = _places_of_factors(layout, part.which, part.rows.start, part.rows.stop)
@@ -237,7 +267,7 @@ class Factors:
         low, high = int(numbers.min()), int(numbers.max())
         if low == NOWHERE:
             return {BY_THREADS}
-        count = None if spot is None else spot[0].count
+        count = None if spot is None else spot.rows.count
         if low == high and not refs[..., 1].any():
             copy, used = cells.copies[low], [low]
             key = (id(places), copy.key, layout.column - copy.column, count)
@@ -250,18 +280,19 @@ class Factors:
             used = distinct(numbers).tolist()
             base, offsets, number = self._known(_taken(cells.copies, refs, places)[:count])
         if number in self._unknown:
+            if spot is not None and low == high:
+                use = Use(event, spot.k, event.k // layout.scales, base, offsets, (cells.copies[low],), layout, part.other, spot.size)
+                cells.copies[low].taken.append((spot.rows, use))
             return {BY_THREADS}
         if spot is None:
             return {NO_TILE}
-        uses = self.uses.setdefault(spot[0], {})
-        if (spot[1], base, number) not in uses:
+        uses = self.uses.setdefault(spot.rows, {})
+        if (spot.k, base, number) not in uses:
             copies = tuple(cells.copies[n] for n in used)
-            uses[spot[1], base, number] = Use(event, spot[1], event.k // layout.scales, base, offsets, copies, layout, part.other)
+            uses[spot.k, base, number] = Use(event, spot.k, event.k // layout.scales, base, offsets, copies, layout, part.other, spot.size)
         return set()
 
-    def _spot(
-        self, cta: Cta, event: Mma, side: str, places_of: Callable[[SharedMemory, SharedOperand], Places | None]
-    ) -> tuple[Rows, int] | None:
+    def _spot(self, cta: Cta, event: Mma, side: str, places_of: Callable[[SharedMemory, SharedOperand], Places | None]) -> _Spot | None:
         """Which rows of which tensor an operand is, and at which k it begins; None where no tensor load says so."""
         what = event.operand(side)
         if what is None or (event.is_sparse and side == "a"):
@@ -337,7 +368,7 @@ class _Form(NamedTuple):
     axis: int
     begin: tuple[int, ...]
 
-    def spot(self, side: str, what: SharedOperand, begin: tuple[int, ...]) -> tuple[Rows, int] | None:
+    def spot(self, side: str, what: SharedOperand, begin: tuple[int, ...]) -> _Spot | None:
         """The rows and the first k, when the operand begins there; None where that is outside of the tensor."""
         tm, axis, bits = self.tensor_map, self.axis, element_format(what.dtype).bits
         if not all(0 <= at < size for at, size in zip(begin, tm.global_dim, strict=True)):
@@ -349,7 +380,9 @@ class _Form(NamedTuple):
         along = sum(begin[n] * strides[n] for n in within) // bits
         row, k = (begin[axis], along) if what.major == "K" else (along, begin[axis])
         extent = tm.global_dim[axis] if what.major == "K" else tm.global_dim[0] * unit // bits if within == [0] else row + what.rows
-        return Rows(side, (tm.global_address, tm.global_strides, unit), plane, row, min(what.rows, extent - row)), k
+        size = (tm.global_dim[0] * unit // bits, tm.global_dim[1]) if tm.rank == 2 else (0, 0)
+        rows = Rows(side, (tm.global_address, tm.global_strides, unit), plane, row, min(what.rows, extent - row))
+        return _Spot(rows, k, size[::-1] if what.major == "K" else size)
 
 
 def _form_of(shared: SharedMemory, places: Places, what: SharedOperand) -> _Form | None:

@@ -20,26 +20,31 @@ from smemsim.judge.operands.factors import CELL, Brought, Factors, Rows, Use
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.tma import Transfer
 from smemsim.program.events import Bulk, Load
-from smemsim.spec.tensor_memory import WARP_LANES
+from smemsim.spec.findings import Severity
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.tensor_memory import LANES, WARP_LANES
 from smemsim.words.instr import InstrDescriptor
 
 if TYPE_CHECKING:
     from smemsim.program.launch import Launch
     from smemsim.ptx.module import Instruction
+    from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["wrong_factors"]
 
 SIDES = ("a", "b")
+MOST_BYTES = 1 << 26  # between the first and the last factor, that are looked at
 
 
 def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
     """S701, S702 and R508 of a launch that has come to its end: at most one of each operand."""
     factors.finish()
-    if not factors.uses:
-        return []
+    stored = [f for side in SIDES for f in _of_all_stored(list(factors.stored.values()), side)]
+    if stored or not factors.uses:
+        return stored
     every = _All(factors, launch)
     found = [next(every.of(side), None) for side in SIDES]
-    return [f for f in found if f is not None]
+    return [f for f in found if f is not None] or every.crossed()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,10 +80,31 @@ class _All:
     def of(self, side: str) -> Iterator[Finding]:
         """What is wrong with the factors of an operand, the most certain first."""
         mine = [x for rows, x in self.rows.items() if rows.side == side]
-        for look in (self._contradicts, self._in_tile, self._of_other, self._along_k, self._along_rows):
+        for look in (self._contradicts, self._in_tile, self._in_map, self._of_other, self._along_k, self._along_rows):
             for x in mine:
                 if (found := look(x)) is not None:
                     yield found
+
+    def crossed(self) -> list[Finding]:
+        """R508 as a remark where A comes from an earlier parameter of the kernel than B, and A's scale factors from a later one than B's, or the other way round."""
+        first = {rows.side: rows for rows in reversed(self.rows)}
+        if len(first) < len(SIDES) or not all(len(self.used[side]) for side in SIDES):
+            return []
+        tensors = [self.launch.parameter_of(first[side].tensor[0], first[side].tensor[0] + 1) for side in SIDES]
+        arrays = [self.launch.parameter_of(int(self.used[side][0]), int(self.used[side][0]) + 1) for side in SIDES]
+        numbers = [None if found is None else found[0] for found in (*tensors, *arrays)]
+        a, b, of_a, of_b = numbers
+        if a is None or b is None or of_a is None or of_b is None or len({*numbers}) < len(numbers) or (a < b) == (of_a < of_b):
+            return []
+        use = self.rows[first["a"]].uses[0]
+        named = [self.launch.kernel.parameter_name(n) for n in (a, b, of_a, of_b)]
+        return [
+            at_instruction(
+                "R508", use.event.instruction,
+                f"A comes from parameter {named[0]} and B from {named[1]}, A's scale factors from {named[2]} and B's from {named[3]}: the other way round in the list of parameters",
+                "nothing, if that is meant; else exchange the addresses of the scale factors", arrays=self._arrays(use), milder=Severity.NOTE,
+            )
+        ]  # fmt: skip
 
     # ---- one k of one row has one factor
 
@@ -144,6 +170,28 @@ class _All:
             )  # fmt: skip
         return None
 
+    def _in_map(self, x: _InRows) -> Finding | None:
+        """S701 where a tensor map has the factors as a matrix of the operand's rows and its blocks of K, and rows get those of other rows."""
+        for use, at in zip(x.uses, x.at, strict=True):
+            maps = {load.tensor_map for copy in use.copies for load in copy.loads if isinstance(load, Transfer)}
+            tm = maps.pop() if len(maps) == 1 else None
+            axis = None if tm is None else _axis_of_rows(tm, use)
+            if tm is None or axis is None:
+                continue
+            offset = at - tm.global_address
+            row = offset % tm.global_strides[0] // (tm.type_row.bits // 8) if axis == 0 else offset // tm.global_strides[0]
+            wrong = (at >= 0) & (row != x.rows.first + np.arange(len(at)))
+            if not wrong.any() or not self.is_data(at[at >= 0]):
+                continue
+            n, copy = int(np.flatnonzero(wrong)[0]), use.copies[0].event
+            return at_instruction(
+                "S701", copy.instruction,
+                f"{int(wrong.sum())} of {len(at)} rows of {x.rows.side.upper()} get the scale factors of other rows, as the tensor map of {tm.global_dim} has them: row "
+                f"{x.rows.first + n} those of row {int(row[n])}; they are not in blocks of 32 lines x 16 B, where row r of 128 has line r % 32 and bytes 4 (r / 32) on",
+                "scale factors that are packed in such blocks, in global memory or by threads behind the load", arrays=self._arrays(use), other=use.event.instruction,
+            )  # fmt: skip
+        return None
+
     def _of_other(self, x: _InRows) -> Finding | None:
         """S701 where rows have factors that the other operand's rows have, in part or while what was loaded for them is never used."""
         side = x.rows.side
@@ -205,7 +253,7 @@ class _All:
             return self._same_columns(x, n, before, copy)
         if returns and not _is_periodic(seq):
             return self._not_refilled(x, n, before)
-        if returns and self._goes_on(x, len(x.k) * x.rows.count):
+        if returns and self._has_others(x, x.at.size - len(distinct(x.at))):
             return self._not_refilled(x, n, before)
         return None
 
@@ -235,31 +283,29 @@ class _All:
         each = ((copy, _union([copy.addresses])) for copy in self.factors.brought.values())
         return [(copy, at) for copy, at in each if len(at) and not _among(at, self.every).any() and self.is_data(at)]
 
-    def _goes_on(self, x: _InRows, needed: int) -> bool:
-        """Are there as many bytes as rows and k lack, with other values, beside the factors that are used, in their array?"""
+    def _has_others(self, x: _InRows, missing: int) -> bool:
+        """Are there as many bytes as rows and k lack, with several values, that no product uses, between the factors of the operand, behind or in front of them?"""
+        region = self.memory.find(int(x.at[x.at >= 0][0]))
         used = self.used[x.rows.side]
-        missing = needed - len(distinct(x.at))
-        begin, held = self.memory.region(int(used[-1]))
-        for first in (int(used[-1]) + 1, int(used[0]) - missing):
-            if begin <= first and first + missing <= begin + len(held) and missing > 0:
-                at = np.arange(first, first + missing)
-                if not _among(at, self.every).any() and self.is_data(at):
-                    return True
-        return False
+        used = used[(used >= region.begin) & (used < region.end)]
+        first, end = int(used[0]), int(used[-1]) + 1
+        if missing <= 0 or end - first > MOST_BYTES:
+            return False
+        between, behind, before = (
+            self._idle(max(a, region.begin), min(b, region.end)) for a, b in ((first, end), (end, end + missing), (first - missing, first))
+        )
+        found = [values for values in (between, np.append(between, behind), np.append(before, between)) if len(values) >= missing]
+        return any(len(distinct(values)) > 1 for values in found)
+
+    def _idle(self, first: int, end: int) -> np.ndarray:
+        """The values of bytes, from one address up to another, that no product uses, if somebody has written them."""
+        at = np.arange(first, end)
+        values = self.values(at[~_among(at, self.every)])
+        found: np.ndarray = values[values >= 0]
+        return found
 
     def _same_cell(self, x: _InRows, n: int, before: int, siblings: np.ndarray) -> Finding:
-        use, side = x.uses[n], x.rows.side
-        mode = use.layout.mode
-        field = InstrDescriptor.decode(use.event.idesc or 0, kind=use.event.kind).table.fields[f"{side}_sf_id"]
-        copy = use.copies[0].event
-        return at_instruction(
-            "S702", use.event.instruction,
-            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the scale factors of k = {x.k[before]}: scale id {use.layout.scale_id} of column {use.layout.column} in "
-            f"both; {len(siblings)} bytes of the same cells, which line {copy.instruction.line} copies there, are never used",
-            f"a scale id of {side.upper()} that goes on with k: {', '.join(map(str, mode.ids))} in bits {field.low + field.width - 1}:{field.low} of the instruction descriptor, and in "
-            "bits 31:30 of the address" if len(mode.ids) > 1 else "the columns that have the scale factors of this k",
-            arrays=self._arrays(use), other=copy.instruction,
-        )  # fmt: skip
+        return _same_id(x.rows, x.uses[n], (x.k[n], x.k[before]), len(siblings), self._arrays(x.uses[n]))
 
     def _same_columns(self, x: _InRows, n: int, before: int, copy: Brought) -> Finding:
         use = x.uses[n]
@@ -309,7 +355,8 @@ class _All:
         if abs(one.rows.first - two.rows.first) < x.rows.count or one.k != two.k:
             return None
         tiles = [y for y in self.rows.values() if (y.rows.side, y.rows.tensor, y.rows.plane) == (x.rows.side, x.rows.tensor, x.rows.plane)]
-        if not self._goes_on(x, sum(y.at.size for y in tiles)):
+        every = np.concatenate([y.at.reshape(-1) for y in tiles])
+        if not self._has_others(x, len(every) - len(distinct(every))):
             return None
         use = two.uses[0]
         return at_instruction(
@@ -383,6 +430,57 @@ class _All:
                     if transfer.dst_space != "global" and len(at) and not _among(at, self.brought).any() and self.is_data(at):
                         return event
         return None
+
+
+def _same_id(rows: Rows, use: Use, k: tuple[int, int], idle: int, arrays: tuple[int, ...] = ()) -> Finding:
+    """S702 where rows have one factor at two k, and so many bytes of the same cells are never used."""
+    mode, copy = use.layout.mode, use.copies[0].event
+    field = InstrDescriptor.decode(use.event.idesc or 0, kind=use.event.kind).table.fields[f"{rows.side}_sf_id"]
+    return at_instruction(
+        "S702", use.event.instruction,
+        f"{_named(rows)} are multiplied at k = {k[0]} with the scale factors of k = {k[1]}: scale id {use.layout.scale_id} of column {use.layout.column} in "
+        f"both; {idle} bytes of the same cells, which line {copy.instruction.line} copies there, are never used",
+        f"a scale id of {rows.side.upper()} that goes on with k: {', '.join(map(str, mode.ids))} in bits {field.low + field.width - 1}:{field.low} of the instruction descriptor, and in "
+        "bits 31:30 of the address" if len(mode.ids) > 1 else "the columns that have the scale factors of this k",
+        arrays=arrays, other=copy.instruction,
+    )  # fmt: skip
+
+
+def _of_all_stored(copies: Sequence[Brought], side: str) -> list[Finding]:
+    """S702 of the first of some copies of factors that threads have stored. What one CTA leaves out another one may use: of a line all copies count."""
+    of_line: dict[int, set[int]] = {}
+    for copy in copies:
+        used = of_line.setdefault(copy.event.instruction.line, set())
+        used.update(use.layout.scale_id + n for rows, use in copy.taken if rows.side == side for n in range(use.layout.scales))
+    found = (_of_stored(copy, side, of_line[copy.event.instruction.line]) for copy in copies)
+    return [f for f in found if f is not None][:1]
+
+
+def _of_stored(copy: Brought, side: str, used: set[int]) -> Finding | None:
+    """S702 where rows have one factor at several k, and bytes of a cell that are not `used` hold several values."""
+    taken = [(rows, use) for rows, use in copy.taken if rows.side == side]
+    if len({rows for rows, _ in taken}) != 1 or copy.values is None or any(use.layout.column != copy.column for _, use in taken):
+        return None
+    each = [(use, use.layout.scale_id + n, use.k + n * use.elements) for _, use in taken for n in range(use.layout.scales)]
+    first: dict[int, int] = {}  # of each byte of a cell the k that it is taken for first
+    again = next(((use, (k, first[byte])) for use, byte, k in each if first.setdefault(byte, k) != k), None)
+    cells = copy.values.reshape(len(copy.values), -1, CELL)[:, : -(-taken[0][0].count // WARP_LANES)]
+    idle = [byte for byte in range(CELL) if byte not in used]
+    if again is None or not idle or len({k for _, _, k in each}) > CELL or len(distinct(cells[..., idle].astype(np.int64))) < 2:
+        return None
+    return _same_id(taken[0][0], again[0], again[1], cells[..., idle].size)
+
+
+def _axis_of_rows(tm: TensorMap, use: Use) -> int | None:
+    """Which dimension of a map of scale factors is the operand's rows: the outer one of bytes, the inner one of words of four factors; None where it is no such
+    matrix, or where blocks of 512 bytes may have these dimensions too."""
+    if tm.rank != 2 or not use.size[0] or tm.interleave:
+        return None
+    rows, blocks = use.size[0], -(-use.size[1] // use.elements)
+    inner, outer = tm.global_dim
+    if tm.type_row.bits == 8 and outer == rows and CHUNK < inner < LANES and blocks <= inner < blocks + CHUNK:
+        return 1
+    return 0 if tm.type_row.bits == 8 * CELL and rows <= inner < rows + CELL and rows > LANES and outer == -(-blocks // CELL) else None
 
 
 def _union(each: Iterable[np.ndarray]) -> np.ndarray:
