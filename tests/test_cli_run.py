@@ -154,6 +154,16 @@ def test_expectations_of_a_launch_file(run):
         assert f"expected.x = '{wrong}': needs the name of an .npy file" in done.stderr
 
 
+def test_an_expression_of_a_recorded_launch_is_not_compared_and_a_line_says_so(run):
+    pathlib.Path("folder").mkdir()
+    pathlib.Path("folder/kernel.ptx").write_text(SCALE)
+    about = tomllib.loads(LAUNCH.replace('ptx = "k.ptx"', "")) | {"expected": {"x": "2 * x"}}
+    pathlib.Path("folder/launch.json").write_text(json.dumps(about))
+    done = run("run folder")
+    assert done.exit_code == 0, done.stderr
+    assert "x is not compared: expected.x is an expression" in done.stderr
+
+
 def test_tolerances_are_numpys_and_the_options_go_before_the_file(run):
     """|found - expected| <= atol + rtol * |expected|, the words of the file and of the options alike."""
     wanted = RESULT.copy()
