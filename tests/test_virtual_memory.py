@@ -165,6 +165,50 @@ def test_a_word_counts_as_written_if_the_host_has_written_some_of_it(size, first
     assert codes == (set() if word_ in touched else {"R507"})
 
 
+# ---- Products: registers of A, B and C come from planes of 32 words each; rows 8 to 15 of A are its registers 1 and 3, those of D 2 and 3
+
+
+def mma(stored, before="mov.u32 %r20, 0;"):
+    planes = "".join(f"ld.global.u32 %r{30 + n}, [%d2+{128 * n}];" for n in range(10))
+    d = "{%r40, %r41, %r42, %r43}"
+    product = (
+        f"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {d}, {{%r30, %r31, %r32, %r33}}, {{%r34, %r35}}, {{%r36, %r37, %r38, %r39}};"
+    )
+    return EACH.format(f"{planes} {before} {product} " + "".join(f"st.global.u32 [%d3+{128 * n}], %r{40 + n};" for n in stored))
+
+
+ZEROED = "mov.u32 %r31, 0; mov.u32 %r33, 0;"
+
+
+@pytest.mark.parametrize(
+    ("blank", "stored", "before", "codes"),
+    [
+        ((), range(4), "", set()),
+        (range(4), range(4), "", {"R507"}),
+        (range(4), (), "", set()),
+        ((1, 3), (0, 1), "", set()),
+        ((1, 3), (2, 3), "", {"R507"}),
+        ((1, 3), range(4), ZEROED, set()),
+        ((2,), (0, 1), "", {"R507"}),
+        ((2,), (2, 3), "", set()),
+        ((4, 5), (0,), "", {"R507"}),
+        ((4, 5), (0,), "mov.u32 %r30, 0; mov.u32 %r31, 0; mov.u32 %r32, 0; mov.u32 %r33, 0;", {"R507"}),
+        ((6, 7), (0, 1), "", {"R507"}),
+        ((6, 7), (2, 3), "", set()),
+    ],
+    ids=[
+        "all is there", "all of A, stored", "all of A, thrown away", "rows that are not stored", "rows that are stored", "rows that are zeroed", "a part of K",
+        "a part of K of other rows", "B", "B times zero", "C", "C of other rows",
+    ],
+)  # fmt: skip
+def test_what_a_product_makes_of_memory_that_was_not_set_is_a_result(blank, stored, before, codes):
+    device = card()
+    data, out = device.allocate(1280), device.allocate(512)
+    for n in {*range(10)} - {*blank}:
+        written(128 * n, 128 * n + 128)(device, data)
+    assert launched(device, mma(stored, before), data, out) == (codes, NOTHING)
+
+
 # ---- Bytes that a kernel leaves out: it writes three of each word
 
 

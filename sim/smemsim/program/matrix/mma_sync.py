@@ -124,7 +124,9 @@ def _follow(x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places:
             of_rows = doubts.all(marks.reshape(len(marks), warps, WARP)[register, :, thread], axis=1)
             of_elements = doubts.join(of_elements, doubts.computed(i, of_rows, is_result=True)[at])
     of_registers = doubts.all(of_elements.transpose(0, 2, 1).reshape(len(parts[0]), -1, x.n), axis=1)
-    unwritten.put_registers(parts[0], x.threads, of_registers if c is None else doubts.join(of_registers, c))
+    unwritten.put_registers(
+        parts[0], x.threads, of_registers if c is None else doubts.join(of_registers, doubts.computed(i, c, is_result=True))
+    )
 
 
 def note_inferred(x: Wave, evidence: Mapping[str, str]) -> None:

@@ -1076,7 +1076,7 @@ class Product(Follows):
     def finish(self, rows: np.ndarray | None, columns: np.ndarray | None, *, goes_on: bool) -> None:
         """D is there: it has the marks of what was found, those of rows and columns that came from elsewhere, and its own where the sum goes on."""
         doubts, made = self.unwritten.doubts, functools.partial(self.unwritten.doubts.computed, self.i, is_result=True)
-        marks = self.marks() if goes_on else np.zeros((self.m, self.n), np.int32)
+        marks = made(self.marks()) if goes_on else np.zeros((self.m, self.n), np.int32)
         for mark, of_rows, of_columns in self.found:
             marks = doubts.join(marks, np.where(of_rows[:, None] | of_columns, made(np.array(mark, np.int32)), np.int32(0)))
         if rows is not None:
