@@ -281,6 +281,22 @@ def test_a_tensor_load_carries_what_nobody_has_written_to_where_its_swizzle_puts
         assert launched(device, TILE.replace("LANE", str(lane)), held, out)[0] == ({"R507"} if blank == source else set())
 
 
+@pytest.mark.parametrize(("byte", "codes"), [(0, set()), (-1, {"R507"}), (-2, set())])
+@pytest.mark.parametrize("extent", [28, 27, 26])
+def test_a_box_that_ends_inside_a_chunk_carries_the_bytes_of_its_rows(extent, byte, codes):
+    """A kernel leaves out the last byte of each row; beyond the rows the box has zeros."""
+    device = card()
+    data, out, held = device.allocate(32 * 8), device.allocate(4), device.allocate(128)
+    tm = TensorMap.tiled(data_type="u8", global_address=data, global_dim=[extent, 8], global_strides=[32], box_dim=[32, 8], arch="sm_90a")
+    device.view(held, 128)[:] = np.frombuffer(bytes(tm), np.uint8)
+    fill = "mov.u32 %r3, 0; AGAIN: mul.wide.u32 %d3, %r3, 32; add.u64 %d3, %d3, %d20; add.u64 %d3, %d3, %d1; setp.ne.u32 %p1, %r1, LAST; "
+    body = f"cvt.u64.u32 %d1, %r1; {fill} @%p1 st.global.u8 [%d3], %r1; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 8; @%p1 bra AGAIN;"
+    assert launched(device, body.replace("LAST", str(extent - 1)), data, out) == (NOTHING, NOTHING)
+    tile = TILE.replace("expect_tx.shared.b64 %d4, [%r5], 512", "expect_tx.shared.b64 %d4, [%r5], 256")
+    use = f"add.u32 %r6, %r4, {byte % extent}; ld.shared.u8 %r2, [%r6];"
+    assert launched(device, tile.replace("ld.shared.u32 %r2, [%r6];", use).replace("LANE", "3"), held, out)[0] == codes
+
+
 LONG = f"mov.u32 %r3, 0; AGAIN: {LOAD} add.u32 %r3, %r3, 1; {STORE} setp.lt.u32 %p1, %r3, 5000; @%p1 bra AGAIN;"  # runs as machine code
 
 

@@ -39,6 +39,11 @@ class Blank(abc.ABC):
     def remains(self) -> bool:
         """Are there such bytes?"""
 
+    @property
+    @abc.abstractmethod
+    def is_tracked(self) -> bool:
+        """Is it known of bytes that stores of less than a word have written them?"""
+
     @abc.abstractmethod
     def fill(self, at: np.ndarray, size: int, before: np.ndarray | None = None) -> None:
         """Accesses of `size` bytes write at offsets `at`: they are about to, or they have and these bytes (n, size) lay there `before`."""
@@ -79,6 +84,11 @@ class Declared(Blank):
     def remains(self) -> bool:
         """See `Blank.remains`."""
         return bool(self._mask.any())
+
+    @property
+    def is_tracked(self) -> bool:
+        """See `Blank.is_tracked`."""
+        return True
 
     def fill(self, at: np.ndarray, size: int, before: np.ndarray | None = None) -> None:
         """See `Blank.fill`."""
@@ -206,6 +216,11 @@ class Garbage(Blank):
         differ = self.memory[n] ^ pattern[(n + self.first) & len(pattern) - 1]
         found: np.ndarray = np.packbits(np.ascontiguousarray(differ)[..., None].view(np.uint8) == 0, axis=-1, bitorder="little")[..., 0]
         return found
+
+    @property
+    def is_tracked(self) -> bool:
+        """See `Blank.is_tracked`."""
+        return self._written is not None
 
     def fill(self, at: np.ndarray, size: int, before: np.ndarray | None = None) -> None:
         """See `Blank.fill`: what is written of whole words is seen there."""

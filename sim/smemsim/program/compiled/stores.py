@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.machine.blank import WORD
 from smemsim.program.compiled import objects
 from smemsim.program.compiled.memory import Access
 from smemsim.program.watch.global_loops import CLOCK, WHEN, WHO
@@ -365,6 +366,17 @@ def _function() -> Any:
     return found
 
 
+def _fill_words(access: Access, places: int, first: int, last: int, mask: int | None) -> bool:
+    """Do neighbouring threads, of those from `first` to `last` whose places in the host's memory lie at `places`, write all bytes of each word?"""
+    each = WORD // access.size
+    if mask is not None or (last - first) % each:
+        return False
+    at = np.ctypeslib.as_array((ctypes.c_int64 * (last - first)).from_address(places + 8 * first)).reshape(-1, each)
+    first_of_each = at[:, 0]
+    are_beside = all((at[:, n] - first_of_each == n * access.size).all() for n in range(1, each))
+    return are_beside and not ((first_of_each + access.apart) & WORD - 1).any()
+
+
 class Stores:
     """The function over the cells of one wave's launch."""
 
@@ -377,7 +389,8 @@ class Stores:
 
     def passes(self, x: Wave, access: Access, memory: np.ndarray, places: int, given: tuple[int, int, int | None]) -> bool:
         """Has nobody else been where a store goes? Then it is noted."""
-        found = self.globals.cells_of_store(access.instruction, memory, access.size, x.n)
+        fills_words = functools.partial(_fill_words, access, places, *given)
+        found = self.globals.cells_of_store(access.instruction, memory, access.size, x.n, fills_words=fills_words)
         if found is None:
             return False
         index, cells = found

@@ -224,11 +224,14 @@ class GlobalShadow:
         array = self._array(piece.memory, size)
         return array is None or not self._writes(i, array, piece, size, stops=True)
 
-    def cells_of_store(self, i: Instruction, memory: np.ndarray, size: int, threads: int) -> tuple[int, loops.Cells] | None:
-        """The number of a weak store of so many threads, and the cells that it is noted in; None where there are none, or where there is more to it."""
+    def cells_of_store(
+        self, i: Instruction, memory: np.ndarray, size: int, threads: int, *, fills_words: Callable[[], bool] = lambda: False
+    ) -> tuple[int, loops.Cells] | None:
+        """The number of a weak store of so many threads, and the cells that it is noted in; None where there are none, or where there is more to it. `fills_words`
+        says of a store of less than a word whether neighbouring threads write all bytes of each word."""
         if self.before is not None or (array := self._array(memory, size)) is None or isinstance(array.region.blank, Declared):
             return None
-        if size < WORD and array.blank is not None:  # which bytes it writes is noted
+        if size < WORD and array.blank is not None and (array.blank.is_tracked or not fills_words()):  # which bytes it writes is noted
             return None
         if self.history.is_followed(i) or (self.order.carries_global and threads <= WARP):
             return None

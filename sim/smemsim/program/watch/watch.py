@@ -485,8 +485,13 @@ class Watch:
         """What an operation has written in a CTA's window is what lies at these global addresses, `size` bytes at each: `places` (n, words) are offsets in the window."""
         marks = None if self.globals is None else self.globals.brought(op.instruction, addresses, size)
         if marks is not None:
-            words = (places.reshape(-1) + cta.index * self.x.pitch) // WORD
-            self.unwritten.put_words(words, marks.reshape(-1, WORD))
+            flat = places.reshape(-1) + cta.index * self.x.pitch
+            if size < WORD:
+                self.unwritten.put_stored(flat, size, marks)
+                return
+            if size != places.shape[1] * WORD:  # packed elements, which get bytes of their own
+                marks = np.repeat(self.unwritten.doubts.all(marks, axis=1)[:, None], places.shape[1] * WORD, axis=1)
+            self.unwritten.put_words(flat // WORD, marks.reshape(-1, WORD))
 
     def op_writes_global(
         self, op: Operation, cta: Cta, addresses: np.ndarray, size: int, stays: Callable[[np.ndarray], np.ndarray] | None = None
