@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import tempfile
+import time
 import tomllib
 
 import numpy as np
@@ -518,3 +519,42 @@ def test_a_difference_names_the_first_element_and_counts_all(dtype, seed, rows, 
     else:
         assert said.startswith(f"d: {len(places)} of {rows * columns} elements differ")
         assert f"d[{', '.join(map(str, min(places)))}] is " in said
+
+
+STORES = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 o) { .reg .b64 %d; ld.param.u64 %d, [o]; st.global.u8 [%d], 7; ret; }
+"""
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 8, 16])
+def test_elements_without_a_type_are_raw_bits(size, run):
+    pathlib.Path("k.ptx").write_text(STORES)
+    np.save("given.npy", np.zeros(4, f"V{size}"))
+    done = run("run k.ptx --arg file:given.npy")
+    assert "internal error" not in done.stderr
+    if size in (1, 2, 4, 8):
+        assert (done.exit_code, done.stdout.splitlines()[0].partition(",")[0]) == (0, f"arg0: u{8 * size} 4")
+    else:
+        assert done.exit_code == 2
+        assert f"an array of |V{size}; needs plain numbers" in done.stderr
+
+
+def test_an_access_to_an_empty_array_is_a_finding_with_its_line(run):
+    pathlib.Path("k.ptx").write_text(STORES)
+    np.save("nothing.npy", np.zeros((0, 4), np.float32))
+    done = run("run k.ptx --arg file:nothing.npy")
+    assert done.exit_code == 1
+    assert "X001  k.ptx:4: st.global.u8" in done.stdout
+
+
+def test_the_time_of_a_list_grows_with_the_entries_alone(run):
+    head, entry = STORES.rsplit(".visible", 1)[0], STORES.splitlines()[3]
+    seconds = []
+    for count in (1000, 4000):
+        pathlib.Path("k.ptx").write_text(head + "\n".join(entry.replace(" k(", f" k{n}(") for n in range(count)))
+        begin = time.process_time()
+        assert run("run k.ptx --list").exit_code == 0
+        seconds.append(time.process_time() - begin)
+    assert seconds[1] < 8 * seconds[0]

@@ -374,6 +374,25 @@ def test_what_a_kernel_is_allowed_it_may_be_launched_with(device, module):
     assert device.launch(module.function("pairs"), 2, 1, []).launch.cluster == (2, 1, 1)
 
 
+@pytest.mark.parametrize("positive", [subset for n in range(4) for subset in itertools.combinations((11, 12, 13), n)])
+def test_the_dimensions_of_a_required_cluster_are_all_zero_or_all_positive(device, positive):
+    """As the driver's documentation has it; attributes that the compiler has set are its own."""
+    module = device.load(PTX)
+    f, required = module.function("small"), module.function("pairs")
+    assert device.launch(f, 4, 1, []).launch.cluster == (1, 1, 1)
+    for number in positive:
+        f.set_attribute(number, 2 if number == 11 else 1)
+    if len(positive) in (0, 3):
+        assert device.launch(f, 4, 1, []).launch.cluster == ((2, 1, 1) if positive else (1, 1, 1))
+    else:
+        assert code_of(device.launch, f, 4, 1, []) == 912
+        for number in positive:
+            f.set_attribute(number, 0)
+        assert device.launch(f, 4, 1, []).launch.cluster == (1, 1, 1)
+    assert code_of(required.set_attribute, 11, 2) == 800
+    assert device.launch(required, 2, 1, []).launch.cluster == (2, 1, 1)
+
+
 def test_a_trap_is_told_at_the_synchronising_call_and_ever_after(device, module):
     run = device.launch(module.function("fill"), 1, 32, [word(8), word(1, 4)])
     assert [f.code for f in run.findings] == ["X001"]

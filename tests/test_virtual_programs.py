@@ -1126,3 +1126,32 @@ def test_xla_finds_the_card_and_handles_of_libraries_that_cannot_run_here(tmp_pa
     assert done.stdout == f"True {flags} bfc\n9 0 False False\n", done.stderr
     done = run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcudnn.so.9')"])
     assert "cannot open shared object file" in done.stderr
+
+
+KILLED = r"""
+import ctypes, os, pathlib, signal, sys
+cu, memory, context, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(), *(ctypes.c_void_p() for _ in range(3))
+cu.cuInit(0), cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cu.cuCtxSetCurrent(context), cu.cuMemAlloc_v2(ctypes.byref(memory), 64)
+ptx = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 o) { .reg .b64 %d; ld.param.u64 %d, [o]; st.global.u32 [%d], 7; ret; }"
+cu.cuModuleLoadData(ctypes.byref(module), ptx), cu.cuModuleGetFunction(ctypes.byref(function), module, b"k")
+arguments = (ctypes.c_void_p * 1)(ctypes.addressof(memory))
+def launched():
+    return cu.cuLaunchKernel(function, *[ctypes.c_uint(1)] * 6, 0, None, arguments, None), cu.cuCtxSynchronize()
+print(launched())
+own = {int(n) for task in pathlib.Path(f"/proc/{os.getppid()}/task").iterdir() for n in (task / "children").read_text().split()}
+for process in own - {os.getpid()}:
+    os.kill(process, int(sys.argv[1]))
+print(launched(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_program_whose_device_dies_is_not_said_to_be_fine(number, tmp_path):
+    """Whatever the program makes of the errors: it ends with 0 here."""
+    path = tmp_path / "launches.json"
+    done = run([sys.executable, "-c", KILLED, int(number)], "--json", path)
+    assert done.stdout == "(0, 0)\n(999, 999)\n"
+    assert done.returncode == 2
+    assert f"the process of the device was killed by signal {int(number)}" in done.stderr
+    told = json.loads(path.read_text())
+    assert [len(told["launches"]), len(told["not_simulated"]), told["exit_code"]] == [1, 1, 2]

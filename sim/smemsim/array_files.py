@@ -21,11 +21,12 @@ from smemsim.files import opened, read_bytes
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["array_in", "read_array", "read_npy", "read_npz"]
+__all__ = ["RAW_SIZES", "array_in", "read_array", "read_npy", "read_npz"]
 
 
 MOST_HEADER = 1 << 16  # bytes of the header of an .npy file
 PIECE = 1 << 24  # bytes that are read at once
+RAW_SIZES = (1, 2, 4, 8)  # bytes of elements without a type
 ZIP = b"PK\x03\x04"  # what an .npz file begins with
 
 
@@ -88,7 +89,8 @@ def array_in(file: IO[bytes], size: int, name: str) -> np.ndarray:
 def read_array(path: pathlib.Path) -> np.ndarray:
     """The array of an .npy file. InputError for anything else, and for one that the budget of memory has no room for."""
     found = read_npy(path)
-    if found.dtype.kind not in "biufcV":
+    is_raw = found.dtype.kind == "V" and found.dtype.names is None  # as numpy.save writes the small floats of ml_dtypes
+    if found.dtype.kind not in "biufcV" or (is_raw and found.dtype.itemsize not in RAW_SIZES):
         raise InputError(f"{path}: an array of {found.dtype}; needs plain numbers")
     return found
 

@@ -82,6 +82,8 @@ def read_bytes(path: pathlib.Path, most: int) -> bytes:
             data = file.read(most + 1)
     except OSError as e:
         raise InputError(f"{path}: {e.strerror or e}") from None
+    if data is None:  # the kernel's own files, such as /proc/kmsg, say that there is nothing to read yet
+        raise InputError(f"{path}: has nothing to read; smemsim reads regular files, and devices and pipes never")
     if len(data) > most:  # those of /proc say that they are empty
         raise InputError(f"{path}: more than {told(most)}; at most these are read")
     return data

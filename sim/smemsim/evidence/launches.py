@@ -377,6 +377,8 @@ class LaunchFile:
             except TraceError as e:
                 raise InputError(f"{self.called}: {e}") from None
         made = read_array(self.folder / recipe["file"])
+        if made.dtype.kind == "V" and made.dtype.names is None:
+            made = made.view(f"u{made.dtype.itemsize}")
         if "dtype" in recipe and storage(recipe["dtype"]).itemsize != made.dtype.itemsize:
             raise InputError(f"{where}: {recipe['file']} has elements of {made.dtype}, dtype = {recipe['dtype']!r} is no view of it")
         if math.prod(recipe.get("shape", made.shape)) != made.size:

@@ -16,6 +16,7 @@ import numpy as np
 from smemsim.arguments import choice, shown, whole
 from smemsim.arithmetic.multiply import row_of
 from smemsim.arithmetic.values import from_float64, raw_bits, to_float64
+from smemsim.array_files import RAW_SIZES
 from smemsim.errors import InputError, Unmodelled
 from smemsim.floating_point import in_default_state
 from smemsim.judge.descriptors.answers import FoundDescriptor, read_addresses
@@ -72,7 +73,7 @@ def element_bits(name: str, value: Any, fmt: ElementFormat) -> np.ndarray:
     except ValueError:  # rows of several lengths
         raise InputError(f"{name} = {shown(value)}: needs an array") from None
     if array.dtype.kind == "V" or (array.dtype.kind == "f" and array.dtype.name in fmt.numpy_names):  # ml_dtypes, also from a file
-        if array.dtype.itemsize * 8 < fmt.bits:
+        if array.dtype.itemsize * 8 < fmt.bits or array.dtype.names is not None or array.dtype.itemsize not in RAW_SIZES:
             raise InputError(f"{name}: an array of {array.dtype}; {fmt.name} has {fmt.bits} bits")
         return raw_bits(name, np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}"), fmt)
     if array.dtype.kind == "i" and not fmt.is_float and fmt.signed:

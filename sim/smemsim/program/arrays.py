@@ -148,6 +148,8 @@ def element_strides(name: str, array: np.ndarray) -> tuple[int, ...]:
     (2, 6)
     """
     size = array.dtype.itemsize
+    if not size:
+        raise InputError(f"{name}: an array of {array.dtype}, whose elements have no bytes; needs plain numbers")
     if any(s % size for s in array.strides):
         raise InputError(
             f"{name}: strides of {array.strides} bytes, elements of {size}: pass a copy, such as numpy.ascontiguousarray of it"

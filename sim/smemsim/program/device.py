@@ -22,7 +22,7 @@ from smemsim.machine.region import GlobalMemory
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, element_strides, pack, shape_of, storage
 from smemsim.program.execute import execute
 from smemsim.program.launch import EVERY, Launch, LaunchConfig, LinkedKernel, LoadedKernel, RunOptions, check_shape
-from smemsim.program.linking.inline import function_addresses, interface
+from smemsim.program.linking.inline import FunctionAddresses, interface
 from smemsim.program.linking.program import Program, linked, module_of
 from smemsim.program.schedule import seeds_of
 from smemsim.ptx.module import Module, Variable
@@ -123,7 +123,7 @@ class LoadedPtx:
         for v in variables:
             data = np.frombuffer(v.initial, np.uint8) if v.initial else np.zeros(max(v.size, 1), np.uint8)
             self.addresses[v.name] = memory.place(data)
-        values = {**self.addresses, **(function_addresses(self.module) if program is None else program.functions)}
+        values = {**self.addresses, **(FunctionAddresses(self.module) if program is None else program.functions)}
         for v in variables:
             for offset, name, addend in v.references:
                 if name not in values:

@@ -173,7 +173,8 @@ def region_name(launch: Launch, begin: int, end: int) -> str:
             return f"variable {name}"
     if begin == launch.parameter_address:
         return "the kernel's parameters"
-    name, parameter = launch.memory.find(begin).name, launch.parameter_of(begin, end)
+    near, parameter = launch.memory.nearest(begin), launch.parameter_of(begin, end)  # an empty array holds no address
+    name = "" if near is None else near.name
     if parameter is None:
         return f"array {name}" if name else "an array"
     n, p = parameter

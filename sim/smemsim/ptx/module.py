@@ -315,10 +315,15 @@ class Module:
         """The architecture of `.target`: "sm_90a"; "" where it names none."""
         return next((t for t in self.target if t.startswith(("sm_", "compute_"))), "").replace("compute_", "sm_")
 
-    @property
+    @functools.cached_property
     def entries(self) -> tuple[Function, ...]:
         """The kernels."""
         return tuple(f for f in self.functions.values() if f.is_entry)
+
+    @functools.cached_property
+    def numbered(self) -> Mapping[str, int]:
+        """The numbers of all functions, in their order."""
+        return {name: n for n, name in enumerate(self.functions)}
 
 
 # ---- What a PTX file contains, told without running it: the forms of its instructions and where they stand

@@ -15,7 +15,7 @@ from smemsim.errors import SmemsimError, Unmodelled
 from smemsim.ptx.demangle import shorter_name
 from smemsim.spec.launches import DEFAULT_SHARED, LAUNCH_LIMITS
 from smemsim.spec.targets import target_number
-from smemsim.virtual.errors import INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, CudaError
+from smemsim.virtual.errors import INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, NOT_PERMITTED, NOT_SUPPORTED, CudaError
 
 if TYPE_CHECKING:
     from smemsim.program.launch import LinkedKernel
@@ -173,6 +173,8 @@ class Function:
         elif number == 9:
             self.carveout = value
         elif number in (11, 12, 13):
+            if "reqnctapercluster" in self.directives:
+                raise CudaError(NOT_PERMITTED, f"{self.readable} is compiled for a cluster (.reqnctapercluster): no call changes it")
             self.cluster_set = tuple(value if n == number - 11 else old for n, old in enumerate(self.cluster_set))  # type: ignore[assignment]
         elif number == 14:
             self.allows_large_clusters = bool(value)

@@ -56,7 +56,7 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
         sessions = Sessions(doors, journal, arch, policy, card)
         sessions.until_end(program.pid)
         program.wait()
-        heard = _Heard(journal.read(), list(journal.running.values()), sessions.has_device)
+        heard = _Heard(journal.read(), list(journal.running.values()), sessions.has_device, bool(sessions.died))
     finally:
         doors.close()
         journal.close()
@@ -103,11 +103,13 @@ def _of_the_program() -> None:
 
 @dataclasses.dataclass
 class _Heard:
-    """What the program's processes have told; `running` are launches that were not over, `has_device` is whether one of them asked for a device."""
+    """What the program's processes have told; `running` are launches that were not over, `has_device` is whether one of them asked for a device, `has_died` whether
+    a device ended before its program."""
 
     news: News
     running: list[str]
     has_device: bool
+    has_died: bool
 
 
 LONGEST_COMMAND = 100  # characters in a title
@@ -124,7 +126,7 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
     from smemsim.virtual.policy import Launched, summary_of, write_json
 
     found = [Launched(**{**x, "number": n}) for n, x in enumerate(heard.news.launches, 1)]
-    ends = _exit_code(code, found, heard.news.refused, policy.require_launches, is_cut=bool(heard.running))
+    ends = _exit_code(code, found, heard.news.refused, policy.require_launches, is_cut=bool(heard.running) and not heard.has_died)
     if policy.on_finding == "collect":
         for x in found:
             if not x.is_fine:
@@ -161,6 +163,8 @@ def _exit_code(code: int, found: list[Any], refused: list[str], required: int | 
 
 def _unseen(found: list[Any], heard: _Heard, policy: Any) -> str:
     """What of the program was not simulated, for the last line; "" where all was."""
+    if heard.has_died:
+        return "; the process of the device ended before the program (above), so that not all of it was simulated"
     if heard.news.refused:
         return "; code of the program cannot run here (above), so that not all of it was simulated"
     if heard.running:

@@ -125,7 +125,7 @@ class Launcher:
     ) -> Node:  # fmt: skip
         """A launch that has not run, for a graph; arguments as for `launch`."""
         self.device.check()
-        key = (grid, block, cluster, shared_bytes, function.dynamic_limit, function.allows_large_clusters)
+        key = (grid, block, cluster, shared_bytes, function.dynamic_limit, function.allows_large_clusters, function.cluster_set)
         is_kept = not cooperative and _is_plain(key)  # of cooperative ones, the number of multiprocessors counts too
         config = function.configured.get(key) if is_kept else None
         if config is None:
@@ -164,6 +164,10 @@ class Launcher:
             raise CudaError(OUT_OF_RESOURCES, f"block = {shape['block']}: {f.readable} is compiled for at most {f.most_threads} threads")
         given = three("cluster", [max(1, n) for n in _some(cluster)]) if cluster is not None and any(_some(cluster)) else None
         own = f.cluster if any(f.cluster) else None
+        if own and min(own) <= 0:
+            raise CudaError(
+                INVALID_CLUSTER, f"cluster = {own}: the attributes of {f.readable} that require a cluster are all 0 or all positive"
+            )
         if given and own and "reqnctapercluster" in f.directives and given != own:
             raise CudaError(INVALID_CLUSTER, f"cluster = {given}: {f.readable} requires {own}")
         chosen = given or own or (1, 1, 1)

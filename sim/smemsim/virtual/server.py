@@ -13,12 +13,13 @@ import socket
 import struct
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 from smemsim.errors import InputError, SmemsimError
 from smemsim.forks import CONNECTION
-from smemsim.virtual.calls.table import Calls
+from smemsim.virtual.calls.table import OUT_OF_MEMORY, Calls
 from smemsim.virtual.calls.wire import LENGTH, parsed, replied
 from smemsim.virtual.device import VirtualDevice
 from smemsim.virtual.host import Host
@@ -138,6 +139,7 @@ def serve(channel: socket.socket, teller: Teller, arch: str, policy: Policy, car
             raise KeyboardInterrupt
 
     session: Session | None = None
+    status = 1  # 0: the program has ended
     sys.warnoptions.append("ignore:resource_tracker")  # workers of a launch that was ended: their semaphores are nobody's news
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -147,11 +149,16 @@ def serve(channel: socket.socket, teller: Teller, arch: str, policy: Policy, car
         device.label, device.begins, device.ended, device.refuses = label, teller.begin, teller.end, teller.refuse
         threading.Thread(target=watch, daemon=True, name=CONNECTION).start()
         session.run()
+        status = 0
     except (InputError, SmemsimError) as e:
         print(f"smemsim: {e}", file=sys.stderr, flush=True)
+    except MemoryError as e:
+        print(f"smemsim: {OUT_OF_MEMORY}{f': {e}' if str(e) else ''}", file=sys.stderr, flush=True)
     except (OSError, KeyboardInterrupt):
-        pass
+        status = 0
+    except BaseException:
+        print(f"smemsim: internal error, please report it:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
     finally:
         with contextlib.suppress(OSError):
             channel.close()
-        os._exit(0)
+        os._exit(status)

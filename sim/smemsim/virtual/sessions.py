@@ -125,7 +125,8 @@ class Sessions:
         self.select.register(doors.tellers, selectors.EVENT_READ)
         self.select.register(doors.listener, selectors.EVENT_READ)
         self.alive: list[socket.socket] = []  # one for each process that has a device; it ends with that
-        self.processes: list[int] = []
+        self.processes: dict[socket.socket, int] = {}  # those that have a device for another one, by the channel that ends with them
+        self.died: list[str] = []  # devices that ended before their program, in words
         self.parts = list(PARTS)
         self.has_device = False  # did a process of the program ask for one?
 
@@ -161,7 +162,9 @@ class Sessions:
                     self.select.unregister(of_program)
                 else:
                     self._end(key.fileobj)  # type: ignore[arg-type]
-        for process in self.processes:
+        for channel, process in self.processes.items():
+            if channel not in self.alive:
+                continue
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
@@ -198,7 +201,7 @@ class Sessions:
                 os._exit(1)
         channel.close()
         theirs.close()
-        self.processes.append(process)
+        self.processes[mine] = process
         self._wait_for(mine)
 
     def _label(self) -> str:
@@ -216,6 +219,21 @@ class Sessions:
         self.select.unregister(channel)
         self.alive.remove(channel)
         channel.close()
+        if (process := self.processes.get(channel)) is not None:
+            with contextlib.suppress(ChildProcessError):
+                self._ended(os.waitpid(process, 0)[1])
+
+    def _ended(self, status: int) -> None:
+        """The process of a device has ended: with 0, as it does when its program ends, or before that."""
+        if status == 0:
+            return
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        how = "ended with an error" if not number else f"was killed by signal {number} ({signal.strsignal(number) or 'unknown'})"
+        memory = ": the system does that when memory is out" if number == signal.SIGKILL else ""
+        why = f"the process of the device {how}{memory}; calls after that failed with error 999, and no kernel was simulated any more"
+        self.died.append(why)
+        Writer(self.journal.descriptor).refuse(why)
+        print(f"smemsim: {why}", file=sys.stderr, flush=True)
 
 
 # ---- A process of its own that makes sessions, where a program is no child of `smemsim exec`

@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from smemsim.errors import InputError, Unmodelled
@@ -41,10 +41,10 @@ from smemsim.ptx.module import (
 __all__ = [
     "FRAME_ALIGN",
     "Frame",
+    "FunctionAddresses",
     "Inlined",
     "Segments",
     "callee_of",
-    "function_addresses",
     "inline",
     "interface",
     "routines",
@@ -83,9 +83,20 @@ class Frame:
         return f"{self.function.name}#begin"
 
 
-def function_addresses(module: Module) -> dict[str, int]:
+class FunctionAddresses(Mapping[str, int]):
     """The made-up addresses of the functions of the file."""
-    return {name: FUNCTIONS + STEP * n for n, name in enumerate(module.functions)}
+
+    def __init__(self, module: Module) -> None:
+        self._numbers = module.numbered
+
+    def __getitem__(self, name: str) -> int:
+        return FUNCTIONS + STEP * self._numbers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
 
 def interface(results: tuple[Parameter, ...], parameters: tuple[Parameter, ...]) -> tuple[list[int], list[int], int]:

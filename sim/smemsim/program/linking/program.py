@@ -19,7 +19,7 @@ from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.floating_point import in_default_state
 from smemsim.program.linking.fused import Fused, fuse
-from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline
+from smemsim.program.linking.inline import FRAME_ALIGN, FunctionAddresses, Inlined, inline
 from smemsim.program.linking.operands import OperandTypes, check_shapes
 from smemsim.program.linking.order import in_order
 from smemsim.program.registers import Read, Wave, Write, bits_of, reader, storage, writer
@@ -309,7 +309,7 @@ class Linker:
         self.directives = directives  # of the entry
         self.module, self.inlined, self.places, self.arch = module, inlined, places, arch
         self.block_of: dict[int, int] = {}  # instruction index: block that begins there
-        self.functions = function_addresses(module)
+        self.functions = FunctionAddresses(module)
         self.pointed = {self.functions[name]: frame for name, frame in inlined.frames.items()}  # what may be called through a pointer
         self.approximate: set[str] = set()
         self.typed: OperandTypes | None = None  # of the instruction that is being built
@@ -389,17 +389,17 @@ def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False
 
     Raises InputError for an entry that does not exist and for what no assembler takes for the PTX's `.target`, Unmodelled with a line for every instruction that nobody has modelled.
     """
-    known = {f.name: f for f in module.entries}
-    if entry not in known:
-        raise InputError(f"entry = {entry!r}: the PTX has {', '.join(known) or 'no .entry at all'}")
-    inlined = inline(module, known[entry])
+    kernel = module.functions.get(entry)
+    if kernel is None or not kernel.is_entry:
+        raise InputError(f"entry = {entry!r}: the PTX has {', '.join(f.name for f in module.entries) or 'no .entry at all'}")
+    inlined = inline(module, kernel)
     _check_target(inlined.body, module.own_target)
     fused = Fused(inlined.body) if "debug" in module.target else fuse(inlined)
     inlined.body = fused.body
     if not in_small_blocks:
         in_order(inlined)
-    places = Places(module, known[entry], inlined, arch)
-    linker = Linker(module, inlined, places, arch, known[entry].directives)
+    places = Places(module, kernel, inlined, arch)
+    linker = Linker(module, inlined, places, arch, kernel.directives)
     steps = _steps(inlined.body, linker)
     blocks = _blocks(inlined, steps, linker, in_small_blocks=in_small_blocks)
     kinds = [storage(r.type) for r in inlined.registers]

@@ -21,10 +21,11 @@ from smemsim.virtual.calls.textures import TextureCalls
 from smemsim.virtual.errors import INVALID_VALUE, LAUNCH_FAILED, NOT_SUPPORTED, CudaError
 from smemsim.virtual.policy import FindingsError
 
-__all__ = ["Calls"]
+__all__ = ["OUT_OF_MEMORY", "Calls"]
 
 
 INTERNAL = 999
+OUT_OF_MEMORY = "the memory of this machine is out: the device cannot go on"
 
 
 class Calls(
@@ -64,7 +65,11 @@ class Calls(
         except KeyboardInterrupt:
             self.device.error = self.device.error or LAUNCH_FAILED
             return LAUNCH_FAILED, ()
-        except Exception:
+        except MemoryError as e:
+            self.device.refuse(f"{OUT_OF_MEMORY}{f': {e}' if str(e) else ''}")
+            return INTERNAL, ()
+        except Exception as e:
             self.device.tell(f"internal error in {name}, please report it:\n{traceback.format_exc()}")
+            self.device.note_refused(f"internal error in {name}: {type(e).__name__}: {e}")
             return INTERNAL, ()
         return 0, results if isinstance(results, tuple) else () if results is None else (results,)
