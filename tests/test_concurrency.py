@@ -291,6 +291,7 @@ MULTICAST = """@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512; mov
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r21], [%rd2], 256, [bar], %h1; L:"""
 
 
+USED = f"add.u32 %r9, %r20, %r21; {RESULT}"
 BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", " tcgen05.fence::after_thread_sync;"
 
 
@@ -609,6 +610,10 @@ KERNELS = (
     Kernel("tensor memory, the others have exited",    tensor(meet="@!%p2 ret; barrier.cluster.arrive; barrier.cluster.wait;"), arch="sm_100a", block=128),
     Kernel("tensor memory, the others may have",       tensor(meet="@!%p2 ret;"), "X012", arch="sm_100a", block=128),
     Kernel("tensor memory, met relaxed",               tensor(meet=SLOW), arch="sm_100a", block=128, remarks="X012"),
+    Kernel("tensor memory, registers used",            tensor(done=f"tcgen05.wait::ld.sync.aligned; {USED}"), arch="sm_100a", block=128),
+    Kernel("tensor memory, registers used before the wait", tensor(done=f"{USED} tcgen05.wait::ld.sync.aligned;"), arch="sm_100a", block=128),
+    Kernel("tensor memory, registers used, no wait follows", tensor(done=USED), arch="sm_100a", block=128, remarks="X007"),
+    Kernel("tensor memory, registers used behind a branch, no wait", tensor(done=f"@!%p2 bra U; {USED} U:"), arch="sm_100a", block=32, remarks="X007"),
     Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
     Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),
     Kernel("tensor memory, in turn",                   in_turn("try_wait.parity"), arch="sm_100a", block=128),

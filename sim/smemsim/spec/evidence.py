@@ -95,6 +95,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("measured", None), "PTX ISA 9.1 §9.7.15.5.1.1, figures", ("wgmma_f32", "wgmma_f16", "wgmma_s32", "wgmma_sparse")),
     Rule("wgmma.sparse", "metadata: four bits for 4 elements of K (2 of tf32); two threads of four have 8 groups' of rows g and g + 8, by the selector; 8-bit types: every thread",
          _grades("measured", None), "PTX ISA 9.1 §9.7.15.6.1, figures; CUTLASS mma_traits_sm90_gmma_sparse.hpp", ("wgmma_sparse", "wgmma_metadata")),
+    Rule("tcgen05.registers", "registers that tcgen05.ld brings hold their values behind tcgen05.wait::ld; ptxas makes each instruction that names one wait for the load, so that a use before it is right; a remark where no wait follows at all",
+         _grades("", "documented", "documented"), "PTX ISA 9.1 §9.7.16.8.1, 9.7.16.8.5; Triton 3.9.0 and Gluon put tcgen05.wait::ld behind the use of the registers, and some epilogues of the CuTe DSL (4.8.1) have none"),
     Rule("wgmma.in_flight", "registers of D that are touched before wgmma.wait_group: ptxas waits itself, serialises or takes others (C7517, C7514, C7515, C7511); not those of A",
          _grades("compiled", None), "machine code of ptxas 13.0.88; PTX ISA 9.1 §9.7.15.7 leaves it undefined"),
     Rule("tcgen05.idesc", "instruction descriptor: three formats by kind, M and N of the whole instruction; which fields are legal: smemsim.INSTR_RULES",

@@ -1,7 +1,8 @@
 """Registers in flight (PTX ISA 9.1 §9.7.15.7, wgmma; 9.7.16.8, tcgen05.ld).
 
 The PTX ISA wants a tcgen05.wait::ld in between (9.7.16.8.1). ptxas lets every instruction wait for the registers that it reads, and the epilogues that
-CuTe DSL 4.8 brings along rely on that: they convert and store what they have loaded, and then release the accumulator (compiled).
+CuTe DSL 4.8 brings along rely on that: they convert and store what they have loaded, and then release the accumulator (compiled). Triton and Gluon put the wait
+after the use. If no wait follows at all, that is a remark (rule tcgen05.registers).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.program.linking.flow import following
 from smemsim.program.watch.operations import GROUP, Operation
 from smemsim.program.watch.synchronisation import CommitGroups
 from smemsim.program.watch.twins import Twins
@@ -24,7 +26,7 @@ from smemsim.spec.findings import Severity
 from smemsim.spec.wgmma import IN_FLIGHT
 
 if TYPE_CHECKING:
-    from smemsim.program.linking.program import Block
+    from smemsim.program.linking.program import Block, Program
     from smemsim.program.wave import Wave
 
 __all__ = ["Named", "RegistersInFlight"]
@@ -39,7 +41,9 @@ _TELLS = ("bar", "barrier", "mbarrier", "atom", "red", "fence", "membar")  # oth
 class Named:
     """For each block of a program: the registers that it names before its first instruction that tells other threads something (an arrival, a commit, a release)."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, program: Program) -> None:
+        blocks, self._program = program.blocks, program
+        self._users: dict[int, Instruction | None] = {}
         self._places = {id(i): (block, n) for block in blocks for n, i in enumerate(block.instructions) if i.op == "tcgen05"}
         self._first: dict[int, int] = {}
         self._loads: dict[int, tuple[Instruction, int, bool]] = {}  # by the load: it, its registers, and whether they are named at once
@@ -47,6 +51,30 @@ class Named:
     def at_once(self, load: Instruction) -> bool:
         """Does the load's own block name a register that the load brings, before it tells other threads something?"""
         return self._about(load)[2]
+
+    def unwaited_user(self, load: Instruction) -> Instruction | None:
+        """The first instruction that names registers of a load that no tcgen05.wait::ld follows, on no way; None if one may follow."""
+        if id(load) not in self._users:
+            self._users[id(load)] = self._find_user(load)
+        return self._users[id(load)]
+
+    def _find_user(self, load: Instruction) -> Instruction | None:
+        block, n = self._places[id(load)]
+        todo, seen, user = [(block.index, n + 1)], set[int](), None
+        while todo:
+            index, first = todo.pop()
+            for i in self._program.blocks[index].instructions[first:]:
+                if i.op == "tcgen05" and i.modifiers[0] == "wait::ld":
+                    return None
+                if user is None and _bits(i) & self.registers(load) and not (i.op == "tcgen05" and i.modifiers[0] == "ld"):
+                    user = i
+            ways = following(self._program, index)
+            if ways is None:  # it is not known where that goes
+                return None
+            new = [to for to in ways if to < len(self._program.blocks) and to not in seen]
+            seen.update(new)
+            todo += [(to, 0) for to in reversed(new)]
+        return user
 
     def registers(self, load: Instruction) -> int:
         """The registers that a load brings, as a bit set."""

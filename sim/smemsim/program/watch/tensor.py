@@ -73,7 +73,7 @@ class TensorShadow:
     @functools.cached_property
     def named(self) -> Named:
         """Which registers of loads the blocks of the program name."""
-        return Named(self.x.program.blocks)
+        return Named(self.x.program)
 
     def spread(self, first: TensorShadow, twins: Twins) -> None:
         """Of the cells of all CTAs what is known of those of the first one."""
@@ -107,8 +107,16 @@ class TensorShadow:
     def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
         """Warps read boxes (warp, CTA, first lane, first column, column behind the last). Has nobody written some of that?
 
-        That the registers are used before tcgen05.wait::ld is nothing to tell: Triton does so, and ptxas waits for the registers themselves (`Named`).
+        That the registers are used before tcgen05.wait::ld is nothing to tell: Triton does so, and ptxas waits for the registers themselves (`Named`). If no
+        tcgen05.wait::ld follows at all, it is a remark (rule tcgen05.registers).
         """
+        user = self.named.unwaited_user(i)
+        if user is not None:
+            self.x.launch.find(
+                "X007", user, f"{user.name} uses registers that {i.name} of line {i.line} brings, and no tcgen05.wait::ld follows that line: ptxas makes instructions wait for "
+                "registers that they name, the PTX ISA promises the values behind tcgen05.wait::ld alone", f"tcgen05.wait::ld.sync.aligned behind line {i.line}",
+                because="PTX ISA 9.1 §9.7.16.8.1, 9.7.16.8.5", milder=Severity.NOTE, other=i,
+            )  # fmt: skip
         is_unwritten = False
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
