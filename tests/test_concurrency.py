@@ -98,6 +98,7 @@ def ring(
 
 
 EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r11], 128;"
+FREES, PROXY = "mbarrier.arrive.shared::cta.b64 _, [%r12];", "fence.proxy.async.shared::cta;"
 EARLY = ring(free=f"@%p4 {EXPECT} {waits('[%r12]', '%r22', label='FREE')}").replace(
     f"bra MORE; {EXPECT}", "bra MORE;"
 )  # before the stage's last phase is over
@@ -159,6 +160,12 @@ def stored(
     return f"""mov.u32 %r20, 0; NEXT: add.u32 %r9, %r1, %r20; st.shared.u32 [%r6], %r9; {fence} {meet} @!%p1 bra L;
     mul.wide.u32 %rd5, %r20, 256; add.u64 %rd5, %rd5, %rd1; cp.async.bulk.global.shared::cta.bulk_group [%rd5], [sm], 256; cp.async.bulk.commit_group; {read} L: {again}
     add.u32 %r20, %r20, 1; setp.lt.u32 %p10, %r20, 2; @%p10 bra NEXT; @%p1 cp.async.bulk.wait_group 0;"""
+
+
+def loaded_twice(before: str = "") -> str:
+    """A bulk load over what threads have read of the one before."""
+    again = LOAD.replace("bra L;", "bra M;").replace(" L:", " M:").replace("[%rd2]", "[%rd2+256]")
+    return f"{init()} bar.sync 0; {LOAD} {waits()} ld.shared.u32 %r16, [%r6]; {before} bar.sync 0; {again} {waits(parity='1', label='V')} {READ}"
 
 
 LANE_1 = "setp.eq.u32 %p14, %r1, 1;"
@@ -464,13 +471,21 @@ KERNELS = (
     Kernel("four phases, by the state",                by_token()),
     Kernel("four phases, by the state, relaxed waits", by_token(wait=".relaxed.cta")),
     Kernel("four phases, nobody waits",                f"{init(64)} bar.sync 0; " + 4 * "mbarrier.arrive.shared::cta.b64 _, [bar]; ", "X010"),
-    Kernel("ring of two stages",                       ring()),
+    Kernel("ring, freed behind a proxy fence",         ring(arrive=f"fence.proxy.async.shared::cta; {FREES}")),
+    Kernel("ring, a proxy fence before the load",      ring(free=f"{waits('[%r12]', '%r22', label='FREE')} fence.proxy.async.shared::cta;")),
+    Kernel("ring, in each CTA of a pair",              ring(), remarks="X003", cluster=2),
+    Kernel("ring, a proxy fence for global memory",    ring(arrive=f"fence.proxy.async.global; {FREES}"), remarks="X003"),
+    Kernel("a load over what threads have read",       loaded_twice(), remarks="X003"),
+    Kernel("a load over what threads have read, fenced", loaded_twice(PROXY)),
+    Kernel("a load over what its own warp has read",   loaded_twice("bar.warp.sync -1;"), block=32, remarks="X003"),
+    Kernel("a load over what its own warp has read, fenced", loaded_twice(f"{PROXY} bar.warp.sync -1;"), block=32),
+    Kernel("ring of two stages",                       ring(), remarks="X003"),
     Kernel("ring, the consumer does not wait",         ring(full=" "), "X004"),
     Kernel("ring, the producer does not wait",         ring(free=" "), "X008"),
     Kernel("ring, freed by all lanes but one",         ring(readers=31), "X010"),
     Kernel("ring, freed before it is read",            ring(read_first=False), "X008"),
     Kernel("ring, freed relaxed",                      ring(arrive="mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12];"), "X008"),
-    Kernel("ring, freed relaxed behind a fence",       ring(arrive=f"{ACQ} mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12];")),
+    Kernel("ring, freed relaxed behind a fence",       ring(arrive=f"{ACQ} mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12];"), remarks="X003"),
     Kernel("flag, volatile and fences",                flagged(RAISE, VOLATILE, before="membar.cta;", after="membar.cta;")),
     Kernel("flag, volatile, no fences",                flagged(RAISE, VOLATILE), "X008"),
     Kernel("flag, volatile, the reader has no fence",  flagged(RAISE, VOLATILE, before="membar.cta;"), "X008"),

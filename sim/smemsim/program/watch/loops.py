@@ -74,6 +74,18 @@ def _readers_are_done(word, warp, seen, when, line):  # type: ignore[no-untyped-
 
 
 @compiled
+def _are_unfenced(word, warp, fenced, when):  # type: ignore[no-untyped-def]
+    """Have threads read a word, and lies no fence.proxy.async between that and what a warp issues now?"""
+    unfenced = False
+    count = when.shape[1]
+    columns = fenced.shape[1]
+    column = warp // count * count - warp // columns * columns
+    for reader in range(count):
+        unfenced |= when[word, reader] > fenced[warp, column + reader]
+    return unfenced
+
+
+@compiled
 def _are_apart(mark, mine):  # type: ignore[no-untyped-def]
     """Have two lanes of one warp, by the marks of their accesses, not all met since the first?"""
     return (mark ^ mine) >> _TIME == 0 and (mark ^ mine) & _LANES != 0 and mark & _LANES != _MANY
@@ -307,8 +319,10 @@ def _are_over(begin, count, mine, who, done, read_line, read_mark, read_by, read
 
 
 @compiled
-def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
-    """Operation `own` of a warp, by a lane whose mark is `mine`, writes `count` words from each of `begins` on. False where something is suspicious."""
+def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, tables, known):  # type: ignore[no-untyped-def]
+    """Operation `own` of a warp, by a lane whose mark is `mine`, writes `count` words from each of `begins` on. 0 where something is suspicious; 2 where that `looks` for
+    words that threads have read with no fence.proxy.async between, and finds one, else 1."""
+    done_as = 1
     stream, base = known.stream[own], warp // known.seen.shape[1] * known.seen.shape[1]
     done, read_done, streams = known.done[warp], known.read_done[warp], known.stream
     who, read_by, read_mark, read_line, has_strong = tables.who, tables.read_by, tables.read_mark, tables.read_line, tables.has_strong
@@ -321,27 +335,29 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, k
             if by == _NOBODY:
                 continue
             if by == _MBARRIER:
-                return False
+                return 0
             if by >= _OPERATIONS:
                 number = by - _OPERATIONS
                 if number != own and not done[number] and (stream == 0 or streams[number] != stream):
-                    return False
+                    return 0
             elif by >= 0:
                 when = tables.when[word]
                 if (by != warp and known.seen[warp, by - base] < when) or (by == warp and _are_apart(tables.mark[word], mine)):
-                    return False
+                    return 0
                 if not is_generic and known.fenced[warp, by - base] < when <= known.seen[warp, by - base]:
-                    return False
+                    return 0
             if _are_apart(read_mark[word], mine):
-                return False
+                return 0
             if read_line[word] and not _readers_are_done(word, warp, known.seen, tables.read_when, read_line):
-                return False
+                return 0
+            if looks and read_line[word] and _are_unfenced(word, warp, known.fenced, tables.read_when):
+                done_as = 2
             for k in range(read_by.shape[0]):
                 reader = read_by[k, word]
                 if reader > 0 and not read_done[reader - 1]:
-                    return False
+                    return 0
             if has_strong and not _no_strong(word, warp, known.seen, tables):
-                return False
+                return 0
     for n in range(len(begins)):
         for word in range(begins[n], begins[n] + count):
             tables.who[np.uint64(word)] = own + _OPERATIONS
@@ -349,17 +365,20 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, tables, k
             tables.line[np.uint64(word)] = line
         for word in range(begins[n], begins[n] + count):
             tables.strong[np.uint64(word)] = False
-    return True
+    return done_as
 
 
 @compiled
-def operations_write(begins, count, windows, warps, marks, owns, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
-    """`operation_writes` of several operations, each of the same words of its window, which begins at an entry of `windows`. False where one has to be looked
+def operations_write(begins, count, windows, warps, marks, owns, is_generic, line, looks, tables, known):  # type: ignore[no-untyped-def]
+    """`operation_writes` of several operations, each of the same words of its window, which begins at an entry of `windows`. 0 where one has to be looked
     at; some of the others are noted then."""
+    done_as = 1
     for n in range(len(windows)):
-        if not operation_writes(begins + windows[n], count, warps[n], marks[n], owns[n], is_generic, line, tables, known):
-            return False
-    return True
+        done = operation_writes(begins + windows[n], count, warps[n], marks[n], owns[n], is_generic, line, looks, tables, known)
+        if done == 0:
+            return 0
+        done_as = max(done_as, done)
+    return done_as
 
 
 @compiled

@@ -29,6 +29,7 @@ from smemsim.program.watch.telling import BARRIER, WORD, Telling
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import ALL, WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
 from smemsim.spec.launches import RESERVED_BARRIERS
 
 if TYPE_CHECKING:
@@ -778,10 +779,33 @@ class SharedShadow:
         self.epochs.forget()
         is_generic, line = op.kind in GENERIC, op.instruction.line
         first, mark = int(op.warps[0]), self._mark_of(op, op.lane)
-        done = loops.operation_writes(at.begins, at.count, first, mark, op.number, is_generic, line, self.tables, self._known)
+        looks = self._looks_for_reads(op)
+        done = loops.operation_writes(at.begins, at.count, first, mark, op.number, is_generic, line, looks, self.tables, self._known)
         if done and self.parts.kept:
             self.parts.written_whole(at.words)
+        if done == 2:
+            self._over_reads(op, at.words)
         return bool(done)
+
+    def _looks_for_reads(self, op: Operation) -> bool:
+        """Is it to be told that threads have read, with no fence.proxy.async between, what an operation overwrites (rule order.proxy_reads)? Once for each instruction."""
+        return op.kind not in GENERIC and self.x.launch.found("X003", op.instruction.line, "read") is None
+
+    def _over_reads(self, op: Operation, at: np.ndarray) -> None:
+        """A remark where an operation overwrites what threads have read, and no fence.proxy.async lies between."""
+        warp, order, tables = int(op.warps[0]), self.order, self._tables
+        readers = warp // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
+        when, columns = tables.read_when[at], readers % order.columns
+        late = (when > order.fenced[warp, columns]) & (when <= order.seen[warp, columns])  # others are a race, which is told
+        places = at[late.any(axis=1) & (tables.read_line[at] > 0)]
+        if not len(places):
+            return
+        line = int(tables.read_line[places[0]])
+        self.telling.find(
+            "X003", op.instruction, places, f"{{i}} overwrites {{where}} through the asynchronous proxy, which line {line} has read, without fence.proxy.async between: "
+            "by the PTX ISA nothing keeps the copy behind the reads. Libraries release stages like this; a kernel of DeepEP read wrong values until it had the fence",
+            f"fence.proxy.async.shared::cta behind line {line}, before the arrival, or in front of the copy", other=line, cause="read", milder=Severity.NOTE,
+        )  # fmt: skip
 
     def are_written_by(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs) -> bool:
         """Operations of one instruction, of one warp each, write the same words of CTAs' windows. False, where one has to be looked at by itself: each has to be told
@@ -796,9 +820,14 @@ class SharedShadow:
         marks = np.array([self._mark_of(op, op.lane) for op in ops], np.int64)
         owns = np.array([op.number for op in ops], np.int64)
         line, is_generic = first.instruction.line, first.kind in GENERIC
-        return bool(
-            loops.operations_write(runs.begins, runs.count, windows, warps, marks, owns, is_generic, line, self._tables, self._known)
+        looks = self._looks_for_reads(first)
+        done = loops.operations_write(
+            runs.begins, runs.count, windows, warps, marks, owns, is_generic, line, looks, self._tables, self._known
         )
+        if done == 2:
+            for op, window in zip(ops, windows.tolist(), strict=True):
+                self._over_reads(op, runs.behind(window).words)
+        return bool(done)
 
     def written_by_operation(self, op: Operation, at: np.ndarray, lay_there: np.ndarray | None) -> None:
         """An operation writes words; `lay_there` marks those that the write leaves unchanged."""
@@ -813,6 +842,8 @@ class SharedShadow:
         lanes, same = np.full(len(at), op.lane), np.zeros(len(at), bool) if lay_there is None else lay_there
         self._lanes_met(op.instruction, at, warps, lanes, "overwritten", (who == warps) & ~same)
         self._lanes_have_read(op.instruction, at[~same], warps[~same], lanes[~same], None)
+        if self._looks_for_reads(op):
+            self._over_reads(op, at[~same])
         held = self.who[at] != NOBODY  # who has read the others came too early, which is told
         self._readers_done(op.instruction, at[held], warps[held])
         by_warp = (who >= 0) & (who < OPERATIONS)
