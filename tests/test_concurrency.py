@@ -421,6 +421,24 @@ APART = f"""{init()} {init(1, "[bar+8]")} {init(1, "[bar+16]")} bar.sync 0; {LOA
 @%p12 mbarrier.arrive.shared::cta.b64 _, [bar+16]; {RESULT}"""
 
 
+def passed(data: str = "volatile", flag: str = "volatile", *, before: str = "", after: str = "", sets: str = "", reads: str = "", space: str = "shared") -> str:
+    """Warp 0 of CTA 0 stores data and raises a flag, both by strong accesses; warp 1, or CTA 1 where they are in global memory, waits for the flag and reads the data."""
+    at, up = ("[%r8]", "[sm+1024]") if space == "shared" else ("[%rd5+1024]", "[%rd1+2048]")
+    begin = "@%p1 st.shared.u32 [sm+1024], 0; bar.sync 0; @!%p2 bra TAKE;" if space == "shared" else "mov.u32 %r16, %ctaid.x; setp.ne.u32 %p12, %r16, 0; @%p12 bra TAKE; @!%p2 bra OUT;"
+    return f"""mul.wide.u32 %rd5, %r3, 4; add.u64 %rd5, %rd5, %rd1; {begin} st.{data}.{space}.u32 {at}, %r3; bar.warp.sync -1; {before} @%p1 {sets or f"st.{flag}.{space}.u32 {up}, 1;"} bra OUT;
+    TAKE: POLL: ld.{flag}.{space}.u32 %r15, {up}; setp.ne.u32 %p10, %r15, 1; @%p10 bra POLL; {after} {reads or f"ld.{data}.{space}.u32 %r9, {at};"} {RESULT} OUT:"""
+
+
+def counted_parts(before: str = "", after: str = "", data: str = "volatile") -> str:
+    """Each CTA stores its part by strong stores and counts up; the CTA that is last reads parts of others."""
+    return f"""mov.u32 %r16, %ctaid.x; mad.lo.u32 %r17, %r16, 64, %r1; mul.wide.u32 %rd5, %r17, 4; add.u64 %rd5, %rd5, %rd1; st.{data}.global.u32 [%rd5+1024], %r1; {before} bar.sync 0;
+    @!%p1 bra M; atom.global.add.u32 %r15, [%rd2], 1; setp.eq.u32 %p10, %r15, 2; selp.u32 %r18, 1, 0, %p10; st.shared.u32 [sm], %r18; M: bar.sync 0; ld.shared.u32 %r18, [sm];
+    setp.eq.u32 %p11, %r18, 0; @%p11 bra OUT; {after} mul.wide.u32 %rd6, %r1, 4; add.u64 %rd6, %rd6, %rd1; ld.{data}.global.u32 %r9, [%rd6+1024]; {RESULT} OUT:"""
+
+
+GPU_FENCE = "fence.acq_rel.gpu;"
+
+
 def waited_by_lanes(count: int, word: str, meets: str = "") -> str:
     """Warp 0 loads a word for each of some lanes of warp 1, which waits for it at an mbarrier of its own; then these lanes read a word: `%r21` is its own, but
     the last lane's is that of the lane before it."""
@@ -776,6 +794,26 @@ KERNELS = (
     Kernel("two groups, one barrier, one by one",      GROUPED.format(number=OF_ALL, before="", behind=GO), block=128),
     Kernel("two stages, a barrier each",               STAGES.format(second=2)),
     Kernel("two stages, one barrier",                  STAGES.format(second=1), "X010"),
+    Kernel("messages, fences on both sides",           passed(before=ACQ, after=ACQ)),
+    Kernel("messages, no fences",                      passed(), remarks="X008"),
+    Kernel("messages, no fences, in a pair",           passed(), remarks="X008", cluster=2),
+    Kernel("messages, relaxed, no fences",             passed("relaxed.cta", "relaxed.cta"), remarks="X008"),
+    Kernel("messages, the writer has no fence",        passed(after=ACQ), remarks="X008"),
+    Kernel("messages, the reader has no fence",        passed(before=ACQ)),
+    Kernel("messages, a barrier between",              passed(before="bar.sync 1, 64;").replace("POLL: ld", "bar.sync 1, 64; POLL: ld")),
+    Kernel("messages, the flag releases and is acquired", passed("relaxed.cta", sets="st.release.cta.shared.u32 [sm+1024], 1;").replace("ld.volatile", "ld.acquire.cta")),
+    Kernel("messages, a flag alone",                   passed(reads="mov.u32 %r9, 1;")),
+    Kernel("messages, data that are polled too",       passed(reads="Q: ld.volatile.shared.u32 %r9, [%r8]; setp.ne.u32 %p12, %r9, %r3; @%p12 bra Q;")),
+    Kernel("messages, atomics alone",                  passed(reads="atom.shared.add.u32 %r9, [%r8], 0;").replace("st.volatile.shared.u32 [%r8], %r3", "red.shared.max.u32 [%r8], %r3").replace("bar.sync 0;", "@%p2 st.shared.u32 [%r8], %r4; bar.sync 0;")),
+    Kernel("messages, numbers that decide nothing",    passed().replace("setp.ne.u32 %p10, %r15, 1; @%p10 bra POLL;", "")),
+    Kernel("messages in global memory, fences",        passed(before=GPU_FENCE, after=GPU_FENCE, space="global"), grid=2),
+    Kernel("messages in global memory, no fences",     passed(space="global"), grid=2, remarks="X008"),
+    Kernel("messages in global memory, a narrow fence", passed(before=ACQ, after=GPU_FENCE, space="global"), grid=2, remarks="X008"),
+    Kernel("messages in global memory, a flag alone",  passed(space="global", reads="mov.u32 %r9, 1;"), grid=2),
+    Kernel("the last CTA reads parts, fences",         counted_parts(GPU_FENCE, GPU_FENCE), grid=3),
+    Kernel("the last CTA reads parts, no fences",      counted_parts(), grid=3, remarks="X008"),
+    Kernel("the last CTA reads parts, its fence alone", counted_parts(after=GPU_FENCE), grid=3, remarks="X008"),
+    Kernel("the last CTA reads parts, it has no fence", counted_parts(GPU_FENCE), grid=3),
     *(Kernel(f"lanes, each of {count} waits for its own mbarrier, and reads {what}", waited_by_lanes(count, word, meets), found)
       for count in (3, 9, 32) for what, word, meets, found in (("its word", "%r3", "", ""), ("another's", "%r21", "", "X004"), ("another's, met", "%r21", "bar.warp.sync -1;", ""))),
     Kernel("lanes, two relaxed waits, and fences",     waited_by_two("%r3", ACQ)),

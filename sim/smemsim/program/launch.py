@@ -394,8 +394,9 @@ class Launch:
     )  # of a schedule: the addresses of floats that are added to atomically
     watched: int = 0  # waves that began under the watch
     released: tuple[dict[Any, Any], ...] = dataclasses.field(
-        default_factory=lambda: ({}, {}, {}, {})
+        default_factory=lambda: ({}, {}, {}, {}, {})
     )  # at addresses of global memory, as each `Order` of a wave has it
+    messages: dict[Any, Any] = dataclasses.field(default_factory=dict)  # strong stores to global memory, where `Messages` follows them
     history: Any = None  # what its waves have done to global memory, where that is watched
     places: Any = None  # where its CTAs run (`Multiprocessors`), where the program asks
     judge: Judge | None = None

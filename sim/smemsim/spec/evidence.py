@@ -284,6 +284,9 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
     Rule("order.proxy_reads", "a bulk or tensor copy that overwrites what threads have read wants fence.proxy.async between, of the reader or of the thread that issues the copy; a remark",
          _grades("documented", "documented", "documented"), "PTX ISA 9.1 §8.7 and 9.7.13.4: accesses of one location through two proxies need a proxy fence; DeepEP issue 621, PR 632 and PR 642 (merged): wrong results on NVL72, right with "
          "the fence between the reads and the load; flash-attention PR 2462. A remark since CUTLASS' pipelines and Triton release stages without it"),
+    Rule("order.messages", "data and then a flag, written by relaxed or volatile stores with no fence between, are not ordered for a thread that reads the flag and then the data: a remark",
+         _grades("documented", "documented", "documented"), "PTX ISA 9.1 §8.8 (a release pattern needs a release or a fence), 8.10.6: no data race, and no causality order either; apex' welford kernels have __threadfence there. "
+         "A remark since no access races"),
     Rule("order.lane_frees", "an arrival of one lane answers for its own reads alone; where the other lanes of its warp have read by a load that it has come by too, that is a remark",
          _grades("compiled", "compiled", "compiled"), "PTX ISA 9.1 §8.1, 9.7.13.15.13; PipelineTmaAsync.consumer_release of the CuTe DSL (4.8.1) arrives so, behind plain loads in CUTLASS' "
          "dense_gemm_alpha_beta_persistent.py; a warp issues its accesses of shared memory in order"),

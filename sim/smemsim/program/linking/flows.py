@@ -504,6 +504,42 @@ def looks_again(program: Program, load: Instruction, atom: Instruction) -> bool:
     return "cas" in atom.modifiers or (not MONOTONE.isdisjoint(atom.modifiers) and _is_same_place(program, load))
 
 
+_PARTLY = frozenset(("relaxed", "volatile"))  # strong, and order nothing
+_OWN_SPACES = frozenset(("local", "param", "const"))
+
+
+def _is_relaxed(i: Instruction, op: str) -> bool:
+    return i.op == op and not _PARTLY.isdisjoint(i.modifiers) and _OWN_SPACES.isdisjoint(i.modifiers)
+
+
+def passes_messages(body: Sequence[Instruction]) -> bool:
+    """Has a program relaxed or volatile stores, and such loads?"""
+    return any(_is_relaxed(i, "st") for i in body) and any(_is_relaxed(i, "ld") for i in body)
+
+
+def message_loads(program: Program) -> frozenset[int]:
+    """Relaxed and volatile loads (their `id`) of what may be data: no loop polls them, and no atomic operation looks at the value again."""
+    body = program.inlined.body
+    atoms = [i for i in body if i.op in ("atom", "red")]
+    return frozenset(
+        id(i)
+        for i in body
+        if _is_relaxed(i, "ld") and not is_polled(program, i) and not any(looks_again(program, i, atom) for atom in atoms)
+    )
+
+
+def message_flags(program: Program) -> frozenset[int]:
+    """Loads and atomic operations (their `id`) that bring an integer which a comparison uses."""
+    uses, found = _uses_of(program), set[int]()
+    for i in program.inlined.body:
+        if i.op not in ("ld", "atom") or not _OWN_SPACES.isdisjoint(i.modifiers) or i.modifiers[-1].startswith("f"):
+            continue
+        values = uses.made_of(i, _PASSES_ON)
+        if any(reader.op in ("setp", "set") for slot in values for reader in uses.readers.get(slot, ())):
+            found.add(id(i))
+    return frozenset(found)
+
+
 def may_follow(program: Program, first: Instruction, then: Instruction) -> bool:
     """May a thread come from one instruction to another: does it stand further on, or does a branch lead back in front of it?"""
     body, labels = program.inlined.body, program.inlined.labels

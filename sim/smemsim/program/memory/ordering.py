@@ -16,6 +16,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.errors import InputError
+from smemsim.program.linking.flows import passes_messages
 from smemsim.program.memory.spaces import Piece
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
@@ -173,6 +174,7 @@ def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False
     fenced |= strong and any(
         "release" in other.modifiers and other.op in ("st", "atom", "red") for other in c.inlined.body
     )  # hands on, or ends
+    fenced |= strong and passes_messages(c.inlined.body)
     wide = level(scopes[0]) if scopes else GPU
     return Ordering(strong, acquires or fenced, releases or fenced, acquires, releases, atomic, wide)
 

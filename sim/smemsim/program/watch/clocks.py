@@ -217,6 +217,8 @@ def _both(method: Callable[Concatenate[Order, P], None]) -> Callable[Concatenate
             method(order, *args, **given)
         if self.tensor is not None:
             act(self.tensor, *args, **given)
+        if self.loose is not None:
+            method(self.loose, *args, **given)
 
     return cast(Callable[Concatenate["Order", P], None], act)
 
@@ -227,6 +229,8 @@ class Order:
     .cluster;
     `tensor` is the order of tcgen05 instructions, in which tcgen05.fence counts too, where relaxed accesses make a difference.
 
+    `loose` is the order that would be there if relaxed accesses released and acquired, where somebody asks for it; that one `is_loose`.
+
     `per_cta` warps are a CTA, `cluster_size` CTAs a cluster. Where `is_alone`, CTAs hear nothing of others: `seen` and `fenced` have a column for each warp of
     the own CTA, else for each of the wave, so that column n of warp w is warp w // columns * columns + n. `places` is what is released at addresses of global memory, which all waves of a launch share;
     `room` operations have a number to begin with.
@@ -235,7 +239,9 @@ class Order:
     def __init__(
         self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, is_alone: bool = False, wave: int = 0, places: dict[Any, _Phase] | None = None,
         might_be: tuple[Order, ...] = (), tensor: Order | None = None, widens: tuple[str, ...] = (), room: int = 0,
+        loose: Order | None = None, is_loose: bool = False,
     ) -> None:  # fmt: skip
+        self.loose, self.is_loose = loose, is_loose
         self.tensor, self.might_be, self.wave, self.cluster_size, self.widens = tensor, might_be, wave, cluster_size, widens
         self.cta_of = np.arange(warps) // (per_cta or warps)
         self.clock = np.ones(warps, np.int32)
@@ -420,7 +426,7 @@ class Order:
         else:
             ctas = [barrier.cta.index for barrier in barriers]
             are_alike = ctas == sorted(set(ctas)) and self._phases.keys().isdisjoint(barriers)
-        orders = self.might_be if self.tensor is None else (*self.might_be, self.tensor)
+        orders = [*self.might_be, *(order for order in (self.tensor, self.loose) if order is not None)]
         return are_alike and all(order.are_alike(barriers) for order in orders)
 
     def _of_addresses(self, whats: Sequence[Any]) -> list[_Phase]:
@@ -512,7 +518,7 @@ class Order:
             return
         self.changes += 1
         self.tensor.fence(warps, acquires=acquires, releases=releases, scope=CLUSTER)
-        for order in (self, *self.might_be) if releases else ():
+        for order in (self, *self.might_be, *((self.loose,) if self.loose is not None else ())) if releases else ():
             order._tick(warps)  # clocks are the same in all orders
 
     def _learn(self, warps: np.ndarray, known: Rows) -> None:
@@ -593,7 +599,7 @@ class Order:
     def release_if(self, warps: np.ndarray, what: Any) -> None:
         """A relaxed arrival at a barrier of the cluster: a release in the order that might be."""
         self.changes += 1
-        for order in (self, *self.might_be):
+        for order in (self, *self.might_be, *((self.loose,) if self.loose is not None else ())):
             order._release(warps, order._at(what).open, what, CLUSTER, relaxed="relaxed" not in order.widens)
             order._tick(warps)
         if self.tensor is not None:
@@ -601,7 +607,7 @@ class Order:
 
     def _release(self, warps: np.ndarray, into: _Released, what: Any, scope: int, *, relaxed: bool) -> None:
         for cta, own in self._from(warps, what):
-            if not relaxed:
+            if not relaxed or self.is_loose:
                 into.add((self.wave, cta, scope), *self._joined(own))
                 continue
             for wide, held in self._at_fence.items():
@@ -639,7 +645,7 @@ class Order:
         if phase.closed is None:
             phase.closed = _Released()
         self._release(own, phase.closed, what, scope, relaxed=relaxed)
-        if not relaxed:
+        if not relaxed or self.is_loose:
             self._release(own, phase.own.setdefault((self.wave, warp), _Released()), what, scope, relaxed=False)
 
     @_both
@@ -651,7 +657,7 @@ class Order:
     def hands_on_at(self, warps: np.ndarray, space: str, memory: int, at: np.ndarray) -> bool:
         """Can a relaxed atomic of warps hand on what they knew at a fence, or what somebody has done at its addresses before?"""
         places = self._places if space == "global" else self._phases
-        if any(held[0][warps].any() for held in self._at_fence.values()):
+        if self.loose is not None or any(held[0][warps].any() for held in self._at_fence.values()):
             return True
         if places and any((space, memory, place) in places for place in distinct(at).tolist()):
             return True
@@ -707,7 +713,7 @@ class Order:
     @property
     def is_plain(self) -> bool:
         """Is nothing known but the clocks of the own CTA, in this order alone?"""
-        return self._is_within_ctas and not self.might_be and self.tensor is None and not self._have_learned
+        return self._is_within_ctas and not self.might_be and self.tensor is None and self.loose is None and not self._have_learned
 
     def _all_meet(self, warps: np.ndarray) -> None:
         """`meet` of all CTAs of the wave, where `seen` and `fenced` have numbers in the columns of each warp's own CTA alone: what that costs grows as they do."""
@@ -822,8 +828,10 @@ class Order:
         self._acquire(warps[sure], phase, relaxed=relaxed, scope=scope)
 
     @_both
-    def loaded(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, scope: int) -> None:
-        """Warps have read at addresses of one space: they know what was released there."""
+    def loaded(self, warps: np.ndarray, whats: Sequence[Any], *, relaxed: bool, scope: int, decides: bool = True) -> None:
+        """Warps have read at addresses of one space: they know what was released there. In the loose order only if what they have read `decides` something."""
+        if relaxed and self.is_loose and not decides:
+            return
         table = self._places if whats[0][0] == "global" else self._phases
         phases = {id(phase): phase for phase in map(table.get, whats) if phase is not None}
         for phase in phases.values():
@@ -895,6 +903,7 @@ class Order:
 
     def _take(self, warps: np.ndarray, phase: _Phase, released: _Released, *, relaxed: bool, scope: int) -> None:
         """Warps acquire what was released."""
+        relaxed = relaxed and not self.is_loose
         if phase.carrier is not None:
             warps = warps[self._includes(warps, phase, scope)]
         own = set((self.cta_of[warps] // self.cluster_size).ravel().tolist())

@@ -23,7 +23,7 @@ from smemsim.program.watch.history import History
 from smemsim.program.watch.operations import Operation, room_of
 from smemsim.program.watch.twins import Twins
 from smemsim.program.watch.unreleased import unmet_loads, unmet_stores
-from smemsim.program.watch.watch import MATRIX, Begin, Watch, has_excuses, has_fenced_tensor
+from smemsim.program.watch.watch import MATRIX, Begin, Watch, has_excuses, has_fenced_tensor, has_messages
 from smemsim.program.wave import ALL, EXITED, WARP, Ctas, are_whole_warps
 from smemsim.ptx.module import Instruction
 
@@ -272,7 +272,7 @@ class WatchOfFirst:
         launch, program = x.launch, x.program
         if launch.cluster_size > 1 or len(x.ctas) < 2 or x.scratch or launch.schedule is not None or not launch.window_bytes:
             return False
-        if program.uses.isdisjoint(MATRIX) or program.never_given or has_excuses(x) or has_fenced_tensor(x):
+        if program.uses.isdisjoint(MATRIX) or program.never_given or has_excuses(x) or has_fenced_tensor(x) or has_messages(x):
             return False
         return not (unmet_stores(program) or unmet_loads(program))
 

@@ -843,7 +843,7 @@ class SharedShadow:
         self._lanes_met(op.instruction, at, warps, lanes, "overwritten", (who == warps) & ~same)
         self._lanes_have_read(op.instruction, at[~same], warps[~same], lanes[~same], None)
         if self._looks_for_reads(op):
-            self._over_reads(op, at[~same])
+            self._over_reads(op, at[~same & (self.who[at] != NOBODY)])
         held = self.who[at] != NOBODY  # who has read the others came too early, which is told
         self._readers_done(op.instruction, at[held], warps[held])
         by_warp = (who >= 0) & (who < OPERATIONS)

@@ -25,6 +25,7 @@ The watch has one part for each kind of state, and brings what it is told to tho
     globals              global_memory.py     the last writer and the readers of each piece of global memory, in all waves of a launch
     maps                 maps.py              tensor maps in global memory that the kernel makes
     siblings             siblings.py          arrivals of one instruction at mbarriers of several CTAs
+    messages             messages.py          data and flags that strong accesses alone pass on
     pairs                pairs.py             tensor memory that pairs of CTAs allocate and give back
     objects              mbarriers.py         mbarrier objects, up to where they end
 """
@@ -42,6 +43,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.program.barriers.mbarrier import Mbarrier, current
+from smemsim.program.linking.flows import passes_messages
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch.alone import LanesAlone
@@ -59,6 +61,7 @@ from smemsim.program.watch.lifetimes import Endings, Lifetimes
 from smemsim.program.watch.lost import LostUpdates
 from smemsim.program.watch.maps import MapsInMemory
 from smemsim.program.watch.mbarriers import MbarrierObjects
+from smemsim.program.watch.messages import Messages
 from smemsim.program.watch.named import NamedPhases
 from smemsim.program.watch.operations import NOBODY, OPERATIONS, Operation, Operations
 from smemsim.program.watch.pairs import PairAllocations
@@ -79,7 +82,7 @@ if TYPE_CHECKING:
     from smemsim.program.memory.spaces import Piece, Values
     from smemsim.program.wave import Cta, Wave
 
-__all__ = ["MATRIX", "Begin", "Watch", "has_excuses", "has_fenced_tensor"]
+__all__ = ["MATRIX", "Begin", "Watch", "has_excuses", "has_fenced_tensor", "has_messages"]
 
 
 MOST_COPIES = 16  # that complete on an mbarrier, and some warp knows to be over, which are remembered with it
@@ -105,29 +108,10 @@ class Watch:
 
     def __init__(self, x: Wave, history: History | None = None, begin: Begin | None = None) -> None:
         self.x = x
-        warps = x.total // WARP
         if begin is None:
             x.launch.watched += 1
             begin = Begin(x.launch.watched, 0 if history is None else history.enters(x, x.launch.watched))
-        formal, *might = (
-            functools.partial(
-                Order,
-                warps,
-                per_cta=x.stride // WARP,
-                cluster_size=x.launch.cluster_size,
-                is_alone=x.launch.is_apart,
-                wave=begin.number,
-                places=places,
-                room=begin.room,
-            )
-            for places in x.launch.released
-        )
-        excuses = _excuses(x)
-        widened = [tuple(excuses[: n + 1]) for n in range(len(excuses))]
-        of_tensor = None
-        if has_fenced_tensor(x):
-            of_tensor = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)))
-        self.order = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)), tensor=of_tensor)
+        self.order = _order(x, begin)
         self.operations = Operations(x, self.order.clock, self.order.done.shape[1])
         self.telling = Telling(x, self.order, self.operations)
         self.groups, self.barriers = CommitGroups(self.order), Initialised(self.order)
@@ -146,6 +130,7 @@ class Watch:
         )
         self.writes: GlobalShadow | GlobalsOfFirst | None = self.globals  # who knows of writes by operations that nobody has waited for
         self.unreleased = UnreleasedStores(x, self.order, self.lanes, self.telling, self._name_in_global)
+        self.messages = Messages(x, self.order, self.telling) if self.order.loose is not None else None
         self.lost = LostUpdates(x, self.telling, self._name_in_global)
         self.freed = FreedByOthers(x, self.order, self.lanes, self.telling, self.shared)
         self.maps = None if self.globals is None else MapsInMemory(self.order, self.operations, self.telling, self.globals)
@@ -743,6 +728,8 @@ class Watch:
 
     def stored(self, accesses: Sequence[tuple[np.ndarray, Any]], *, relaxed: bool, replaces: bool, scope: int = GPU) -> None:
         """Threads of the same warps write, each at an address of its own, by operations that others may synchronise with; `replaces` says that it was no atomic."""
+        if self.messages is not None:
+            self.messages.stored(current(self.x), accesses)
         for _, what in accesses:
             if not self._is_strong(what):
                 self.order.weakly_stored(what)
@@ -758,7 +745,12 @@ class Watch:
         """Threads of the same warps have read so by operations that synchronise with who wrote there, unless that was a plain store."""
         strong = [(threads, what) for threads, what in accesses if self._is_strong(what)]
         if strong:
-            self.order.loaded(distinct(strong[0][0] >> 5), [what for _, what in strong], relaxed=relaxed, scope=scope)
+            decides = True
+            if self.messages is not None:
+                self.messages.loaded(i := current(self.x), strong)
+                decides = self.messages.decides(i)
+            warps = distinct(strong[0][0] >> 5)
+            self.order.loaded(warps, [what for _, what in strong], relaxed=relaxed, scope=scope, decides=decides)
             for threads, what in strong if self.alone.waits and not relaxed else ():
                 self.alone.heard(threads, what)
         self.lanes.learn_each([threads for threads, _ in strong])
@@ -894,6 +886,29 @@ class Watch:
     def fence_tensor(self, x: Wave, *, acquires: bool, releases: bool) -> None:
         """tcgen05.fence of the running threads."""
         self.order.fence_tensor(self._running(x), acquires=acquires, releases=releases)
+
+
+def _order(x: Wave, begin: Begin) -> Order:
+    """What is ordered in a wave, with the orders that might be."""
+    formal, *might = (
+        functools.partial(
+            Order, x.total // WARP, per_cta=x.stride // WARP, cluster_size=x.launch.cluster_size, is_alone=x.launch.is_apart, wave=begin.number, places=places,
+            room=begin.room,
+        )
+        for places in x.launch.released
+    )  # fmt: skip
+    excuses = _excuses(x)
+    widened = [tuple(excuses[: n + 1]) for n in range(len(excuses))]
+    of_tensor = None
+    if has_fenced_tensor(x):
+        of_tensor = formal(might_be=tuple(make(widens=w) for make, w in zip(might, widened, strict=False)))
+    might_be = tuple(make(widens=w) for make, w in zip(might, widened, strict=False))
+    return formal(might_be=might_be, tensor=of_tensor, loose=might[-1](is_loose=True) if has_messages(x) else None)
+
+
+def has_messages(x: Wave) -> bool:
+    """May strong accesses alone pass data on?"""
+    return passes_messages(x.program.inlined.body)
 
 
 def _excuses(x: Wave) -> list[Formal]:
