@@ -1125,7 +1125,7 @@ ONE_OF = "mapa.shared::cluster.u32 %r26, %r12, {}; bar.warp.sync -1; @%p4 mbarri
 
 def multicast_ring(arrive: str = BOTH_AT_ONCE, *, is_early: bool = False, stages: int = 2, tiles: int = 6) -> str:
     """Both CTAs load half of each tile, and CTA 0 the other half for both; one warp of each CTA adds them up and frees the stage of both."""
-    read = "ld.shared.u32 %r23, [%r13]; ld.shared.u32 %r25, [%r13+128]; add.u32 %r9, %r9, %r23; add.u32 %r9, %r9, %r25;"
+    read = f"ld.shared.u32 %r23, [%r13]; ld.shared.u32 %r25, [%r13+128]; add.u32 %r9, %r9, %r23; add.u32 %r9, %r9, %r25; {PROXY}"
     inits = " ".join(init(1 + n // stages, f"[bar+{8 * n}]") for n in range(2 * stages))
     full, free = waits("[%r11]", "%r21", label="FULL"), waits("[%r12]", "%r22", label="FREE")
     return f"""{inits} fence.mbarrier_init.release.cluster; {MEET} setp.eq.u32 %p13, %r4, 0; mov.u16 %h1, 3; mov.u32 %r20, 0; mov.u32 %r9, 0; mov.u32 %r10, bar;

@@ -321,7 +321,7 @@ def _are_over(begin, count, mine, who, done, read_line, read_mark, read_by, read
 @compiled
 def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, tables, known):  # type: ignore[no-untyped-def]
     """Operation `own` of a warp, by a lane whose mark is `mine`, writes `count` words from each of `begins` on. 0 where something is suspicious; 2 where that `looks` for
-    words that threads have read with no fence.proxy.async between, and finds one, else 1."""
+    words that threads have read with no fence.proxy.async between, and finds one, else 1: not for the address that tcgen05.alloc has written."""
     done_as = 1
     stream, base = known.stream[own], warp // known.seen.shape[1] * known.seen.shape[1]
     done, read_done, streams = known.done[warp], known.read_done[warp], known.stream
@@ -350,7 +350,8 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, ta
                 return 0
             if read_line[word] and not _readers_are_done(word, warp, known.seen, tables.read_when, read_line):
                 return 0
-            if looks and read_line[word] and _are_unfenced(word, warp, known.fenced, tables.read_when):
+            is_address = by >= _OPERATIONS and known.generic[by - _OPERATIONS] and streams[by - _OPERATIONS] > 0  # of tcgen05.alloc
+            if looks and read_line[word] and not is_address and _are_unfenced(word, warp, known.fenced, tables.read_when):
                 done_as = 2
             for k in range(read_by.shape[0]):
                 reader = read_by[k, word]

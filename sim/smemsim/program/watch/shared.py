@@ -791,6 +791,13 @@ class SharedShadow:
         """Is it to be told that threads have read, with no fence.proxy.async between, what an operation overwrites (rule order.proxy_reads)? Once for each instruction."""
         return op.kind not in GENERIC and self.x.launch.found("X003", op.instruction.line, "read") is None
 
+    def _are_addresses(self, at: np.ndarray) -> np.ndarray:
+        """Which words has tcgen05.alloc written? Triton and Gluon load over these without a fence."""
+        by_op = self.who[at] >= OPERATIONS
+        numbers = np.where(by_op, self.who[at] - OPERATIONS, 0)
+        found: np.ndarray = by_op & self.operations.generic[numbers] & (self.operations.stream[numbers] > 0)
+        return found
+
     def _over_reads(self, op: Operation, at: np.ndarray) -> None:
         """A remark where an operation overwrites what threads have read, and no fence.proxy.async lies between."""
         warp, order, tables = int(op.warps[0]), self.order, self._tables
@@ -843,7 +850,7 @@ class SharedShadow:
         self._lanes_met(op.instruction, at, warps, lanes, "overwritten", (who == warps) & ~same)
         self._lanes_have_read(op.instruction, at[~same], warps[~same], lanes[~same], None)
         if self._looks_for_reads(op):
-            self._over_reads(op, at[~same & (self.who[at] != NOBODY)])
+            self._over_reads(op, at[~same & (self.who[at] != NOBODY) & ~self._are_addresses(at)])
         held = self.who[at] != NOBODY  # who has read the others came too early, which is told
         self._readers_done(op.instruction, at[held], warps[held])
         by_warp = (who >= 0) & (who < OPERATIONS)
