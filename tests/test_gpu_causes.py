@@ -251,3 +251,45 @@ ret; }
     gpu = smemsim.Gpu("sm_90a")
     (finding,) = gpu.launch(text, block=1, args=[gpu.array(np.zeros(1, np.uint32))], progress=False).findings
     assert (finding.code, str(finding.place)) == ("X001", "kernel.cu:7")
+
+
+# ---- arrivals that land at another CTA's mbarrier
+
+# The first CTA of each pair of a cluster of four commits to its pair, or the second one arrives at the first; all that are meant wait.
+LANDS = """mov.u32 %r4, %cluster_ctarank; and.b32 %r5, %r4, 2; and.b32 %r6, %r4, 1; setp.eq.u32 %p2, %r6, {half}; and.pred %p2, %p2, %p9; setp.eq.u32 %p4, %r6, 0; mov.u32 %r9, bar;
+@%p9 mbarrier.init.shared::cta.b64 [bar], {count}; @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+shl.b32 %r7, 3, {shift}; cvt.u16.u32 %h1, %r7; mapa.shared::cluster.u32 %r8, %r9, {shift};
+@%p2 {arrives}
+W: {some} mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [bar], 0; {some} @!%p1 bra W; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"""
+COMMIT = {
+    "arrives": "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r9], %h1;",
+    "half": 0,
+    "some": "",
+}
+ARRIVE = {"arrives": "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8];", "half": 1, "some": "@%p4"}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("how", "where", "why", "repair"),
+    [
+        (COMMIT, "sm_100a", "the mask 0x3 of tcgen05.commit", "0xc (0x3 << 2) in CTA 2"),
+        (ARRIVE, "sm_90a", "arrives from CTA 3 at that of CTA 0", "mapa to rank 2 in CTA 3, not to rank 0"),
+    ],
+)
+def test_arrivals_that_land_at_another_ctas_mbarrier_are_told_by_their_mask_or_rank(how, where, why, repair, count):
+    shape = {"arch": where, "grid": 4, "cluster": 4}
+    body = (
+        LANDS.replace("{some} @!%p1", "@!%p1")
+        if not how["some"]
+        else LANDS.replace("{some} @!%p1 bra W;", "setp.eq.u32 %p5, %r6, 1; or.pred %p1, %p1, %p5; @!%p1 bra W;")
+    )
+    assert found(body.format(**how, shift="%r5", count=1), **shape) == {}
+    gpu = smemsim.Gpu(where)
+    findings = gpu.launch(
+        kernel(0, body.format(**how, shift=0, count=count), arch=where), grid=4, cluster=4, block=32, progress=False
+    ).findings
+    first = findings[0]
+    starved = "CTAs 2, 3 get no arrival" if how is COMMIT else "CTA 2 gets no arrival"
+    assert (first.code, starved in first.message, why in first.message, repair in first.repair) == ("X006", True, True, True)
+    assert "count" not in first.repair

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,23 +34,10 @@ Cause = tuple[Instruction, str, str]  # where, why, and what to change
 def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     """For a wait that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
     state = barrier.state
-    if unseen := state.phase - state.seen:
-        last = state.phase - 1
-        if ignored := _ignored(barrier):
-            names = ", ".join(f"{offset:#x}" for offset in ignored)
-            return 0, f"wait for the mbarrier of the stage that is read: phases of {names} are over, and nobody has ever waited for one"
-        if unseen == 1:
-            return 0, f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
-        by = f"phases {state.seen} to {last} went by without a wait"
-        if state.runs_ahead:
-            return 0, (
-                f"{by}, and the same threads arrived in each: before they arrive again, let them wait for who waits here (another mbarrier, at which "
-                "that one arrives); or is one of their arrivals meant for another mbarrier?"
-            )
-        return (
-            0,
-            f"{by}: more arrive in a round than the {state.expected} that mbarrier.init says; correct that count, or let fewer threads arrive",
-        )
+    if (elsewhere := misdirected(barrier, x)) is not None:
+        return 0, elsewhere[1]
+    if state.phase > state.seen:
+        return 0, _unseen(barrier)
     if state.pending != state.expected and state.pending:
         absent = _never_here(barrier, x)
         if absent:  # who has arrived nowhere and waits for something else is held up by that
@@ -69,6 +56,25 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         return 2, "a stage is free in the first round: wait for parity 1 there, which passes at once at a new mbarrier"
     stuck = {int(warp) for wait in x.waiting for warp in distinct(wait.threads // WARP)}
     return (1 if state.arrived_from and not state.arrived_from & stuck else 4), ""  # who arrived before goes on, or waits as well
+
+
+def _unseen(barrier: Mbarrier) -> str:
+    """What to change where phases are over that no wait has seen."""
+    state, last = barrier.state, barrier.state.phase - 1
+    if ignored := _ignored(barrier):
+        names = ", ".join(f"{offset:#x}" for offset in ignored)
+        return f"wait for the mbarrier of the stage that is read: phases of {names} are over, and nobody has ever waited for one"
+    if last == state.seen:
+        return f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
+    by = f"phases {state.seen} to {last} went by without a wait"
+    if state.runs_ahead:
+        return (
+            f"{by}, and the same threads arrived in each: before they arrive again, let them wait for who waits here (another mbarrier, at which "
+            "that one arrives); or is one of their arrivals meant for another mbarrier?"
+        )
+    return (
+        f"{by}: more arrive in a round than the {state.expected} that mbarrier.init says; correct that count, or let fewer threads arrive"
+    )
 
 
 def _ignored(barrier: Mbarrier) -> list[int]:
@@ -152,6 +158,53 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
             f"shared::cluster there; or correct the {barrier.state.expected} that mbarrier.init says"
         )
     return text, repair
+
+
+def misdirected(barrier: Mbarrier, x: Wave) -> tuple[str, str] | None:
+    """Arrivals that land at the mbarrier of another CTA than the one that waits for them in vain: by which mask or rank, who gets none, and what to change.
+
+    The CTA that issues them does as another one does, at the same CTAs: their places have to be relative to its own rank.
+    """
+    if x.launch.cluster_size == 1:
+        return None
+    group = sorted([barrier, *_siblings(barrier, x)], key=lambda b: b.cta.rank)
+    starved = {b.cta.rank for b in group if b.waits and not b.state.arrivals and not b.state.phase}
+    reached: dict[tuple[int, int], set[int]] = {}
+    for b in group if starved else ():
+        for by in b.state.arrivals:
+            reached.setdefault(by, set()).add(b.cta.rank)
+    for (line, rank), targets in sorted(reached.items()):
+        alike = [other for (at, other), same in reached.items() if at == line and other < rank and same == targets]
+        wanted = {to + rank - min(alike) for to in targets} if alike else {rank}
+        if wanted <= starved and barrier.cta.rank in starved | targets:
+            return _told_misdirected(barrier, x, (line, rank), targets, wanted)
+    return None
+
+
+def _told_misdirected(barrier: Mbarrier, x: Wave, by: tuple[int, int], targets: set[int], wanted: set[int]) -> tuple[str, str]:
+    members = _members(barrier, x)
+    (line, rank), number = by, members[by[1]].number
+    i = next(i for i in x.program.inlined.body if i.line == line and i.op in ("mbarrier", "tcgen05", "cp"))
+    mask, right = (sum(1 << to for to in ranks) for ranks in (targets, wanted))
+    get, none = (_ctas(members[to].number for to in sorted(ranks)) for ranks in (targets, wanted))
+    gets = f"the mbarrier at {barrier.offset:#x} of {none} get{'s' * (len(wanted) == 1)} no arrival"
+    if "multicast::cluster" in i.modifiers:
+        shift = f" ({mask:#x} << {rank})" if mask << rank == right else ""
+        return (
+            f"{gets}: the mask {mask:#x} of {i.name} at line {line} sends that of CTA {number} to {get}",
+            f"a mask relative to the CTA's own pair or group: {right:#x}{shift} in CTA {number}",
+        )
+    to = ", ".join(map(str, sorted(wanted)))
+    return (
+        f"{gets}: {i.name} at line {line} arrives from CTA {number} at that of {get}",
+        f"mapa to rank {to} in CTA {number}, not to rank {', '.join(map(str, sorted(targets)))}: the rank is relative to the CTA's own pair or group",
+    )
+
+
+def _ctas(numbers: Iterable[int]) -> str:
+    """CTAs in words."""
+    named = list(map(str, numbers))
+    return f"CTA{'s' * (len(named) > 1)} {', '.join(named)}"
 
 
 # ---- bytes that came twice, or elsewhere
@@ -425,5 +478,7 @@ def _describe(barrier: Mbarrier, x: Wave, phase: int) -> str:
         for what, by in state.done.items()
         if by
     ]
+    elsewhere = misdirected(barrier, x)
+    told = "" if elsewhere is None else f"; {elsewhere[0]}"
     history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
-    return f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}{history}"
+    return f"phase {phase} (parity {phase & 1}) of the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}: {lacks}{history}{told}"
