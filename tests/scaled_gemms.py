@@ -40,6 +40,7 @@ class Gemm:
     swapped: bool = False
     source: Callable[[int], int] | None = None  # offset of a copy's descriptor
     stride: int = 128  # between groups of 8 rows of a copy
+    pair: bool = False  # is each 256 x n tile that of two CTAs? Of one tile of K
     by_threads: bool = False  # do threads load and store the scale factors of shared memory once more?
 
     @property
@@ -113,7 +114,7 @@ class Gemm:
             ids = self._id("a", tile, step), self._id("b", tile, step)
             i = InstrDescriptor(
                 kind=self.kind,
-                m=128,
+                m=256 if self.pair else 128,
                 n=self.n,
                 a_type=dtype,
                 b_type=dtype,
@@ -138,6 +139,26 @@ class Gemm:
     @property
     def ptx(self) -> str:
         """The kernel: parameters are the maps of A and of B, the scale factors of both, and D."""
+        return self._of_pairs(self._of_one) if self.pair else self._of_one
+
+    def _of_pairs(self, text: str) -> str:
+        """A kernel whose first CTA multiplies for two: each loads its rows of A and their scale factors, half of B, and all scale factors of B."""
+        meet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+        text = text.replace("cta_group::1", "cta_group::2").replace("bar.sync 0;", meet)
+        for name in ("tcgen05.cp", "tcgen05.mma", "tcgen05.commit"):
+            text = text.replace(f"@%p2 {name}", f"@%p5 {name}")
+        text = text.replace(
+            "setp.eq.u32 %p2, %r1, 0;",
+            "setp.eq.u32 %p2, %r1, 0; mov.u32 %r50, %cluster_ctarank; mov.b16 %h1, 3; setp.eq.and.u32 %p5, %r50, 0, %p2;",
+        )
+        text = text.replace(".reg .pred %p<8>;", ".reg .pred %p<8>; .reg .b16 %h<2>;")
+        text = text.replace(f"mul.lo.u32 %r32, %r4, {self.n};", f"mul.lo.u32 %r32, %r50, {self.n // 2};")
+        text = text.replace(str(128 * (128 + self.n)), str(128 * (128 + self.n // 2)))
+        text = text.replace("one.shared::cluster.b64 [%r7+8];", "one.shared::cluster.multicast::cluster.b64 [%r7+8], %h1;")
+        return text.replace("LOADED0;\n", f"LOADED0;\n{meet}\n", 1)
+
+    @property
+    def _of_one(self) -> str:
         operand = SmemDescriptor(arch="sm_100a", start_address=0, stride_byte_offset=1024, swizzle="128B").encode()
         columns = 512
         return f""".version 8.8
@@ -203,7 +224,7 @@ def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = Non
                 global_address=array.address,
                 global_dim=raw.shape[::-1],
                 global_strides=raw.shape[1:],
-                box_dim=(128, tile),
+                box_dim=(128, tile // 2 if gemm.pair and side == "b" else tile),
                 swizzle="128B",
             )
         )
@@ -222,6 +243,7 @@ def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = Non
         "k",
         grid=gemm.grid,
         block=128,
+        cluster=2 if gemm.pair else 1,
         shared_bytes=16384 + 128 * gemm.n + 16384 * gemm.stages + 32,
         args=[*maps, sfa, sfb, out],
         progress=False,

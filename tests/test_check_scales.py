@@ -471,6 +471,7 @@ RIGHT = {
     "two stages, four CTAs": (Gemm("mxf4nvf4", "2X", n=256, tiles=3, grid=(2, 2), stages=2), None),
     "128 elements for a factor": (Gemm(tiles=4, id=lambda side, tile, step: tile, block=lambda side, tile: own(side, 0)), None),
     "128 elements for a factor, and padding": (Gemm(id=lambda side, tile, step: 0), padded),
+    "pairs": (Gemm(n=256, pair=True, grid=(4, 1)), None),
     "one block for all": (Gemm(tiles=3, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), equal),
 }
 
@@ -478,7 +479,7 @@ RIGHT = {
 @pytest.mark.parametrize(("gemm", "change"), RIGHT.values(), ids=RIGHT)
 def test_launches_with_the_right_scale_factors_are_silent_and_followed(gemm, change):
     done, _ = run(gemm, change=change)
-    count = gemm.tiles * 4 * gemm.grid[0] * gemm.grid[1]
+    count = gemm.tiles * 4 * gemm.grid[0] * gemm.grid[1] // (1 + gemm.pair)
     assert done.findings == [], done.text()
     assert done.judged.scales == (count, count)
 
@@ -504,6 +505,8 @@ WRONG = {
     "one row block": (Gemm(grid=(2, 1), block=lambda side, tile: (tile, 0, int(side == "b"))), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
     "a copy of those of A for B": (Gemm(source=lambda offset: 0), ["S701", "S701"], "cp", "get scale factors that rows of B get"),
     "one id, stored by threads": (Gemm(by_threads=True, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
+    "one id of a pair's B": (Gemm(pair=True, grid=(2, 1), id=lambda side, tile, step: 0 if side == "b" else step), ["S702"], "mma", "rows 0 to 63 of B are multiplied at k = 32"),
+    "one row block for a pair": (Gemm(pair=True, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
     "no stride": (Gemm(stride=0), ["S701", "S701"], "cp", "rows 0 and 8 of A get one scale factor"),
 }  # fmt: skip
 

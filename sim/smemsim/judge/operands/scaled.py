@@ -20,6 +20,7 @@ from smemsim.judge.operands.factors import CELL, Brought, Factors, Rows, Use
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.tma import Transfer
 from smemsim.program.events import Bulk, Load
+from smemsim.program.watch.history import may_be_written
 from smemsim.spec.findings import Severity
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import LANES, WARP_LANES
@@ -109,7 +110,10 @@ class _All:
     # ---- one k of one row has one factor
 
     def _contradicts(self, x: _InRows) -> Finding | None:
-        """R508 where rows are multiplied at one k with several factors of one array."""
+        """R508 where rows are multiplied at one k with several factors of one array. Rows that the launch itself may write, as those of a layer's result, can have several."""
+        tensor = self.memory.holding(x.rows.tensor[0], x.rows.tensor[0] + 1)
+        if tensor is None or self._written is None or id(tensor.words) in self._written:
+            return None
         seen: dict[int, Use] = {}
         for use in self.factors.uses[x.rows].values():
             before = seen.setdefault(use.k, use)
@@ -397,6 +401,11 @@ class _All:
 
     def _arrays(self, *uses: Use) -> tuple[int, ...]:
         return tuple(use.base for use in uses)
+
+    @functools.cached_property
+    def _written(self) -> set[int] | None:
+        """The arrays that the program may write to; None: any."""
+        return may_be_written(self.launch)
 
     # ---- loads
 
