@@ -10,6 +10,7 @@ import pytest
 
 from launches import kernel
 from smemsim import Gpu, Run
+from smemsim.finding import PTX_LINE
 from smemsim.ptx import demangled, read_module, readable, shorter_name
 from smemsim.spec.compiler_faults import COMPILER_FAULTS
 from smemsim.spec.findings import CODES
@@ -567,3 +568,40 @@ def test_rows_of_compilers_faults_say_what_is_free_of_them():
         assert fault.source
         assert set(fault.codes) <= set(CODES)
         re.compile(fault.instruction)
+
+
+# ---- both halves by their lines of the source
+
+COPY_HERE = """.loc 1 3 0
+ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%x], [%to], 128, [%bar];"""
+HALVES_HERE = OF_PYTHON.replace("global_smem", "tile").replace("{body}", """add.u32 %bar, %x, 128; setp.ne.u32 %p, %t, 0; @%p bra READY;
+ mbarrier.init.shared.b64 [%bar], 1; fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 128;
+ {body}
+READY: bar.sync 0;
+ .loc 1 5 0
+ {other}
+ .loc 1 6 0
+ {waits}""").replace(".reg .pred %p;", ".reg .pred %p; .reg .b32 %bar;")  # fmt: skip
+WAIT_HERE = "WAIT: mbarrier.try_wait.parity.shared.b64 %p, [%bar], 0; @!%p bra WAIT;"
+
+
+@pytest.mark.parametrize(
+    ("other", "code"), [("ld.shared.b32 %t, [%x]; st.global.b32 [%to+1024], %t;", "X004"), ("@!%p st.shared.b32 [%x], 7;", "X005")]
+)
+def test_the_other_half_has_its_line_of_the_source(other: str, code: str):
+    text = HALVES_HERE.format(file="/sources/k.cu", body=COPY_HERE, other=other, waits=WAIT_HERE)
+    gpu = Gpu("sm_90a")
+    args = [gpu.zeros(1024, np.uint32)]
+    found = next(f for f in gpu.launch(text, block=32, shared_bytes=256, args=args, progress=False).findings if f.code == code)
+    copy = next(n for n, line in enumerate(text.splitlines(), 1) if "cp.async.bulk" in line)
+    assert "(/sources/k.cu:5)" in str(found)
+    assert f"; line {copy} is /sources/k.cu:3" in str(found)
+    assert found.as_dict()["mentions"] == [{"line": copy, "location": "/sources/k.cu:3"}]
+    plain = gpu.launch(text.replace(".loc", "//"), block=32, shared_bytes=256, args=args, progress=False)
+    assert "/sources" not in plain.text()
+
+
+def test_a_kernel_whose_ptx_is_in_no_file_is_named_with_its_line():
+    run = ran(f"{OUT.replace('%d20', '%d19')}", name=f"gemm{PTX_LINE}")
+    assert all(f.where.startswith("gemm, PTX line ") for f in (*run.findings, *run.remarks))
+    assert run.findings

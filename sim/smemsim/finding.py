@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from smemsim.ptx.module import Instruction, Location
 
 __all__ = [
+    "PTX_LINE",
     "Element",
     "Finding",
     "Fix",
@@ -29,6 +30,7 @@ __all__ = [
     "Touched",
     "Value",
     "at_instruction",
+    "at_line",
     "in_word",
     "shortened",
     "told",
@@ -176,8 +178,20 @@ class Touched(NamedTuple):
         return self.cta == other.cta and self.begin < other.end and other.begin < self.end
 
 
+PTX_LINE = ", PTX line"  # behind the name of a kernel whose PTX is in no file
+
+
+def at_line(launch: str, line: int) -> str:
+    """A line of the PTX of a launch, in words.
+
+    >>> at_line("kernel.ptx", 7), at_line("gemm" + PTX_LINE, 7)
+    ('kernel.ptx:7', 'gemm, PTX line 7')
+    """
+    return f"{launch} {line}" if launch.endswith(PTX_LINE) else f"{launch}:{line}"
+
+
 class InLaunch(NamedTuple):
-    """At an instruction of a launch; None where it is about no single one. `launch` is the name of its PTX.
+    """At an instruction of a launch; None where it is about no single one. `launch` is the name of its PTX; of a kernel whose PTX is in no file its own, and `PTX_LINE`.
 
     `place` is the line of the source that a kernel author knows the instruction by, which is another one than its own where a function only wraps
     the instruction. `touched` are the bytes of shared memory that it is about, and of which CTA: what else is found of them may follow from it.
@@ -200,7 +214,7 @@ class InLaunch(NamedTuple):
         if self.instruction is None:
             return self.launch
         own, place = self.instruction.location, self.place or self.instruction.location
-        at = f"{self.launch}:{self.instruction.line}"
+        at = at_line(self.launch, self.instruction.line)
         if own is None or place is None:
             return at
         inner = "" if place is own else f", by {f'line {own.line}' if own.file == place.file else own}"
@@ -251,6 +265,7 @@ class Element(TypedDict):
 
 
 MOST_LINES = 12  # of findings that are alike
+MOST_MENTIONED = 4  # lines of PTX of which the line of the source is named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,7 +277,7 @@ class Finding:
     have in common. `changes` are what was tried and makes it right, all of them together.
 
     Of a run: `check` is what `smemsim.check` said of the transfers and instructions that were executed, where this one rests on it; `alike` are the other
-    instructions of which the same is said.
+    instructions of which the same is said. `mentions` are the lines of PTX that the sentences name, each with its line of the source.
 
     >>> import smemsim
     >>> word = smemsim.SmemDescriptor(arch="sm_90a", start_address=0x400, stride_byte_offset=128, swizzle="128B")
@@ -288,6 +303,7 @@ class Finding:
     changes: tuple[Fix, ...] = dataclasses.field(default=(), hash=False)
     check: Finding | None = None
     alike: tuple[InLaunch, ...] = ()
+    mentions: tuple[tuple[int, Location], ...] = dataclasses.field(default=(), compare=False, repr=False)
     compiler: str = ""  # whose fault it is, if it is one of a compiler: "Triton", "TileLang" ...
     folders: tuple[pathlib.Path, ...] = dataclasses.field(default=(), compare=False, repr=False)  # whose sources may be shown
 
@@ -471,11 +487,9 @@ class Finding:
             case InLaunch():
                 repair = f"; repair: {told(self.repair)}" if self.repair else ""
                 because = f" [{self.because}]" if self.because else ""
-                other = (
-                    f"; line {self.other.line} is {self.other_place.path}"
-                    if self.other is not None and self.other_place is not None
-                    else ""
-                )
+                places = {} if self.other is None or self.other_place is None else {self.other.line: self.other_place}
+                places |= {line: place for line, place in self.mentions if line != self.line and line not in places}
+                other = "".join(f"; line {line} is {place.path}" for line, place in list(places.items())[:MOST_MENTIONED])
                 return f"{self.code}  {self.where}: {told(self.message)}{other}{repair}{because}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -495,7 +509,7 @@ class Finding:
                 return said | {
                     "line": self.line, "location": str(self.place) if self.place else None,
                     "chain": [str(place) for place in self.location.chain] if self.location else [], "count": self.count, "lines": list(self.lines),
-                    "locations": [place.path for place in self.places], "instruction": self.instruction, "other": self._other(), "message": self.message,
+                    "locations": [place.path for place in self.places], "mentions": [{"line": line, "location": str(place)} for line, place in self.mentions], "instruction": self.instruction, "other": self._other(), "message": self.message,
                     "repair": self.repair, "because": self.because, "compiler": self.compiler or None, "check": self.check.as_dict() if self.check else None,
                 }  # fmt: skip
 

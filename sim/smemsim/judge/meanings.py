@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from smemsim.errors import SmemsimError
-from smemsim.finding import Finding
+from smemsim.finding import Finding, at_line
 from smemsim.judge.check import check
 from smemsim.judge.operands.boxes import in_boxes
 from smemsim.judge.operands.read import Issued, Mode, OperandRead, Product
@@ -67,7 +67,7 @@ class Written:
         for number, item in enumerate(self.steps):
             events: Sequence[Load | Mma] = (item,) if isinstance(item, Load) else item.events
             lines = sorted({event.instruction.line for event in events})
-            names[number] = f"{ptx}:{lines[0]}" + (f" to {lines[-1]}" if len(lines) > 1 else "")
+            names[number] = at_line(ptx, lines[0]) + (f" to {lines[-1]}" if len(lines) > 1 else "")
         return names
 
     def arrays(self, f: Finding) -> tuple[int, ...]:

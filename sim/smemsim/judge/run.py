@@ -117,8 +117,8 @@ def findings_of(
     findings = upstream + findings
     if not findings:
         return []
-    sources = Sources(body)
-    findings = [_placed(f, sources) for f in findings]
+    sources, locations = Sources(body), {i.line: i.location for i in body if i.location is not None}
+    findings = [_mentioning(_placed(f, sources), sources, locations) for f in findings]
     return _grouped([_consequence(f, findings[:n]) for n, f in enumerate(findings)], sources)
 
 
@@ -129,6 +129,19 @@ def _placed(f: Finding, sources: Sources) -> Finding:
     other = f.at.other.location if f.at.other is not None else None
     at = f.at._replace(place=sources.place(f.location), other_place=sources.place(other) if other is not None else None)
     return dataclasses.replace(f, at=at)
+
+
+_LINES = re.compile(r"\blines? (\d+(?:(?:, | and | to )\d+)*)")
+
+
+def _mentioning(f: Finding, sources: Sources, locations: Mapping[int, Location]) -> Finding:
+    """A finding with the places in the source of the lines of PTX that its sentences name."""
+    if not isinstance(f.at, InLaunch) or not locations:
+        return f
+    named = [int(n) for found in _LINES.findall(f"{f.message} {f.repair}") for n in re.findall(r"\d+", found)]
+    own = f.at.place
+    places = [(n, sources.place(locations[n])) for n in dict.fromkeys(named) if n in locations and n != f.line]
+    return dataclasses.replace(f, mentions=tuple((n, place) for n, place in places if own is None or place.path != own.path))
 
 
 def _grouped(findings: list[Finding], sources: Sources) -> list[Finding]:

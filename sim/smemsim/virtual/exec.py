@@ -139,6 +139,10 @@ def _told(code: int, heard: _Heard, policy: Any, command: Sequence[str], arch: s
         write_index(policy.report, _title(command, arch), found)
     if policy.json is not None:
         write_json(policy.json, found, list(dict.fromkeys(heard.news.refused)), ends)
+    if not policy.quiet and policy.record is None and any(x.run and x.run["findings"] for x in found):
+        print(
+            "smemsim: --record DIR keeps the PTX of each launch, DIR/NUMBER-KERNEL/kernel.ptx, whose lines findings name", file=sys.stderr
+        )
     if not policy.quiet or ends != code:
         ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
         own = f"; exit code {ends} of smemsim exec" if ends != code and code >= 0 else ""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
+from smemsim.finding import PTX_LINE
 from smemsim.spec.cards import HEAP_LIMIT
 from smemsim.spec.launches import LAUNCH_LIMITS, PORTABLE_CLUSTER
 from smemsim.spec.traps import TIMEOUT
@@ -246,7 +247,7 @@ class Launcher:
             run, error = self.device.machine.run(
                 f.linked, arguments, config, sanitize=self.device.policy.is_watched(f.name), watch_global=self.device.policy.watch_global,
                 limit=self.device.policy.limit or LIMIT,
-                limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.device.policy.quiet, name=f"{f.readable}.ptx",
+                limit_seconds=self._seconds_of_a_launch(), ctas=self._ctas(config), progress=not self.device.policy.quiet, name=f"{f.readable}{PTX_LINE}",
                 workers=self.device.policy.workers, cancel=self.device.policy.cancel, schedule=self.device.policy.schedule, assume=self.device.policy.assume,
                 after=after, multiprocessors=self.device.multiprocessors, overrun=self.device.policy.overrun or 0,
             )  # fmt: skip
