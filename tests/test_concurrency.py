@@ -168,6 +168,9 @@ def loaded_twice(before: str = "") -> str:
     return f"{init()} bar.sync 0; {LOAD} {waits()} ld.shared.u32 %r16, [%r6]; {before} bar.sync 0; {again} {waits(parity='1', label='V')} {READ}"
 
 
+# The address of tensor memory, which threads have read, and two loads over it.
+ALLOCATED = f"""@!%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [sm], 32; {init()} A: bar.sync 0; ld.shared.u32 %r11, [sm]; bar.sync 0; {LOAD} {waits()} bar.sync 0;
+{LOAD.replace("bra L;", "bra M;").replace(" L:", " M:").replace("[%rd2]", "[%rd2+256]")} {waits(parity="1", label="V")} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
 LANE_1 = "setp.eq.u32 %p14, %r1, 1;"
 
 
@@ -647,6 +650,7 @@ KERNELS = (
     Kernel("tensor memory, registers used before the wait", tensor(done=f"{USED} tcgen05.wait::ld.sync.aligned;"), arch="sm_100a", block=128),
     Kernel("tensor memory, registers used, no wait follows", tensor(done=USED), arch="sm_100a", block=128, remarks="X007"),
     Kernel("tensor memory, registers used behind a branch, no wait", tensor(done=f"@!%p2 bra U; {USED} U:"), arch="sm_100a", block=32, remarks="X007"),
+    Kernel("tensor memory, loads over its address",    ALLOCATED, arch="sm_100a", block=64),
     Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
     Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),
     Kernel("tensor memory, in turn",                   in_turn("try_wait.parity"), arch="sm_100a", block=128),
@@ -685,7 +689,8 @@ KERNELS = (
     Kernel("arrival from the other CTA, all of .cta",  arrived_from_afar(".release.cta", ".acquire.cta"), "X008", cluster=2),
     Kernel("copies of the other CTA",                  fetched(".release.cluster", ".acquire.cluster", fill=COPIED), cluster=2),
     Kernel("copies of the other CTA, seen in .cta",    fetched(".release.cluster", ".acquire.cta", fill=COPIED), cluster=2, remarks="X004"),
-    Kernel("copies of the other CTA, for .cta",        fetched(".release.cta", ".acquire.cluster", fill=COPIED), cluster=2, remarks="X004"),
+    Kernel("copies of the other CTA, for .cta",        fetched(".release.cta", ".acquire.cluster", fill=COPIED), "X004", cluster=2),
+    Kernel("copies of the other CTA, no scopes",       fetched("", "", fill=COPIED), cluster=2),
     Kernel("copies of the other CTA, nobody waited",   fetched(".release.cluster", ".acquire.cta", fill=COPIED.replace("cp.async.wait_all;", "")), "X004", cluster=2),
     Kernel("stores of the other CTA, for .cta",        fetched(".release.cta", ".acquire.cluster", fill="st.shared.u32 [%r6], %r1;"), "X008", cluster=2),
     Kernel("words of the other CTA, freed",            fetched(".release.cluster", ".acquire.cluster", fill=READ_OWN, at=OVER_THERE), cluster=2),

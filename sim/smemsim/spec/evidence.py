@@ -239,9 +239,10 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("compiled", "compiled", "compiled"), "PTX ISA 9.1 §9.7.13.15.16; ptxas 13.0 makes the same machine code of it as of a wait without a scope, and .acquire.cluster adds CCTL.IVALL alone, "
          "which is about global memory; the waits of the CuTe DSL (4.8.1, experimental.primitives) write it unless they are told otherwise, in its own example of a cluster too"),
     Rule("order.narrow_arrival", "an arrival with .release.cta at another CTA's mbarrier releases nothing to that; where nothing but reads, and operations that are complete, rests on it that is a remark, "
-         "and a finding where ordinary stores do",
+         "and a finding where ordinary stores or copies of cp.async do",
          _grades("compiled", "compiled", "compiled"), "PTX ISA 9.1 §9.7.13.15.13; ptxas 13.0 makes the same machine code of it as of an arrival without a scope, and of .release.cluster with MEMBAR.ALL.GPU in front; "
-         "it is the default of mbarrier_arrive of the CuTe DSL (4.8.1, cute/arch/mbar.py), whose notes want .cluster where data are handed to another CTA"),
+         "it is the default of mbarrier_arrive of the CuTe DSL (4.8.1, cute/arch/mbar.py), whose notes want .cluster where data are handed to another CTA. CUTLASS issues 3643 (29 of 200 runs wrong on a B200: scale factors "
+         "that the peer copies by cp.async) and 3324 (the same with an arrival without a scope)"),
     Rule("order.tensormap_proxy", "a transfer sees what threads have written into its map behind fence.proxy.tensormap::generic.release of the writer (cp_fenceproxy has it) and .acquire of the map, each on the way of order",
          _grades("documented", "documented"), "PTX ISA 9.1 §9.7.13.4 (membar, fence: unidirectional proxy fences), 9.7.13.16 (tensormap.cp_fenceproxy); Triton, CUTLASS, DeepGEMM and the CuTe DSL write both"),
     Rule("order.map_in_global_memory", "a CTA that uses a tensor map in global memory, which the host or an earlier launch has written, executes fence.proxy.tensormap::generic.acquire of it first; a missing one is a remark",

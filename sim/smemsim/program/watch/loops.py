@@ -322,7 +322,7 @@ def _are_over(begin, count, mine, who, done, read_line, read_mark, read_by, read
 def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, tables, known):  # type: ignore[no-untyped-def]
     """Operation `own` of a warp, by a lane whose mark is `mine`, writes `count` words from each of `begins` on. 0 where something is suspicious; 2 where that `looks` for
     words that threads have read with no fence.proxy.async between, and finds one, else 1: not for the address that tcgen05.alloc has written."""
-    done_as = 1
+    done_as, has_address = 1, False
     stream, base = known.stream[own], warp // known.seen.shape[1] * known.seen.shape[1]
     done, read_done, streams = known.done[warp], known.read_done[warp], known.stream
     who, read_by, read_mark, read_line, has_strong = tables.who, tables.read_by, tables.read_mark, tables.read_line, tables.has_strong
@@ -351,6 +351,7 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, ta
             if read_line[word] and not _readers_are_done(word, warp, known.seen, tables.read_when, read_line):
                 return 0
             is_address = by >= _OPERATIONS and known.generic[by - _OPERATIONS] and streams[by - _OPERATIONS] > 0  # of tcgen05.alloc
+            has_address |= is_address
             if looks and read_line[word] and not is_address and _are_unfenced(word, warp, known.fenced, tables.read_when):
                 done_as = 2
             for k in range(read_by.shape[0]):
@@ -359,6 +360,11 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, ta
                     return 0
             if has_strong and not _no_strong(word, warp, known.seen, tables):
                 return 0
+    for n in range(len(begins) if has_address else 0):  # who has read the address is not asked for again
+        for word in range(begins[n], begins[n] + count):
+            by = who[word]
+            if by >= _OPERATIONS and known.generic[by - _OPERATIONS] and streams[by - _OPERATIONS] > 0:
+                read_line[word], tables.read_when[word, :] = 0, 0
     for n in range(len(begins)):
         for word in range(begins[n], begins[n] + count):
             tables.who[np.uint64(word)] = own + _OPERATIONS

@@ -744,7 +744,9 @@ class SharedShadow:
         """An operation reads what other operations write."""
         w = op.warps
         apart = ~self.operations.piped(op, number, reads=True)
-        unseen, formal = self._order_of(op).missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
+        unseen, formal = self._order_of(op).missing(
+            lambda order: ~order.done[w][:, number].all(axis=0) & apart, but=self._handed_on(number)
+        )
         if unseen.any() and self.order.too_early and self._refilled[places[unseen]].all():  # by a load that came too early, which is told
             return
         if unseen.any():
@@ -857,6 +859,8 @@ class SharedShadow:
         if op.kind not in GENERIC and by_warp.any():
             self._op_overwrites(op, at[by_warp], who[by_warp])
         self.parts.written_whole(at)
+        if op.kind not in GENERIC and (addresses := at[self._are_addresses(at)]).size:  # who has read the address is not asked for again
+            self.read_line[addresses], self.read_when[addresses] = 0, 0
         self.who[at], self.line[at], self.strong[at] = OPERATIONS + op.number, op.instruction.line, False
 
     def _brought_so(self, op: Operation, who: np.ndarray) -> np.ndarray:
@@ -934,10 +938,15 @@ class SharedShadow:
                 )  # fmt: skip
         by_op = who >= OPERATIONS
         if by_op.any():
-            unseen, formal = self.order.missing(lambda order: ~order.done[warps[by_op], who[by_op] - OPERATIONS])
+            but = self._handed_on(who[by_op] - OPERATIONS)
+            unseen, formal = self.order.missing(lambda order: ~order.done[warps[by_op], who[by_op] - OPERATIONS], but=but)
             mine, places = warps[by_op][unseen], at[by_op][unseen]
             for op, part in self._by_kind(self.who[places] - OPERATIONS):
                 self._not_waited_for(i, at, places[part], int(mine[part][0]), op, done, formal)
+
+    def _handed_on(self, numbers: np.ndarray) -> tuple[str, ...]:
+        """What does not excuse that operations are not known to be over: cp.async writes as threads do, and its bytes were seen missing (rule order.narrow_arrival)."""
+        return HANDED_ON if self.operations.copies[numbers].any() else ()
 
     def _between(self, one: int, other: int) -> str:
         """What to put between the accesses of two warps."""
