@@ -13,16 +13,17 @@ __all__ = ["Program"]
 LANES = 32
 REGISTERS = 8
 OWN = 16  # bytes of shared and of local memory that a lane has
+BASES = {"shared": "%r21", "local": "loc", "global": "%d1"}
 GUARDS = {"": lambda lane: True, "@%p1 ": lambda lane: lane % 2 == 0, "@%p2 ": lambda lane: lane < 9}
 Byte = frozenset[int]
 CLEAN: Byte = frozenset()
 HEAD = """.version 8.7
 .target sm_90a
 .address_size 64
-.visible .entry k(.param .u64 out)
+.visible .entry k(.param .u64 out, .param .u64 held)
 {
 .reg .pred %p<4>; .reg .b32 %r<40>; .reg .b64 %d<8>; .shared .align 16 .b8 sm[512]; .local .align 16 .b8 loc[16];
-ld.param.u64 %d0, [out]; mov.u32 %r20, %tid.x; mov.u32 %r21, sm; shl.b32 %r22, %r20, 4; add.u32 %r21, %r21, %r22; xor.b32 %r23, %r21, 16;
+ld.param.u64 %d0, [out]; ld.param.u64 %d1, [held]; mov.u32 %r25, %tid.x; mul.wide.u32 %d2, %r25, 16; add.u64 %d1, %d1, %d2; mov.u32 %r20, %tid.x; mov.u32 %r21, sm; shl.b32 %r22, %r20, 4; add.u32 %r21, %r21, %r22; xor.b32 %r23, %r21, 16;
 and.b32 %r24, %r20, 1; setp.eq.u32 %p1, %r24, 0; setp.lt.u32 %p2, %r20, 9;
 mov.u32 %r0, %r20; mov.u32 %r1, 1; mov.u32 %r2, 2; mov.u32 %r3, 3; mov.u32 %r4, 4; mov.u32 %r5, 5; mov.u32 %r6, 6; mov.u32 %r7, 7;"""
 
@@ -31,6 +32,7 @@ class Program:
     """A program of some random instructions, and the lines that are to blame for the values that it uses: an atomic operation on some registers."""
 
     def __init__(self, seed: int, length: int = 24) -> None:
+        """Its parameters are 4 bytes to add to, and 512 that nothing has written: to these it stores numbers of threads alone."""
         self.random = random.Random(seed)
         self.lines = HEAD.splitlines()
         self.registers = [[[CLEAN] * 4 for _ in range(REGISTERS)] for _ in range(LANES)]
@@ -57,10 +59,10 @@ class Program:
 
     def _place(self) -> tuple[str, str, int, int, int]:
         """A space, the register of the address, the size of an element, how many, and an offset."""
-        space = self.random.choice(("shared", "local"))
+        space = self.random.choice(("shared", "local", "global"))
         size = self.random.choice((1, 2, 4, 4))
         count = self.random.choice((1, 1, 2, 4)) if size == 4 else 1
-        return space, "%r21" if space == "shared" else "loc", size, count, self.random.randrange(OWN // (size * count)) * size * count
+        return space, BASES[space], size, count, self.random.randrange(OWN // (size * count)) * size * count
 
     def _vector(self, registers: list[int]) -> str:
         names = ", ".join(f"%r{n}" for n in registers)
@@ -69,11 +71,13 @@ class Program:
     def _store(self) -> None:
         (guard, lanes), (space, base, size, count, offset) = self._guard(), self._place()
         registers = [self._any() for _ in range(count)]
-        self._emit(f"{guard}st.{space}{f'.v{count}' if count > 1 else ''}.b{8 * size} [{base}+{offset}], {self._vector(registers)};")
+        stored = [20] * count if space == "global" else registers
+        self._emit(f"{guard}st.{space}{f'.v{count}' if count > 1 else ''}.b{8 * size} [{base}+{offset}], {self._vector(stored)};")
         for lane in lanes:
             for n, register in enumerate(registers):
                 for byte in range(size):
-                    self.memory[space, lane, offset + n * size + byte] = self.registers[lane][register][byte]
+                    own = CLEAN if space == "global" else self.registers[lane][register][byte]
+                    self.memory[space, lane, offset + n * size + byte] = own
 
     def _load(self) -> None:
         (guard, lanes), (space, base, size, count, offset) = self._guard(), self._place()

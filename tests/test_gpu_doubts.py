@@ -124,6 +124,42 @@ def test_rows_of_a_that_are_not_there_are_told_where_their_rows_of_d_are_used(ca
         assert "uses the value" in run.findings[0].message
 
 
+def without_a_byte(text: str, byte: int) -> str:
+    """The same tile, written by stores of bytes, all but one of them."""
+    stores = "".join(
+        f"add.u32 %r40, %r8, {n}; setp.ne.and.u32 %p6, %r40, {byte}, %p1; @%p6 st.shared.b8 [%r6+{n}], 0x3f;" for n in range(4)
+    )
+    assert "@%p1 st.shared.b32 [%r6], %r7;" in text
+    return text.replace("@%p1 st.shared.b32 [%r6], %r7;", stores)
+
+
+EVEN, ODD = "st.global.v2.b32 [%rd3], {%r1, %r3};", "st.global.v2.b32 [%rd3], {%r2, %r4};"  # columns of D
+
+
+@pytest.mark.parametrize(
+    ("byte", "store", "transposed", "told"),
+    [
+        (15 * 16 + 3, SIXTEEN, False, ["R507"]),
+        (16 * 32 + 3, SIXTEEN, False, []),
+        (16 * 32 + 3, ALL, False, ["R507"]),
+        (2048 + 16 + 2, EVEN, False, []),
+        (2048 + 16 + 2, ODD, False, ["R507"]),
+        (2048 + 16 + 2, ODD, True, ["R507"]),
+        (2048 + 16 + 2, EVEN, True, []),
+        (2048 + 16 + 4, ODD, True, []),
+        (2048 + 16 + 4, EVEN, True, ["R507"]),
+    ],
+)
+def test_a_byte_of_an_operand_is_told_where_its_row_or_column_of_d_is_used(byte, store, transposed, told):
+    """A word of an MN-major operand of 16 bits has two rows: each has its own bytes."""
+    text = without_a_byte(short_tile(store=store, written=2048), byte)
+    if transposed:
+        assert "1, 1, 1, 0, 0;" in text
+        text = text.replace("1, 1, 1, 0, 0;", "1, 1, 1, 0, 1;")
+    run = launched(text)
+    assert codes(run) == told, run.text()
+
+
 @pytest.mark.parametrize(("lanes_that_store", "told"), [(2, []), (3, ["R507"])])
 def test_rows_of_b_that_are_not_there_are_told_where_their_columns_of_d_are_used(lanes_that_store, told):
     """Of B rows 4 to 7 are not written; of four lanes the first two have columns 0 to 3."""
@@ -534,7 +570,8 @@ def test_bytes_of_shared_memory_are_uninitialised_each_by_itself(body, told, rem
 def test_loads_are_blamed_as_an_interpreter_of_bytes_does_it(seed):
     program = Program(seed, 40)
     gpu = Gpu("sm_90a")
-    done = gpu.launch(program.text, "k", block=32, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
+    arrays = [gpu.array(np.zeros(1, np.uint32)), gpu.empty(512, np.uint8)]
+    done = gpu.launch(program.text, "k", block=32, args=arrays, progress=False)
     places = [at.instruction.line for f in done.findings for at in (f.at, *f.alike)]
     assert {*codes(done)} <= {"R507"}
     assert {*places} == program.blamed, program.text
