@@ -241,6 +241,32 @@ def test_lanes_that_do_not_use_what_nobody_wrote_are_not_told(use, told):
     assert codes(launched(lanes(use), block=32, arch="sm_100a")) == told
 
 
+@pytest.mark.parametrize(
+    ("store", "load", "use", "told"),
+    [
+        ("unpack", "", "%r6", ["R507"]),
+        ("unpack", "", "low", []),
+        ("unpack", "", "high", ["R507"]),
+        ("unpack", "pack", "%r6", []),
+        ("whole, unpack", "", "%r6", []),
+        ("unpack, whole", "", "%r6", []),
+    ],
+)
+def test_halves_of_cells_are_uninitialised_each_by_itself(store, load, use, told):
+    """tcgen05.st.unpack::16b writes the lower halves of columns, each half of a register to one."""
+    stores = {
+        "unpack": "tcgen05.st.sync.aligned.32x32b.x2.unpack::16b.b32 [%r3], {%r1, %r1};",
+        "whole": "tcgen05.st.sync.aligned.32x32b.x4.b32 [%r3], {%r1, %r1, %r1, %r1};",
+    }
+    put = " ".join(f"{stores[name]} tcgen05.wait::st.sync.aligned;" for name in store.split(", "))
+    get = {"": "x4.b32 {%r4, %r5, %r6, %r7}", "pack": "x2.pack::16b.b32 {%r4, %r6}"}[load]
+    use = {"low": "and.b32 %r6, %r6, 0xffff;", "high": "shr.u32 %r6, %r6, 16;"}.get(use, "")
+    text = lanes(f"{use} st.global.u32 [%rd2], %r6;")
+    text = re.sub(r"tcgen05\.st\.sync.*?tcgen05\.wait::st\.sync\.aligned;", put, text, flags=re.DOTALL)
+    text = text.replace("x1.b32 {%r4}", get)
+    assert codes(launched(text, block=32, arch="sm_100a")) == told
+
+
 @pytest.mark.parametrize(("rows", "told"), [(16, []), (32, ["R507"])])
 def test_rows_of_d_in_tensor_memory_are_told_where_they_are_used(rows, told):
     """Of A only 16 rows are written; the first threads store theirs."""

@@ -139,7 +139,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
         if x.watch is not None and x.watch.unwritten.concerns_matrices():
             places = _byte_places(rows, count, form, bits)
             marks = x.watch.unwritten.of_access(i, places.reshape(-1), 1).reshape(places.shape)
-            x.watch.unwritten.put_bytes_of_registers(targets, x.threads, marks)
+            x.watch.unwritten.put_parts_of_registers(targets, x.threads, marks)
         for n, write in enumerate(writes):
             write(x, values[n])
 
@@ -186,7 +186,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
         else:
             x.shared[_byte_places(piece.at.reshape(-1, lanes), count, form)] = values[..., None].view(np.uint8)
         _told(x, piece, lanes, lambda: note_write(x, i, piece, ROW, written=written))
-        marks = None if x.watch is None else x.watch.unwritten.bytes_of_registers(sources, x.threads)
+        marks = None if x.watch is None else x.watch.unwritten.parts_of_registers(sources, x.threads)
         if marks is not None:
             x.watch.unwritten.put_bytes(_byte_places(piece.at.reshape(-1, lanes), count, form), marks)
 

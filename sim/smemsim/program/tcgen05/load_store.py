@@ -298,18 +298,24 @@ def _for_threads(x: Wave, threads: np.ndarray, act: Callable[..., None], *arrays
 
 def _follow_load(x: Wave, i: Instruction, at: np.ndarray, access: _Access, reduced: tuple[Operand, ...]) -> None:
     """The registers have the doubts of the cells that they come from (halves, registers, threads): what a lane does not use concerns nobody."""
-    unwritten = x.watch.unwritten
-    marks = unwritten.doubts.all(x.watch.tensor.of_cells(i, at), axis=0)
-    unwritten.put_registers(access.items, x.threads, marks)
-    unwritten.put_registers(reduced, x.threads, unwritten.doubts.all(marks, axis=0)[None])
+    unwritten, tensor = x.watch.unwritten, x.watch.tensor
+    halves = np.moveaxis(tensor.of_halves(i, at)[..., 0], 0, -1) if access.pack else tensor.of_halves(i, at[0])
+    unwritten.put_parts_of_registers(access.items, x.threads, halves)
+    marks = unwritten.doubts.all(unwritten.doubts.all(halves, axis=-1), axis=0)
+    unwritten.put_registers(reduced, x.threads, marks[None])
 
 
-def _follow_store(x: Wave, at: np.ndarray, access: _Access) -> None:
+def _follow_store(x: Wave, i: Instruction, at: np.ndarray, access: _Access) -> None:
     """The cells have the doubts of the registers."""
     tensor, unwritten = x.watch.tensor, x.watch.unwritten
-    marks = unwritten.of_registers(access.items, x.threads)
-    if marks is not None or tensor.marks is not None:
-        tensor.put_cells(at, np.zeros(at.shape, np.int32) if marks is None else np.broadcast_to(marks, at.shape))
+    halves = unwritten.parts_of_registers(access.items, x.threads, 2)
+    if halves is None:
+        halves = np.zeros((*at.shape[1:], 2), np.int32)
+    if access.pack:
+        for half in (0, 1):
+            tensor.put_lower(i, at[half], halves[..., half])
+    elif tensor.marks is not None or halves.any():
+        tensor.put_halves(at[0], halves)
 
 
 @implements("tcgen05.st")
@@ -338,7 +344,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
         if overlaps and not same_in_same_cells(at[0], values):
             raise unmodelled(i, WHOSE_VALUE)
         if x.watch is not None:
-            _follow_store(x, at, access)
+            _follow_store(x, i, at, access)
             x.watch.tensor.stored(x, i, access.boxes(x), access.access.lanes, are_alike=bool((values == values.flat[0]).all()))
         if x.launch.judge is not None:
             x.launch.judge.stored(x, access.boxes(x))

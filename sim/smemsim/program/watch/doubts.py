@@ -483,14 +483,14 @@ class Unwritten:
         """Registers whose bytes have these marks are stored, each to four bytes of shared memory: both (..., 4)."""
         self._shared().put(places.reshape(-1), 1, marks.reshape(-1))
 
-    def bytes_of_registers(self, operands: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
-        """The marks of the bytes of 32-bit registers (registers, threads, 4); None where there are none."""
+    def parts_of_registers(self, operands: Sequence[Operand], threads: np.ndarray, count: int = WORD) -> np.ndarray | None:
+        """The marks of the bytes, or halves, of 32-bit registers (registers, threads, parts); None where there are none."""
         if self.of_registers(operands, threads) is None:
             return None
-        return np.stack([self._parts_of(operand, threads, WORD).T for operand in operands])
+        return np.stack([self._parts_of(operand, threads, count).T for operand in operands])
 
-    def put_bytes_of_registers(self, operands: Sequence[Operand], threads: np.ndarray, marks: np.ndarray) -> None:
-        """32-bit registers have got values whose bytes have these marks (registers, threads, 4)."""
+    def put_parts_of_registers(self, operands: Sequence[Operand], threads: np.ndarray, marks: np.ndarray) -> None:
+        """32-bit registers have got values whose bytes, or halves, have these marks (registers, threads, parts)."""
         for operand, own in zip(operands, marks, strict=True):
             if isinstance(operand, Register):
                 self._mark_parts(operand.slot, threads, _joined_if_alike(own.T))

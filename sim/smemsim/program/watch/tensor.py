@@ -60,7 +60,7 @@ class TensorShadow:
         self.issued: dict[int, np.ndarray] = {}  # operations of a thread so far
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of cells that nobody had written
         self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
-        self.marks: np.ndarray | None = None  # of doubtful values, made when the first one is written
+        self.marks: np.ndarray | None = None  # of uninitialised values, of both halves of each cell, made when the first one is written
         # By CTA: its accumulators that nobody has touched but operations that added to them, each with the last one and its box. The tables have an earlier one.
         self._added: dict[int, dict[tuple[AccumulatorLayout, int], tuple[Operation, Box]]] = {}
         self._summed: set[int] = set()  # parts of the program whose tcgen05.st have filled an accumulator
@@ -511,22 +511,44 @@ class TensorShadow:
 
     def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
         """The marks of cells, by their place among all, that an instruction reads; those that nobody has written have the instruction's own."""
-        marks_of_cells = np.zeros(cells.shape, np.int32) if self.marks is None else self.marks.reshape(-1)[cells]
+        found: np.ndarray = self.unwritten.doubts.all(self.of_halves(i, cells), axis=-1)
+        return found
+
+    def of_halves(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
+        """The same of the halves of cells, the lower one first: (..., 2)."""
+        found: np.ndarray = np.zeros((*cells.shape, 2), np.int32) if self.marks is None else self.marks.reshape(-1, 2)[cells]
         nobody = self.who.reshape(-1)[cells] == NOBODY
         if nobody.any():
             mark = self.unwritten.doubts.of(
                 ("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all())
             )
-            marks_of_cells = self.unwritten.doubts.join(marks_of_cells, np.where(nobody, mark, 0).astype(np.int32))
-        return marks_of_cells
+            found = self.unwritten.doubts.join(found, np.where(nobody, mark, 0).astype(np.int32)[..., None])
+        return found
 
     def put_cells(self, cells: np.ndarray, marks: np.ndarray | int) -> None:
         """Cells, by their place among all, have got values with these marks."""
+        self.put_halves(cells, np.asarray(marks)[..., None])
+
+    def put_halves(self, cells: np.ndarray, marks: np.ndarray) -> None:
+        """Cells have got values whose halves have these marks (..., 2)."""
         if self.marks is None:
             if not np.any(marks):
                 return
-            self.marks = np.zeros(self.who.shape, np.int32)
-        self.marks.reshape(-1)[cells] = marks
+            self.marks = np.zeros((*self.who.shape, 2), np.int32)
+        self.marks.reshape(-1, 2)[cells] = marks
+
+    def put_lower(self, i: Instruction, cells: np.ndarray, marks: np.ndarray) -> None:
+        """tcgen05.st.unpack::16b has written the lower halves of cells: the upper ones of cells that nobody has written are uninitialised."""
+        mark = np.int32(self.unwritten.doubts.of(("tensor half", i.line), functools.partial(self._half_is_used, i)))
+        upper = np.where(self.who.reshape(-1)[cells] == NOBODY, mark, 0 if self.marks is None else self.marks.reshape(-1, 2)[cells][..., 1])
+        self.put_halves(cells, np.stack([marks, upper.astype(np.int32)], axis=-1))
+
+    def _half_is_used(self, i: Instruction, user: Instruction | None) -> None:
+        """R507: the upper halves of cells are used, of which an instruction has written the lower ones alone."""
+        self.x.launch.find(
+            "R507", i, f"{i.name} writes the lower 16 bits of each column, and nothing has written the upper ones{uses(user)}",
+            "tcgen05.ld.pack::16b, which reads the lower halves; or write whole columns first", because="PTX ISA 9.1 §9.7.16.8.3",
+        )  # fmt: skip
 
     def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
         """What a line read before anybody had written it is used."""
