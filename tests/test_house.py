@@ -162,6 +162,7 @@ INNER = {
     "smemsim.campaign.oracles.triton_layouts",
     "smemsim.campaign.report",
     "smemsim.campaign.spaces.boxes",
+    "smemsim.campaign.spaces.cohorts",
     "smemsim.campaign.spaces.faults",
     "smemsim.campaign.spaces.idesc",
     "smemsim.campaign.spaces.keys",

@@ -56,6 +56,7 @@ CANCEL = {
 }
 EVERY = "all"  # of `LaunchConfig.cancel`: each of the answers but "resident", one run after the other
 LIMIT = 20_000_000  # blocks of instructions that a wave may execute, unless a launch says otherwise
+COHORTS = "SMEMSIM_COHORTS"  # of the environment: "off" executes and checks CTAs that do the same one by one
 
 
 # ---- How a launch is described
@@ -423,6 +424,11 @@ class Launch:
         self.threads, self.cluster_size, self.ctas = math.prod(self.block), math.prod(self.cluster), math.prod(self.grid)
         self.shared_bytes, self.limit = self.config.shared_bytes, self.options.limit
         self.multiprocessors = self.options.multiprocessors or card_of(self.arch).named("multiprocessor_count")
+
+    @functools.cached_property
+    def has_cohorts(self) -> bool:
+        """May CTAs that do the same be executed and checked as one? `SMEMSIM_COHORTS=off` looks at each by itself: the same bytes and findings, more slowly."""
+        return os.environ.get(COHORTS) != "off"
 
     @property
     def is_apart(self) -> bool:

@@ -22,6 +22,7 @@ _MODULES = {
     "plans": "plans",
     "check": "faults",
     "ptx": "ptx",
+    "cohorts": "cohorts",
 }
 NAMES = (*_MODULES, *(f"idesc-{kind}" for kind in KINDS))
 ORACLE_NAMES = (

@@ -73,7 +73,7 @@ def _alike(x: Wave, at: np.ndarray, *values: np.ndarray) -> list[tuple[int, slic
     None where others do something else, or have other `values`: those of each thread, or one of all."""
     count = len(x.ctas)
     own, rest = divmod(len(at), count)
-    if not own or rest or x.launch.cluster_size > 1:
+    if not own or rest or x.launch.cluster_size > 1 or not x.launch.has_cohorts:
         return None
     if (
         at[:own].max() >= x.pitch

@@ -151,7 +151,7 @@ def _warpgroups(x: Wave) -> Warpgroups:
         windows = Windows([cta.shared for cta in ctas])
         issuers = list(zip([cta.number for cta in ctas], tids.tolist(), strict=True))
         own, rest = divmod(len(firsts), len(x.ctas))
-        if rest or len(x.ctas) < 2 or (np.diff(firsts.reshape(-1, own), axis=0) != x.stride).any():
+        if rest or len(x.ctas) < 2 or not x.launch.has_cohorts or (np.diff(firsts.reshape(-1, own), axis=0) != x.stride).any():
             own = 0
         each = list(dict.fromkeys([cta.number for cta in ctas]))
         found = kept[key] = Warpgroups(key, firsts.tolist(), own, issuers, ctas, each, numbers, where, windows)

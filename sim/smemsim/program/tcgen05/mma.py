@@ -171,7 +171,7 @@ class _Mma:
             if n < len(reads):
                 self._tell(x, operation, *reads[n])
         make = functools.partial(self._events, batch.issuers, batch.mmas, unwritten)  # keeps no CTA
-        products = Products(len(operations), make, batch.ctas if len(set(unwritten)) == 1 else ())
+        products = Products(len(operations), make, batch.ctas if x.launch.has_cohorts and len(set(unwritten)) == 1 else ())
         if len(operations) > 1 and len({mma.of.i.word for mma in batch.mmas}) == 1:  # of one form
             x.launch.events.products(products)
             judge_products(x, products)

@@ -237,12 +237,13 @@ class Order:
     """
 
     def __init__(
-        self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, is_alone: bool = False, wave: int = 0, places: dict[Any, _Phase] | None = None,
+        self, warps: int, *, per_cta: int = 0, cluster_size: int = 1, is_alone: bool = False, has_cohorts: bool = True, wave: int = 0, places: dict[Any, _Phase] | None = None,
         might_be: tuple[Order, ...] = (), tensor: Order | None = None, widens: tuple[str, ...] = (), room: int = 0,
         loose: Order | None = None, is_loose: bool = False,
     ) -> None:  # fmt: skip
         self.loose, self.is_loose = loose, is_loose
         self.tensor, self.might_be, self.wave, self.cluster_size, self.widens = tensor, might_be, wave, cluster_size, widens
+        self.has_cohorts = has_cohorts
         self.cta_of = np.arange(warps) // (per_cta or warps)
         self.clock = np.ones(warps, np.int32)
         self.columns = per_cta if is_alone and per_cta else warps
@@ -418,7 +419,7 @@ class Order:
 
     def are_alike(self, barriers: tuple[Any, ...]) -> bool:
         """Have the CTAs of mbarriers, one of each in their order, done the same at them until now, and do they keep to themselves?"""
-        if self.cluster_size > 1 or self._others or self._others_at_fence or self._others_at_next:
+        if not self.has_cohorts or self.cluster_size > 1 or self._others or self._others_at_fence or self._others_at_next:
             return False
         phase = self._phases.get(barriers[0])
         if phase is not None:

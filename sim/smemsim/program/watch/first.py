@@ -270,7 +270,14 @@ class WatchOfFirst:
     def is_possible(x: Wave) -> bool:
         """May the first CTA stand for all: are there several that leave each other alone, with asynchronous operations, and none of what is rare?"""
         launch, program = x.launch, x.program
-        if launch.cluster_size > 1 or len(x.ctas) < 2 or x.scratch or launch.schedule is not None or not launch.window_bytes:
+        if (
+            launch.cluster_size > 1
+            or len(x.ctas) < 2
+            or x.scratch
+            or launch.schedule is not None
+            or not launch.window_bytes
+            or not launch.has_cohorts
+        ):
             return False
         if program.uses.isdisjoint(MATRIX) or program.never_given or has_excuses(x) or has_fenced_tensor(x) or has_messages(x):
             return False

@@ -49,7 +49,7 @@ class Folding:
     @staticmethod
     def is_possible(x: Wave) -> bool:
         """Do the CTAs of a wave leave each other's windows alone?"""
-        return x.launch.cluster_size == 1 and len(x.ctas) > 1 and not x.scratch
+        return x.launch.has_cohorts and x.launch.cluster_size == 1 and len(x.ctas) > 1 and not x.scratch
 
     def are_in_step(self, epochs: Epochs) -> bool:
         """Do the warps of all CTAs have the same clocks, meetings and epochs?"""

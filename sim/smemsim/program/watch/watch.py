@@ -892,7 +892,8 @@ def _order(x: Wave, begin: Begin) -> Order:
     """What is ordered in a wave, with the orders that might be."""
     formal, *might = (
         functools.partial(
-            Order, x.total // WARP, per_cta=x.stride // WARP, cluster_size=x.launch.cluster_size, is_alone=x.launch.is_apart, wave=begin.number, places=places,
+            Order, x.total // WARP, per_cta=x.stride // WARP, cluster_size=x.launch.cluster_size, is_alone=x.launch.is_apart,
+            has_cohorts=x.launch.has_cohorts, wave=begin.number, places=places,
             room=begin.room,
         )
         for places in x.launch.released
