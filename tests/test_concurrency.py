@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import smemsim
+from asynchronous import Drawn
 
 HEAD = """.version 8.8
 .target {arch}
@@ -345,6 +346,32 @@ def neighbours(between: str, again: str = "", *, load: str = "ld", store: str = 
     return f"{store}.shared.u32 [%r6], %r1; {between} {load}.shared.u32 %r9, [%r7]; {RESULT} {again}"
 
 
+# Threads 0 and 32 each let a bulk store read a tile; what they wait for; then a third warp overwrites the tile.
+STORED = """and.pred %p11, %p3, %p4; st.shared.u32 [%r6], %r1; fence.proxy.async.shared::cta; bar.sync 0; or.pred %p12, %p1, %p11; mul.wide.u32 %rd5, %r2, 256;
+add.u64 %rd5, %rd5, %rd1; @%p12 cp.async.bulk.global.shared::cta.bulk_group [%rd5], [sm], 256; @%p12 cp.async.bulk.commit_group; {} bar.sync 0;
+setp.eq.u32 %p13, %r2, 2; @%p13 st.shared.u32 [%r8], 1; cp.async.bulk.wait_group 0;"""
+READ_BY_STORE = "@%p{} cp.async.bulk.wait_group.read 0;"
+# Two threads load the same bytes to one place, each by an mbarrier of its own; what all wait for; then a warp overwrites them.
+LOADED_TWICE = f"""{init()} {init(at="[bar+8]")} fence.mbarrier_init.release.cluster; bar.sync 0; and.pred %p11, %p3, %p4; or.pred %p12, %p1, %p11;
+mov.u32 %r11, bar; mad.lo.u32 %r10, %r2, 8, %r11; @%p12 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r10], 256;
+@%p12 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 256, [%r10]; {{}} bar.sync 0; {{}}"""
+BOTH_LOADS = f"{waits()} {waits('[bar+8]', label='V')}"
+# The same with reductions: two threads add the same tile to another one.
+ADDED_TWICE = f"""{init()} {init(at="[bar+8]")} fence.mbarrier_init.release.cluster; st.shared.u32 [%r6], %r1; st.shared.u32 [%r6+256], 0; fence.proxy.async.shared::cta;
+bar.sync 0; and.pred %p11, %p3, %p4; or.pred %p12, %p1, %p11; mov.u32 %r11, bar; mad.lo.u32 %r10, %r2, 8, %r11; add.u32 %r12, %r5, 256;
+@%p12 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r10], 256; @%p12 cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [%r12], [sm],
+256, [%r10]; {{}} {{}}"""
+# Threads 0 and 32 multiply, both with the same A of tensor memory; what is waited for; then A is overwritten.
+SHARED_A = f"""mad.lo.u32 %r9, %r1, 16, %r5; mov.u32 %r10, 0; st.shared.v4.b32 [%r9], {{{{%r10, %r10, %r10, %r10}}}}; fence.proxy.async.shared::cta;
+{init()} {init(at="[bar+8]")} fence.mbarrier_init.release.cluster; @!%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 64; A: bar.sync 0;
+ld.shared.u32 %r11, [bar+56]; add.u32 %r15, %r11, 32; add.u32 %r16, %r11, 16; shl.b32 %r12, %r2, 21; add.u32 %r12, %r12, %r15; and.pred %p11, %p3, %p4;
+setp.ne.u32 %p12, %r5, %r5; shr.u32 %r14, %r5, 4; cvt.u64.u32 %rd5, %r14; or.b64 %rd5, %rd5, 0x0000401000080000;
+tcgen05.st.sync.aligned.32x32b.x8.b32 [%r12], {{{{%r3, %r3, %r3, %r3, %r3, %r3, %r3, %r3}}}}; tcgen05.wait::st.sync.aligned; {BEFORE} bar.sync 0; {AFTER}
+@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r11], [%r15], %rd5, 0x8040490, %p12;
+@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar]; {{}} @%p11 tcgen05.mma.cta_group::1.kind::f16 [%r16], [%r15], %rd5, 0x8040490, %p12;
+@%p11 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar+8]; {{}} {AFTER}
+tcgen05.st.sync.aligned.32x32b.x8.b32 [%r12], {{{{%r1, %r1, %r1, %r1, %r1, %r1, %r1, %r1}}}}; tcgen05.wait::st.sync.aligned; {waits(label="X")} {waits("[bar+8]", label="Y")}
+{AFTER} {BEFORE} bar.sync 0; {AFTER} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 64;"""
 SECOND = """{} @%p12 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;
 @%p12 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];"""
 TWICE = "{} st.shared.u32 [%r6], %r9;"
@@ -609,6 +636,18 @@ KERNELS = (
     Kernel("red.async, waited for",                    summed(waits()), cluster=2),
     Kernel("red.async, to what nobody has written",    summed(waits(), begin=""), "R507", cluster=2),
     Kernel("red.async, not waited for",                summed(), "X004", cluster=2),
+    Kernel("two bulk stores, both awaited",            STORED.format(READ_BY_STORE.format(12)), block=96),
+    Kernel("two bulk stores, the first awaited",       STORED.format(READ_BY_STORE.format(1)), "X005", 96),
+    Kernel("two bulk stores, the second awaited",      STORED.format(READ_BY_STORE.format(11)), "X005", 96),
+    Kernel("two loads of the same bytes",              LOADED_TWICE.format(BOTH_LOADS, "st.shared.u32 [%r6], 1;")),
+    Kernel("two loads of the same bytes, one awaited", LOADED_TWICE.format(waits("[bar+8]"), f"st.shared.u32 [%r6], 1; {waits(label='V')}"), "X005"),
+    Kernel("two loads of the same bytes, read early",  LOADED_TWICE.format(waits("[bar+8]"), f"ld.shared.u32 %r9, [%r6]; {RESULT} {waits(label='V')}")),
+    Kernel("two reductions, both awaited",             ADDED_TWICE.format(BOTH_LOADS, f"ld.shared.u32 %r9, [%r6+256]; {RESULT}")),
+    Kernel("two reductions, the second awaited",       ADDED_TWICE.format(waits("[bar+8]"), f"ld.shared.u32 %r9, [%r6+256]; {RESULT} {waits(label='V')}"), "X004"),
+    Kernel("two readers of A, both awaited",           SHARED_A.format("", BOTH_LOADS), arch="sm_100a", block=128),
+    Kernel("two readers of A, the second awaited",     SHARED_A.format("", waits("[bar+8]")), "X012", 128, arch="sm_100a"),
+    Kernel("two readers of A, the first awaited",      SHARED_A.format("", waits()), "X012", 128, arch="sm_100a"),
+    Kernel("two readers of A in turn, the last await", SHARED_A.format("bar.sync 0;", waits("[bar+8]")), arch="sm_100a", block=128),
     Kernel("bulk reductions of both CTAs",             added(), cluster=2),
     Kernel("bulk reductions, not waited for",          added(wait=""), "X004", cluster=2),
     Kernel("a bulk reduction beside a bulk copy",      added(second=COPIES), "X005", cluster=2),
@@ -1162,3 +1201,33 @@ def test_the_lane_that_frees_one_cta_after_the_other():
 def test_every_schedule_agrees_on_multicast_pipelines():
     assert {severity for _, severity in codes_of(Kernel("", multicast_ring(), cluster=2), schedule="all:2")} <= {"note"}
     assert "X008" in {code for code, _ in codes_of(Kernel("", multicast_ring(is_early=True), cluster=2), schedule="all:2")}
+
+
+# ---- many asynchronous readers
+
+
+SEEDS = (0, 1, 3, 5, 9, 12, 17, 18, 22, 42, 48)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_unfinished_reader_counts(seed):
+    """Random kernels of up to five warpgroups, whose stores, copies and products read one tile: an overwrite is told of those that it has not waited for."""
+    assert Drawn(seed).disagreement() == ""
+
+
+def test_the_random_kernels_are_right_and_wrong_ones():
+    drawn = [Drawn(seed) for seed in SEEDS]
+    assert {len(d.late) for d in drawn} >= {0, 1, 2}
+    assert {(d.arch, d.end is None) for d in drawn} == {(arch, right) for arch in ("sm_90a", "sm_100a") for right in (True, False)}
+    assert {d.apart >= 0 for d in drawn} == {d.ctas > 1 for d in drawn} == {d.rounds > 1 for d in drawn} == {True, False}
+
+
+@pytest.mark.parametrize("seed", [9, 12])
+def test_other_orders_and_tiers_agree_about_readers(seed, monkeypatch):
+    def is_wrong(**how: object) -> bool:
+        return any("ends while" not in f.message for f in Drawn(seed).run(**how))
+
+    told = is_wrong()
+    assert is_wrong(schedule="latest") == told == is_wrong(schedule=seed)
+    monkeypatch.setenv("SMEMSIM_TIERS", "closures")
+    assert Drawn(seed).disagreement() == ""

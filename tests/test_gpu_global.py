@@ -354,6 +354,34 @@ def test_who_reads_a_sum_must_have_seen_all_that_were_added(released, acquired, 
     assert set(found(SUMMED.format(released, acquired, load), *np.zeros((3, 1), np.uint32), grid=grid)) == codes
 
 
+# Threads read a word and count themselves; the last to count overwrites it.
+READ_BY_ALL = """setp.ne.u32 %p2, %r1, 0; @%p2 bra END; mov.u32 %r8, %ctaid.x; add.u32 %r8, %r8, 1; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %d21, %d1;
+ld.global.u32 %r2, [%d20]; st.global.u32 [%d1], %r2; fence.acq_rel.gpu; atom.relaxed.gpu.global.add.u32 %r3, [%d21], 1; fence.acq_rel.gpu;
+mov.u32 %r4, %nctaid.x; sub.u32 %r4, %r4, 1; setp.eq.u32 %p1, %r3, %r4; @%p1 st.global.u32 [%d20], 9; END:"""
+# Warps of a CTA read a word in turn, with a barrier behind each; then thread 0 overwrites it.
+READ_IN_TURN = "".join(
+    f"setp.eq.u32 %p1, %r1, {32 * n}; @%p1 ld.global.u32 %r2, [%d20]; @%p1 st.global.u32 [%d21+{4 * n}], %r2; bar.sync 0;" for n in range(6)
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "is_named"),
+    [
+        (READ_BY_ALL, {"grid": 2}, False),
+        (READ_BY_ALL, {"grid": 5}, True),
+        (READ_IN_TURN + "@%p9 st.global.u32 [%d20], 9;", {"block": 192}, False),
+    ],
+)
+def test_a_write_over_more_readers_than_are_remembered_is_named(body, shape, is_named):
+    """Of readers that nothing orders among themselves two are remembered; a right kernel stays silent."""
+    gpu = Gpu("sm_90a")
+    arrays = [gpu.array(np.zeros(64, np.uint32)) for _ in range(2)]
+    done = gpu.launch(kernel(2, body), "k", args=arrays, progress=False, workers=1, **{"grid": 1, "block": 32, **shape})
+    assert [str(f) for f in done.findings] == []
+    assert len(done.bounds) == len(done.as_dict()["bounds"]) == is_named
+    assert all(bound in done.details() for bound in done.bounds)
+
+
 # Warp 0 changes the address in the map at `room`, and thread 32 loads with it.
 MAP_MADE = """.version 8.7 .target sm_90a .address_size 64
 .visible .entry k(.param .u64 room, .param .u64 other, .param .u64 out) {{ .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<9>;

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from smemsim.virtual import Journal, Launched, RemoteWriter, Writer
+from smemsim.virtual import Journal, Launched, RemoteWriter, Writer, summary_of
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs sockets of Linux")
@@ -29,6 +29,17 @@ def test_threads_that_tell_first_at_once_get_the_journal_that_is_handed_out_once
         channel.close()
     assert not any(thread.is_alive() for thread in threads)
     assert all(f'"{word}"' in told for word in ("one", "two", "three"))
+
+
+def test_the_summary_names_limits_of_the_race_detector():
+    def launched(number: int, *bounds: str) -> Launched:
+        run = {"remarks": [], "strictly_ok": True, "bounds": list(bounds)}
+        return Launched(number, "add", "add", (4, 1, 1), (256, 1, 1), (1, 1, 1), 0, run=run)
+
+    assert "limit" not in summary_of([launched(1)])
+    assert summary_of([launched(1), launched(2, "line 7 overwrites more")]).endswith(
+        "no findings, a limit of the race detector reached in 1 (add: line 7 overwrites more)"
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

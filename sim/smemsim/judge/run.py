@@ -512,10 +512,16 @@ class Run:
             grades.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")
         if self._checked == (None, None) and self._not_judged:
             grades.append(f"descriptors and tensor maps are not judged: {self._not_judged}")
+        grades += self.bounds
         if self.unsure:
             lines = ", ".join(map(str, self.unsure))
             grades.append(f"may not be bit-exact: whether ptxas fuses a product into the sums at lines {lines} is not known")
         return tuple(grades)
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """Limits of the race detector that this launch has reached: after them a race in global memory may go unseen."""
+        return tuple(sorted(self.launch.bounds))
 
     def scenario(self) -> Scenario:
         """The transfers and matrix instructions that were executed, as `smemsim check` reads them; each different product once."""
@@ -636,7 +642,7 @@ class Run:
         return {
             "ok": self.ok, "strictly_ok": self.is_strictly_ok, "entry": self.launch.program.name, "name": demangled(self.launch.program.name), "arch": self.launch.arch, "findings": [f.as_dict() for f in self.findings],
             "remarks": [f.as_dict() for f in self.remarks], "approximate": list(self.approximate),
-            "unsure": list(self.unsure), "evidence": list(self.evidence),
+            "unsure": list(self.unsure), "evidence": list(self.evidence), "bounds": list(self.bounds),
             "judged": dict(vars(self.judged)), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
             "out_of_time": self.out_of_time, "seconds": round(self.seconds, 3),
             **({"schedules": self._schedules.as_dict()} if self._schedules is not None else {}),

@@ -386,6 +386,9 @@ class Launch:
     left_out: set[int] = dataclasses.field(
         default_factory=set
     )  # lines that read cells of an accumulator in which no product has left a sum
+    bounds: set[str] = dataclasses.field(
+        default_factory=set
+    )  # limits of the race detector that were reached, behind which a race may go unseen, in words
     elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
     mapped: dict[int, tuple[frozenset[int], bool]] = dataclasses.field(
         default_factory=dict

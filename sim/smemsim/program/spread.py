@@ -109,6 +109,7 @@ class Result:
     judge: Judge | None
     asserted: tuple[str, ...]
     conditions: tuple[tuple[int, int], ...]
+    bounds: frozenset[str]
 
 
 def work_of(launch: Launch, *, watch: bool) -> Work:
@@ -150,7 +151,14 @@ class Shard:
         launch = self.launch
         launch.findings, launch.judge = dict(self.findings), self.judge and self.judge.fresh()
         launch.output, launch.asserted, launch.events, launch.output_size = [], [], Events(), 0
-        launch.evidence, launch.elsewhere, launch.left_out, launch.mapped, launch.conditions = set(), set(), set(), {}, {}
+        launch.evidence, launch.elsewhere, launch.left_out, launch.mapped, launch.conditions, launch.bounds = (
+            set(),
+            set(),
+            set(),
+            {},
+            {},
+            set(),
+        )
         littered = [region.blank for region in launch.memory.table()[2] if isinstance(region.blank, Garbage)]
         for blank in littered:
             blank.has_parts = False
@@ -172,7 +180,7 @@ class Shard:
         return Result(
             finished and not depends_on_order, len(clusters) * launch.cluster_size, record, tuple(changed), found, tuple(launch.output),
             frozenset(launch.evidence), frozenset(launch.elsewhere), frozenset(launch.left_out), launch.mapped, tuple(launch.events), launch.judge and launch.judge.finish(),
-            tuple(launch.asserted), tuple(launch.conditions.items()),
+            tuple(launch.asserted), tuple(launch.conditions.items()), frozenset(launch.bounds),
         )  # fmt: skip
 
 
@@ -284,6 +292,7 @@ class Merge:
         launch.conditions.update(result.conditions)
         launch.output_size += sum(map(len, result.output))
         launch.evidence |= result.evidence
+        launch.bounds |= result.bounds
         launch.elsewhere |= result.elsewhere
         launch.left_out |= result.left_out
         for line, (ranks, crossed) in result.mapped.items():

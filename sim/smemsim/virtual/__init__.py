@@ -16,7 +16,7 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
         "graphs": ("Condition", "Graph", "GraphExec", "Node", "UserObject"),
         "host": ("Host",),
         "linker": ("linked",),
-        "policy": ("FindingsError", "HookedLaunch", "Launched", "Policy", "card_of_environment", "hook"),
+        "policy": ("FindingsError", "HookedLaunch", "Launched", "Policy", "card_of_environment", "hook", "summary_of"),
         "pools": ("Pool",),
         "record": ("write_index",),
         "streams": ("Event", "Stream"),

@@ -377,8 +377,18 @@ def summary_of(launches: list[Launched]) -> str:
     cut = sum(x.error == TIMEOUT and not x.refused for x in launches)
     counts = f"{len(launches)} launch{'es' * (len(launches) != 1)} of {kernels} kernel{'s' * (kernels != 1)} in {sum(x.seconds for x in launches):.1f} s"
     findings = f"findings in {len(bad)} ({', '.join(dict.fromkeys(x.name for x in bad))})" if bad else "no findings"
-    findings += _remarks_of(launches)
+    findings += _remarks_of(launches) + _bounds_of(launches)
     return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "") + (f", {cut} ended before it was over" if cut else "")
+
+
+def _bounds_of(launches: list[Launched]) -> str:
+    """In how many launches a limit of the race detector was reached; "" for none."""
+    reached = [x for x in launches if x.run and x.run.get("bounds")]
+    if not reached:
+        return ""
+    first = reached[0]
+    why = first.run["bounds"][0] if first.run is not None else ""
+    return f", a limit of the race detector reached in {len(reached)} ({first.name}: {why})"
 
 
 def _remarks_of(launches: list[Launched]) -> str:

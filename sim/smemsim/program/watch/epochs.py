@@ -60,7 +60,7 @@ class Epochs:
         was_read = tables.read_line != 0
         if tables.has_strong:
             was_read |= (tables.polled_line != 0) | (tables.changed_line != 0)
-        self.read[:] = np.where(tables.read_by.any(axis=0), unknown, np.where(was_read, now, nothing))
+        self.read[:] = np.where(tables.read_by != 0, unknown, np.where(was_read, now, nothing))
         self.is_made = True
         return True
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.program.watch import loops
+from smemsim.program.watch import loops, sets
 from smemsim.program.watch.clocks import Order
 from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.lanes import LANE_BITS, PART_BITS, Lanes
@@ -117,21 +117,20 @@ class Folding:
     def unfolded(self, tables: Tables, epochs: Epochs) -> Tables:
         """The tables of all CTAs, from those of one; the summary of `epochs` becomes one of all, too."""
         epochs.written, epochs.read = self._of_all(epochs.written), self._of_all(epochs.read)
-        who, read_by = np.tile(tables.who, self.count), np.zeros((len(tables.read_by), self.count * len(tables.who)), np.int32)
+        who = np.tile(tables.who, self.count)
         of_each = who.reshape(self.count, -1)
         of_each += ((of_each >= 0) & (of_each < OPERATIONS)) * (self._numbers * self.warps).astype(np.int32)
+        twins = np.zeros((self.count, max(self._twins, default=-1) + 1), np.int32)
         if self._twins:
-            twins = np.zeros((self.count, max(self._twins) + 1), np.int32)
             twins[:, list(self._twins)] = np.array(list(self._twins.values())).T
-            self._set_operations(of_each, twins, OPERATIONS)
-            for row, of_one in zip(read_by, tables.read_by, strict=True):
-                row[:] = np.tile(of_one, self.count)
-                self._set_operations(row.reshape(self.count, -1), twins, 1)
+            self._set_operations(of_each, twins)
+        read_by, joint = (sets.entries_of_twins(entries, twins, tables.sets).reshape(-1) for entries in (tables.read_by, tables.joint))
         read_when, read_line = self._of_all(tables.read_when), self._of_all(tables.read_line)
         return tables._replace(
             who=who, when=self._of_all(tables.when), line=self._of_all(tables.line), strong=self._of_all(tables.strong),
             read_when=read_when, read_line=read_line, polled_when=read_when, polled_line=read_line, changed_when=read_when,
             changed_line=read_line, read_by=read_by, mark=self._marks(tables.mark), read_mark=self._marks(tables.read_mark),
+            joint=joint, sets=sets.of_twins(tables.sets, twins),
         )  # fmt: skip
 
     def _of_all(self, of_one: np.ndarray) -> np.ndarray:
@@ -141,11 +140,11 @@ class Folding:
         return np.tile(of_one, (self.count, *(1,) * (of_one.ndim - 1)))
 
     @staticmethod
-    def _set_operations(words: np.ndarray, twins: np.ndarray, base: int) -> None:
-        """Operations of the first CTA, from `base` on in a table of all, become those of each CTA."""
+    def _set_operations(words: np.ndarray, twins: np.ndarray) -> None:
+        """Operations of the first CTA, in a table of who wrote words of all, become those of each CTA."""
         for row, own in zip(words, twins, strict=True):
-            by = row >= base
-            row[by] = own[row[by] - base] + base
+            by = row >= OPERATIONS
+            row[by] = own[row[by] - OPERATIONS] + OPERATIONS
 
     def all_reads(self, of_one: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         """Of all CTAs what one of them has: stamps of reads, their lines, clocks and marks."""

@@ -2,7 +2,8 @@
 
 What is kept of an access is one number, its epoch: the warp, counted through the launch from 1 on, its clock, and the instruction. A cell has the epoch of
 its last writer, of one more by a strong operation that the last one does not follow, of its last reader, and of one more reader, of another CTA where there
-is one. With more than that a race may go unseen; none is made up.
+is one. With more than that a race may go unseen; none is made up. The second reader of a cell of which another one was forgotten, that nothing orders before the
+ones that are kept, stands below zero: where such a cell is overwritten, `Cells.bound` says so.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Cells(NamedTuple):
     line_writers: np.ndarray
     line_readers: np.ndarray
     line_others: np.ndarray
+    bound: np.ndarray  # of one entry: was a cell overwritten of which a reader had been forgotten?
 
 
 class Known(NamedTuple):
@@ -115,20 +117,25 @@ def _note(suspects, found, n, cell, epoch, role):  # type: ignore[no-untyped-def
 
 
 @compiled
-def _second_reader(reader, other, own, per_cta):  # type: ignore[no-untyped-def]
-    """The other reader to keep, of the two that were kept, beside one that reads now: one of another CTA rather than of the own."""
-    mine = ((own >> WHO) - 1) // per_cta
-    is_mine = ((reader >> WHO) - 1) // per_cta == mine
-    return reader if other == 0 or not is_mine or ((other >> WHO) - 1) // per_cta == mine else other
+def _second_reader(reader, other, own, warp, known):  # type: ignore[no-untyped-def]
+    """The other reader to keep, of the two that were kept, beside one that reads now: one of another CTA rather than of the own. Below zero where one is lost."""
+    if other == 0:
+        return reader
+    second, mine = abs(other), ((own >> WHO) - 1) // known.per_cta
+    is_mine = ((reader >> WHO) - 1) // known.per_cta == mine
+    kept = reader if not is_mine or ((second >> WHO) - 1) // known.per_cta == mine else second
+    left = reader + second - kept
+    is_lost = other < 0 or not (left >> WHO == own >> WHO or left >> WHO == kept >> WHO or _is_ordered(left, warp, READER, known))
+    return -kept if is_lost else kept
 
 
 @compiled
-def _note_reader(cell, own, per_cta, readers, others):  # type: ignore[no-untyped-def]
+def _note_reader(cell, own, warp, known, readers, others):  # type: ignore[no-untyped-def]
     """A warp reads a cell."""
     reader = readers[cell]
     if reader != own:
         if reader != 0 and reader >> WHO != own >> WHO:
-            others[cell] = _second_reader(reader, others[cell], own, per_cta)
+            others[cell] = _second_reader(reader, others[cell], own, warp, known)
         readers[cell] = own
 
 
@@ -148,6 +155,15 @@ def _overwrites(cell, n, warp, scope, table, known, suspects, found):  # type: i
         elif not _is_strong(reader, warp, scope, known):
             return _note(suspects, found, n, cell, reader, READER)
     return found
+
+
+@compiled
+def _overwrites_readers(cell, n, warp, scope, cells, known, suspects, found):  # type: ignore[no-untyped-def]
+    """`_overwrites` for both readers of a cell."""
+    if cells.others[cell] < 0:
+        cells.others[cell], cells.bound[0] = -cells.others[cell], True
+    found = _overwrites(cell, n, warp, scope, cells.readers, known, suspects, found)
+    return _overwrites(cell, n, warp, scope, cells.others, known, suspects, found)
 
 
 @compiled
@@ -171,7 +187,7 @@ def _is_free(line, warp, own, scope, is_read, cells, known):  # type: ignore[no-
     if writer != own and not _may_go(writer, warp, scope, known):
         return False
     if is_read:
-        for reader in (cells.line_readers[line], cells.line_others[line]):
+        for reader in (cells.line_readers[line], abs(cells.line_others[line])):
             if reader != 0 and not _is_ordered(reader, warp, READER, known):
                 return False
     return True
@@ -183,7 +199,7 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
 
     `stops`: at the first one; what is noted until then may be noted again.
     """
-    found, scope, first_warp, per_cta = 0, known.scope[index], known.first, known.per_cta
+    found, scope, first_warp = 0, known.scope[index], known.first
     clock, split, shift, line_shift = known.clock, cells.split, cells.shift, cells.line
     count, per_line = size >> shift, (1 << line_shift) // size
     is_written, mask = len(cells.line_writers) > 0, (1 << line_shift) - 1
@@ -201,7 +217,7 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
             if place & mask == 0 and _is_line(at, n, per_line, size, threads):
                 if is_written and not _may_go(line_writers[line], warp, scope, known):
                     found = _note(suspects, found, n, place >> shift, line_writers[line], WRITER)
-                _note_reader(line, own, per_cta, line_readers, line_others)
+                _note_reader(line, own, warp, known, line_readers, line_others)
                 n += per_line
                 continue
             _split(line, cells)
@@ -213,7 +229,7 @@ def read(at, size, threads, index, stops, known, cells, suspects):  # type: igno
                     found = _note(suspects, found, n, cell, writers[cell], WRITER)
             if len(earlier) and not _may_go(earlier[cell], warp, scope, known):
                 found = _note(suspects, found, n, cell, earlier[cell], WRITER)
-            _note_reader(cell, own, per_cta, readers, others)
+            _note_reader(cell, own, warp, known, readers, others)
         n += 1
     return found
 
@@ -239,6 +255,7 @@ def write(at, size, threads, index, when, stops, known, cells, suspects):  # typ
             if place & mask == 0 and _is_line(at, n, per_line, size, threads) and _is_free(line, warp, own, 0, is_read, cells, known):
                 cells.line_writers[line] = own
                 if is_read and cells.line_readers[line]:
+                    cells.bound[0] |= cells.line_others[line] < 0
                     cells.line_readers[line] = cells.line_others[line] = 0
                 n += per_line
                 continue
@@ -253,8 +270,7 @@ def write(at, size, threads, index, when, stops, known, cells, suspects):  # typ
             if len(earlier):
                 _note_strong(cell, writer, warp, scope, earlier, known)
             if is_read and (readers[cell] != 0 or others[cell] != 0):
-                found = _overwrites(cell, n, warp, scope, readers, known, suspects, found)
-                found = _overwrites(cell, n, warp, scope, others, known, suspects, found)
+                found = _overwrites_readers(cell, n, warp, scope, cells, known, suspects, found)
             if stops and found:
                 return found
             writers[cell] = own

@@ -99,7 +99,10 @@ class GlobalShadow:
         return loops.Known(self.first, self.order.clock, self.order.seen, h.scope, h.asynchronous, h.waited, self.per_cta, self.per_cluster)
 
     def _array(self, memory: np.ndarray, size: int) -> ArrayShadow | None:
-        return self.history.array(memory, size) if self.history.warps <= MOST_WARPS else None
+        if self.history.warps > MOST_WARPS:
+            self.x.launch.bounds.add(f"races in global memory are not looked for: the launch has more than {MOST_WARPS:,} warps")
+            return None
+        return self.history.array(memory, size)
 
     def lets_next_begin(self, warps: np.ndarray) -> None:
         """Warps execute griddepcontrol.launch_dependents."""
@@ -216,13 +219,19 @@ class GlobalShadow:
         found = self._writes(i, array, piece, size, stops=False, values=values)
         if found:
             self._look(i, array, piece.at, self.x.threads, found, "writes", values)
+        self._tell_bound(i, array)
 
     def passes_write(self, i: Instruction, piece: Piece, size: int) -> bool:
         """The same of a write, before it happens."""
         if self.before is not None and not self.before.are_behind(self.x.threads >> 5):
             return False
         array = self._array(piece.memory, size)
-        return array is None or not self._writes(i, array, piece, size, stops=True)
+        if array is None:
+            return True
+        if self._writes(i, array, piece, size, stops=True):
+            return False
+        self._tell_bound(i, array)
+        return True
 
     def cells_of_store(
         self, i: Instruction, memory: np.ndarray, size: int, threads: int, *, fills_words: Callable[[], bool] = lambda: False
@@ -281,6 +290,17 @@ class GlobalShadow:
             self._weakly_stored(piece)
         found: int = loops.write(piece.at, size, self.x.threads, index, -1, stops, self._known, array.cells, self.history.suspects)
         return found
+
+    def _tell_bound(self, i: Instruction, array: ArrayShadow) -> None:
+        """Say where an instruction has overwritten what more warps read than are remembered, if nothing is told of its line."""
+        if not array.cells.bound[0]:
+            return
+        array.cells.bound[0] = False
+        if all(f.line != i.line for f in self.x.launch.findings.values()):
+            self.x.launch.bounds.add(
+                f"races in {array.region}: two readers of each place are remembered, and line {i.line} overwrites a place that more warps read; a race with "
+                "another one of them would not be found"
+            )
 
     # ---- bytes that nobody has written
 
@@ -432,6 +452,7 @@ class GlobalShadow:
             found = loops.write(at, size, threads, index, when, False, self._known, array.cells, self.history.suspects)
             if found and self._look(op.instruction, array, at, threads, found, "writes", stays=stays):
                 continue
+            self._tell_bound(op.instruction, array)
             plain = self.history.scope[unfenced[:, 2] & loops.INDEX] == 0  # reductions beside atomics of threads are left alone
             unfenced = unfenced[plain]
             self._say_unfenced(op, array, unfenced[self._change(array, unfenced, stays)], "writes")
@@ -453,7 +474,10 @@ class GlobalShadow:
         known, fenced = self._known._replace(first=self.first + behind), self._nothing if self._has_narrow else self.order.fenced
         if len(array.cells.writers) and loops.unfenced(at, size, warp, fenced, known, array.cells, suspects):
             return False
-        return not loops.write(at, size, np.full(len(at), warp * WARP), index, when, True, known, array.cells, suspects)
+        found = loops.write(at, size, np.full(len(at), warp * WARP), index, when, True, known, array.cells, suspects)
+        if not found:
+            self._tell_bound(op.instruction, array)
+        return not found
 
     def begun(self, writes: dict[Operation, int]) -> None:
         """Operations have begun to write, each with its place among asynchronous writes."""

@@ -132,7 +132,7 @@ class ArrayShadow:
         shift = min(size, WIDEST).bit_length() - 1
         line = min(shift + WARP.bit_length() - 1, LINE)
         split = np.zeros((region.words.nbytes >> line) + 1, bool)
-        self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 7)
+        self.cells = loops.Cells(shift, line, split, *(NOTHING,) * 7, np.zeros(1, bool))
         self.unfenced: dict[
             int, int
         ] = {}  # by line of the L1: the CTA that alone has loaded there, behind a relaxed read with no fence (rule order.reader_fence)
@@ -253,6 +253,10 @@ class History:
     def __init__(self, launch: Launch, before: tuple[History, ...] = ()) -> None:
         self.launch, self.before = launch, before
         self.proxy_fences: list[ProxyFence] | None = []  # None: there were more than are kept
+        if len(before) == MOST_IN_FRONT:
+            launch.bounds.add(
+                f"races with earlier launches that may still run: the last {MOST_IN_FRONT} are compared, earlier ones are not"
+            )
         self.waits = False  # has a warp waited for the end of those in front?
         self._triggers: dict[int, tuple[int, np.ndarray]] = {}  # by CTA: see `triggers`
         self.releases: set[bool] = set()  # have warps let the next launch begin that had waited for that (True), and others?
@@ -445,7 +449,7 @@ class History:
             is_watched = region is not None and region.words.nbytes <= MOST_BYTES
             self._arrays[key] = ArrayShadow(region, size) if is_watched and region is not None else None
             if region is not None and not is_watched:
-                self.launch.evidence.add(f"races in {region} are not watched: it is larger than {MOST_BYTES >> 30} GiB")
+                self.launch.bounds.add(f"races in {region} are not watched: it is larger than {MOST_BYTES >> 30} GiB")
         return self._arrays[key]
 
     def shadows(self) -> list[ArrayShadow]:
@@ -457,6 +461,8 @@ class History:
         n = self._index.get(id(i))
         if n is None:
             n = min(len(self.instructions), loops.INDEX)
+            if n == loops.INDEX:
+                self.launch.bounds.add(f"races in global memory: instructions after the first {loops.INDEX:,} that access it count as one")
             self._index[id(i)] = n
             self.instructions[n:] = [i]
             if n == len(self.scope):
@@ -467,6 +473,7 @@ class History:
     def issues(self) -> int:
         """An asynchronous write begins; returns its place in `waited`."""
         if self.writes == loops.CLOCK:
+            self.launch.bounds.add(f"races in global memory: asynchronous writes after the first {loops.CLOCK:,} are not followed")
             return 0
         self.writes += 1
         if self.writes == len(self.waited):

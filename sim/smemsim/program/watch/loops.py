@@ -11,6 +11,10 @@ from smemsim.program.watch.lanes import LANE_BITS, MANY, PART_BITS, SEVERAL
 from smemsim.program.watch.operations import MBARRIER as _MBARRIER
 from smemsim.program.watch.operations import NOBODY as _NOBODY
 from smemsim.program.watch.operations import OPERATIONS as _OPERATIONS
+from smemsim.program.watch.sets import DONE as _DONE
+from smemsim.program.watch.sets import FULL as _FULL
+from smemsim.program.watch.sets import LOOK as _LOOK
+from smemsim.program.watch.sets import Sets, add_runs, are_over, is_over, mark
 
 _LANE_BITS, _MANY, _SEVERAL = LANE_BITS, MANY, SEVERAL
 _LONG = 64  # words
@@ -24,8 +28,10 @@ __all__ = [
 
 class Tables(NamedTuple):
     """What is kept of each word: who wrote it last, with the clock and the line, and whether by a strong operation; the clocks of the threads that read
-    it, by their warp in the cluster, and the line of the last; the same of strong loads and of strong writes, `has_strong` where there are any; operations
-    that read it, by their number and one, 0 for none; and the marks (`lanes.py`) of the last write and the last reads."""
+    it, by their warp in the cluster, and the line of the last; the same of strong loads and of strong writes, `has_strong` where there are any; the operations
+    that read it, as an entry of `sets` (`sets.py`); and the marks (`lanes.py`) of the last write and the last reads.
+
+    `joint` has, where `has_joint`, the operations that write a word beside the last one, since the two make no race: reductions, and copies of the same bytes."""
 
     who: np.ndarray
     when: np.ndarray
@@ -41,11 +47,14 @@ class Tables(NamedTuple):
     read_by: np.ndarray
     mark: np.ndarray
     read_mark: np.ndarray
+    joint: np.ndarray
+    has_joint: bool
+    sets: Sets
 
 
 class Known(NamedTuple):
     """What warps know, as in `clocks.Order`, of which these are the tables; of operations whether they are of the generic proxy, whether they are copies of threads
-    (cp.async), their stream, and whether it is noted that others than matrix instructions read what they write; and when the lanes of each warp last met."""
+    (cp.async), their stream and chain, and whether it is noted that others than matrix instructions read what they write; and when the lanes of each warp last met."""
 
     clock: np.ndarray
     seen: np.ndarray
@@ -56,6 +65,7 @@ class Known(NamedTuple):
     generic: np.ndarray
     copies: np.ndarray
     stream: np.ndarray
+    chain: np.ndarray
     noted: np.ndarray
     now: np.ndarray
 
@@ -92,13 +102,11 @@ def _are_apart(mark, mine):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _operations_are_done(word, warp, read_done, read_by):  # type: ignore[no-untyped-def]
-    """Does a warp know that the operations have read a word?"""
-    done = True
-    for k in range(read_by.shape[0]):
-        by = read_by[np.uint64(k), np.uint64(word)]
-        done &= by == 0 or read_done[warp, by - 1]
-    return done
+def _operations_are_done(word, warp, tables, known):  # type: ignore[no-untyped-def]
+    """Does a warp know that the operations have read a word, and written it?"""
+    if not is_over(tables.read_by[word], known.read_done[warp], tables.sets):
+        return False
+    return not tables.has_joint or is_over(tables.joint[word], known.done[warp], tables.sets)
 
 
 @compiled
@@ -119,6 +127,8 @@ def read(flat, count, threads, line, stops_at_operations, tables, known):  # typ
         for word in range(first, first + count):
             by = tables.who[word]
             if tables.has_strong and not _readers_are_done(word, warp, known.seen, tables.changed_when, tables.changed_line):
+                return False
+            if tables.has_joint and not is_over(tables.joint[word], known.done[warp], tables.sets):
                 return False
             if by == warp:
                 if _are_apart(tables.mark[word], mine):
@@ -144,9 +154,9 @@ def read(flat, count, threads, line, stops_at_operations, tables, known):  # typ
 @compiled
 def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped-def]
     """Threads write so. 0 where something is suspicious; 2 where several threads have written one word, else 1."""
-    who, when, seen, read_done = tables.who, tables.when, known.seen, known.read_done
+    who, when, seen = tables.who, tables.when, known.seen
     columns = seen.shape[1]
-    read_when, read_line, read_by = tables.read_when, tables.read_line, tables.read_by
+    read_when, read_line = tables.read_when, tables.read_line
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
         mine = known.now[warp] << _LANE_BITS | (threads[n] & 31)
@@ -159,7 +169,7 @@ def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped
                     return 0
             elif by >= 0 and by != warp and seen[warp, by - warp // columns * columns] < when[word]:
                 return 0
-            if not _readers_are_done(word, warp, seen, read_when, read_line) or not _operations_are_done(word, warp, read_done, read_by):
+            if not _readers_are_done(word, warp, seen, read_when, read_line) or not _operations_are_done(word, warp, tables, known):
                 return 0
             if tables.has_strong and not _no_strong(word, warp, seen, tables):
                 return 0
@@ -213,7 +223,7 @@ def _is_fenced(number, first, warps, known):  # type: ignore[no-untyped-def]
 @compiled
 def copy(flat, count, threads, numbers, line, tables, known):  # type: ignore[no-untyped-def]
     """Threads copy `count` words each (cp.async) to the places `flat`, by the open operations of their warps. As `write`."""
-    who, seen, read_done = tables.who, known.seen, known.read_done
+    who, seen = tables.who, known.seen
     columns = seen.shape[1]
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
@@ -229,7 +239,7 @@ def copy(flat, count, threads, numbers, line, tables, known):  # type: ignore[no
                 return 0
             if not _readers_are_done(word, warp, seen, tables.read_when, tables.read_line):
                 return 0
-            if not _operations_are_done(word, warp, read_done, tables.read_by):
+            if not _operations_are_done(word, warp, tables, known):
                 return 0
             if tables.has_strong and not _no_strong(word, warp, seen, tables):
                 return 0
@@ -250,11 +260,10 @@ def copy(flat, count, threads, numbers, line, tables, known):  # type: ignore[no
 
 
 @compiled
-def operation_reads(begins, count, first, warps, mine, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
-    """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads `count` words from each of `begins` on. False where one is unwritten,
-    not seen, or not fenced, and as in `read`; else it is noted in a row of `read_by`."""
+def _may_read(begins, count, first, warps, mine, own, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
+    """May an operation read words: see `operation_reads`?"""
     stream, base, who = known.stream[own], first // known.seen.shape[1] * known.seen.shape[1], tables.who
-    before, own_words = _NOBODY, tables.read_by[row]
+    before = _NOBODY
     for n in range(len(begins)):
         if before != _NOBODY and _are_by(begins[n], count, who, before):  # most words lie as one operation has brought them
             continue
@@ -285,36 +294,53 @@ def operation_reads(begins, count, first, warps, mine, own, row, is_generic, sto
                     is_fenced |= known.fenced[warp, by - base] >= tables.when[word]
                 if not is_fenced:
                     return False
-    for n in range(len(begins)):
-        for word in range(begins[n], begins[n] + count):
-            own_words[np.uint64(word)] = own + 1
     return True
 
 
 @compiled
-def operations_read(begins, count, windows, firsts, warps, marks, owns, rows, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
-    """`operation_reads` of several operations, each of the same words of its window, which begins at an entry of `windows`. False where one
+def _others_have_written(begins, count, first, warps, tables, known):  # type: ignore[no-untyped-def]
+    """Do warps know that the operations that write words beside the last one are over?"""
+    for n in range(len(begins)):
+        for warp in range(first, first + warps):
+            if not are_over(tables.joint, begins[n], count, known.done[warp], tables.sets):
+                return False
+    return True
+
+
+@compiled
+def operation_reads(begins, count, first, warps, mine, own, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
+    """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads `count` words from each of `begins` on. LOOK where one is unwritten,
+    not seen, or not fenced, and as in `read`; else it joins their readers (FULL where there is no room for that)."""
+    if not _may_read(begins, count, first, warps, mine, own, is_generic, stops_at_operations, tables, known):
+        return _LOOK
+    if tables.has_joint and not _others_have_written(begins, count, first, warps, tables, known):
+        return _LOOK
+    has_room = add_runs(tables.read_by, begins, count, own, first, warps, known.read_done, known.chain, tables.sets)
+    return _DONE if has_room else _FULL
+
+
+@compiled
+def operations_read(begins, count, windows, firsts, warps, marks, owns, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
+    """`operation_reads` of several operations, each of the same words of its window, which begins at an entry of `windows`. LOOK where one
     has to be looked at; some of the others are noted then."""
     for n in range(len(windows)):
-        if not operation_reads(
-            begins + windows[n], count, firsts[n], warps, marks[n], owns[n], rows[n], is_generic, stops_at_operations, tables, known
-        ):
-            return False
-    return True
+        found = operation_reads(
+            begins + windows[n], count, firsts[n], warps, marks[n], owns[n], is_generic, stops_at_operations, tables, known
+        )
+        if found != _DONE:
+            return found
+    return _DONE
 
 
 @compiled
-def _are_over(begin, count, mine, who, done, read_line, read_mark, read_by, read_done):  # type: ignore[no-untyped-def]
-    """Have operations that are over written words that follow one another, and read them, and no threads? Without branches, by indices that have no sign."""
-    late, rows = False, np.uint64(read_by.shape[0])
+def _are_over(begin, count, mine, who, done, read_line, read_mark):  # type: ignore[no-untyped-def]
+    """Have operations that are over written words that follow one another, and no threads read them? Without branches, by indices that have no sign."""
+    late = False
     for at in range(begin, begin + count):
         word = np.uint64(at)
         by = who[word]
         late |= by < _OPERATIONS or not done[np.uint64(by - _OPERATIONS)]
         late |= (read_line[word] != 0) | ((read_mark[word] ^ mine) >> _TIME == 0)
-        for k in range(rows):
-            reader = read_by[k, word]
-            late |= reader > 0 and not read_done[np.uint64(reader - 1)]
     return not late
 
 
@@ -323,12 +349,15 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, ta
     """Operation `own` of a warp, by a lane whose mark is `mine`, writes `count` words from each of `begins` on. 0 where something is suspicious; 2 where that `looks` for
     words that threads have read with no fence.proxy.async between, and finds one, else 1: not for the address that tcgen05.alloc has written."""
     done_as, has_address = 1, False
-    stream, base = known.stream[own], warp // known.seen.shape[1] * known.seen.shape[1]
-    done, read_done, streams = known.done[warp], known.read_done[warp], known.stream
+    base = warp // known.seen.shape[1] * known.seen.shape[1]
+    done, read_done, streams, sets = known.done[warp], known.read_done[warp], known.stream, tables.sets
     who, read_by, read_mark, read_line, has_strong = tables.who, tables.read_by, tables.read_mark, tables.read_line, tables.has_strong
     for n in range(len(begins)):
-        is_long = count >= _LONG and not has_strong
-        if is_long and _are_over(begins[n], count, mine, who, done, read_line, read_mark, read_by, read_done):
+        if not are_over(read_by, begins[n], count, read_done, sets):
+            return 0
+        if tables.has_joint and not are_over(tables.joint, begins[n], count, done, sets):
+            return 0
+        if count >= _LONG and not has_strong and _are_over(begins[n], count, mine, who, done, read_line, read_mark):
             continue
         for word in range(begins[n], begins[n] + count):
             by = who[word]
@@ -337,8 +366,7 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, ta
             if by == _MBARRIER:
                 return 0
             if by >= _OPERATIONS:
-                number = by - _OPERATIONS
-                if number != own and not done[number] and (stream == 0 or streams[number] != stream):
+                if by - _OPERATIONS != own and not done[by - _OPERATIONS]:
                     return 0
             elif by >= 0:
                 when = tables.when[word]
@@ -354,10 +382,6 @@ def operation_writes(begins, count, warp, mine, own, is_generic, line, looks, ta
             has_address |= is_address
             if looks and read_line[word] and not is_address and _are_unfenced(word, warp, known.fenced, tables.read_when):
                 done_as = 2
-            for k in range(read_by.shape[0]):
-                reader = read_by[k, word]
-                if reader > 0 and not read_done[reader - 1]:
-                    return 0
             if has_strong and not _no_strong(word, warp, known.seen, tables):
                 return 0
     for n in range(len(begins) if has_address else 0):  # who has read the address is not asked for again
@@ -402,27 +426,31 @@ def know_alike(done, read_done, warps, numbers):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def operations_of(who, read_by, found):  # type: ignore[no-untyped-def]
-    """Marks the operations that words have."""
+def operations_of(tables, found, is_used):  # type: ignore[no-untyped-def]
+    """Marks the operations that words have, and the sets of them."""
+    who = tables.who
     for word in range(len(who)):
         if who[word] >= _OPERATIONS:
             found[who[word] - _OPERATIONS] = True
-    for k in range(read_by.shape[0]):
-        for word in range(len(who)):
-            if read_by[k, word] > 0:
-                found[read_by[k, word] - 1] = True
+    mark(tables.read_by, found, is_used, tables.sets)
+    mark(tables.joint, found, is_used, tables.sets)
 
 
 @compiled
-def renumber(who, read_by, new):  # type: ignore[no-untyped-def]
+def sets_of(tables, is_used):  # type: ignore[no-untyped-def]
+    """Marks the sets of operations that words have."""
+    for entries in (tables.read_by, tables.joint):
+        for word in range(len(entries)):
+            if entries[word] < 0:
+                is_used[-entries[word]] = True
+
+
+@compiled
+def renumber(who, new):  # type: ignore[no-untyped-def]
     """The operations that words have get new numbers."""
     for word in range(len(who)):
         if who[word] >= _OPERATIONS:
             who[word] = _OPERATIONS + new[who[word] - _OPERATIONS]
-    for k in range(read_by.shape[0]):
-        for word in range(len(who)):
-            if read_by[k, word] > 0:
-                read_by[k, word] = new[read_by[k, word] - 1] + 1
 
 
 @compiled

@@ -17,7 +17,7 @@ from smemsim.ptx.module import Instruction
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["GENERIC", "GROUP", "MBARRIER", "NOBODY", "OPERATIONS", "ROOM", "Operation", "Operations", "Tell", "room_of"]
+__all__ = ["GENERIC", "GROUP", "MBARRIER", "NOBODY", "NO_STREAM", "OPERATIONS", "ROOM", "Operation", "Operations", "Tell", "room_of"]
 
 
 MBARRIER = -3  # in tables of who: an mbarrier object lies there (`mbarriers.py`)
@@ -25,6 +25,8 @@ NOBODY, OPERATIONS = -1, 1 << 20  # in tables of who: warps have their number, a
 GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
 # Operations of one stream make no race among themselves: red.async, bulk reductions (each element's is atomic), those of tcgen05 by their warp. Atomic ones only write.
 NO_STREAM, ALL_RED, ALL_REDUCED = 0, -1, -2
+_IN_ORDER = ("wgmma", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift")
+_LINES = 1 << 32  # of a chain: the thread and the line
 LEAST_ROOM, ROOM, PER_WARP = 1, 256, 16  # operations that there is room for to begin with, at least, and for each warp
 GROUP = WARPGROUP // WARP
 Tell: TypeAlias = Callable[[Instruction | None], None]  # of who uses a value; None where the kernel ends before anybody could
@@ -113,7 +115,7 @@ class Holder(Protocol):
 
 class Operations:
     """Asynchronous operations of a wave by number. `generic` says of each whether it is one of the generic proxy, `copies` whether it is a cp.async,
-    `stream` with which it makes no race, `noted` whether its line is among those whose bytes others than matrix instructions read (`elsewhere` of the launch).
+    `stream` with which it makes no race, `chain` which earlier ones are over when it is known to be over (0: of no chain), `noted` whether its line is among those whose bytes others than matrix instructions read (`elsewhere` of the launch).
     A number is used again when none of the `holders` has it any more."""
 
     def __init__(self, x: Wave, clock: np.ndarray, room: int) -> None:
@@ -125,6 +127,7 @@ class Operations:
 
     def _make_room(self, room: int) -> None:
         self.generic, self.copies, self.noted, self.stream = *(np.zeros(room, bool) for _ in range(3)), np.zeros(room, np.int32)
+        self.chain = np.zeros(room, np.int64)
 
     def __getitem__(self, number: int) -> Operation:
         return self.operations[number]
@@ -162,6 +165,7 @@ class Operations:
         numbers = slice(count, count + len(made))
         self.generic[numbers], self.copies[numbers], self.noted[numbers] = kind in GENERIC, kind == "cp.async", self._is_noted(made[0])
         self.stream[numbers] = self._stream(kind, i, firsts)
+        self.chain[numbers] = self._chain(kind, i, firsts * WARP if is_group else np.asarray(threads))
         return made
 
     def _is_noted(self, operation: Operation) -> bool:
@@ -179,6 +183,13 @@ class Operations:
         if kind == "bulk" and i.modifiers[0] == "reduce":
             return ALL_REDUCED
         return ALL_RED if kind == "red.async" else 1 + warps if kind.startswith("tcgen05") else NO_STREAM
+
+    @staticmethod
+    def _chain(kind: str, i: Instruction, threads: Any) -> Any:
+        """The chains of operations that threads issue by an instruction: who knows one to be over knows the earlier ones of its chain to be over, since groups
+        and tcgen05.commit complete in order for their thread."""
+        is_ordered = kind in _IN_ORDER or "bulk_group" in i.modifiers
+        return is_ordered * ((threads + 1) * _LINES + i.line)
 
     def remembers(self, operation: Operation) -> bool:
         """Does an operation still have a number?"""
@@ -225,6 +236,8 @@ class Operations:
         self._make_room(twins.room)
         for table, of_one in ((self.generic, first.generic), (self.copies, first.copies), (self.noted, first.noted)):
             table[numbers] = of_one[: numbers.shape[1]]
+        chains = first.chain[: numbers.shape[1]]
+        self.chain[numbers] = chains + (chains != 0) * twins.warps * WARP * _LINES * np.arange(twins.count)[:, None]
         streams = first.stream[: numbers.shape[1]]
         self.stream[numbers] = streams + (streams > NO_STREAM) * twins.warps * np.arange(twins.count)[:, None]
         self.operations, twins.numbers = made, numbers
@@ -236,6 +249,15 @@ class Operations:
         self.generic[operation.number], self.copies[operation.number] = kind in GENERIC, kind == "cp.async"
         self.noted[operation.number] = self._is_noted(operation)
         self.stream[operation.number] = self._stream(kind, operation.instruction, operation.warps[0])
+        thread = int(operation.warps[0]) * WARP + (operation.lane if len(operation.warps) == 1 else 0)
+        self.chain[operation.number] = self._chain(kind, operation.instruction, thread)
+        self.have_lanes([operation])
+
+    def have_lanes(self, operations: Iterable[Operation]) -> None:
+        """Operations have other lanes: those that several lanes wait for are of no chain."""
+        for operation in operations:
+            if operation.kind != "wgmma" and operation.lanes & (operation.lanes - 1):
+                self.chain[operation.number] = 0
 
 
 def room_of(warps: int, *, is_alone: bool) -> int:

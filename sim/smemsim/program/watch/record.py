@@ -96,7 +96,7 @@ class Epochs(NamedTuple):
         of_writes, of_reads = (functools.partial(moved, are_writes=are_writes) for are_writes in (True, False))
         return Epochs(
             self.at, *(of_writes(table) if len(table) else table for table in (self.writers, self.earlier)),
-            *(of_reads(table) if len(table) else table for table in (self.readers, self.others)),
+            *(np.sign(table) * of_reads(np.abs(table)) if len(table) else table for table in (self.readers, self.others)),
         )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def _since(tables: tuple[np.ndarray, ...], limit: int) -> Epochs:
     masks = [table >= limit for table in tables if len(table)]
     at = np.flatnonzero(functools.reduce(np.logical_or, masks)) if masks else NOTHING
     of = (table[at] if len(table) else NOTHING for table in tables)
-    return Epochs(at, *(np.where(epochs >= limit, epochs, 0) for epochs in of))
+    return Epochs(at, *(np.where(np.abs(epochs) >= limit, epochs, 0) for epochs in of))
 
 
 def _at(table: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -276,7 +276,8 @@ def _note(epochs: Epochs, writers: np.ndarray, readers: np.ndarray, others: np.n
     if len(epochs.readers):
         read = epochs.those(epochs.readers != 0)
         before = readers[read.at]
-        own, other = (((table >> loops.WHO) - 1) // per_cta for table in (read.readers, read.others))
+        own, other = (((np.abs(table) >> loops.WHO) - 1) // per_cta for table in (read.readers, read.others))
         is_alone = (read.others == 0) | (own == other)
-        others[read.at] = np.where(is_alone & (before != 0), before, read.others)
+        is_lost = (read.others < 0) | (others[read.at] < 0) | ((before != 0) & (read.others != 0))
+        others[read.at] = np.where(is_alone & (before != 0), before, np.abs(read.others)) * np.where(is_lost, -1, 1)
         readers[read.at] = read.readers

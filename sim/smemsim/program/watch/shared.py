@@ -17,14 +17,14 @@ from smemsim.distinct import distinct
 from smemsim.program.linking.flows import is_polled, updates
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
-from smemsim.program.watch import loops
+from smemsim.program.watch import loops, sets
 from smemsim.program.watch.bytes import WHOLE, Parts
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.folding import Folding
 from smemsim.program.watch.lanes import LANE_BITS, MANY, NO_LANE, SEVERAL, Lanes
 from smemsim.program.watch.mbarriers import MbarrierObjects
-from smemsim.program.watch.operations import GENERIC, GROUP, MBARRIER, NOBODY, OPERATIONS, Operation, Operations
+from smemsim.program.watch.operations import GENERIC, MBARRIER, NO_STREAM, NOBODY, OPERATIONS, Operation, Operations
 from smemsim.program.watch.telling import BARRIER, WORD, Telling
 from smemsim.program.watch.twins import Twins
 from smemsim.program.wave import ALL, WARP
@@ -43,7 +43,6 @@ ATOMIC = -2  # in `who`: atomic and other strong operations of anybody, and what
 _NONE = np.zeros(0, np.int64)
 HANDED_ON = ("arrive",)  # what does not excuse that stores of one CTA are read by another: rule order.narrow_arrival
 _STRONG = "an atomic or a strong store"
-READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
 
 
 def _of_tables(name: str) -> Any:
@@ -65,12 +64,10 @@ class SharedShadow:
         kept = words if self.folding is None else words // len(x.ctas)
         counts = [np.zeros(kept, np.int32) for _ in range(3)]
         read_when = np.zeros((kept, self.per_cluster), np.int32)
-        readers = (
-            0 if x.launch.is_apart else min(READERS, -(-self.per_cta // GROUP))
-        )  # one for each warpgroup; without operations there are none
         self._tables = loops.Tables(
             np.full(kept, NOBODY, np.int32), counts[0], counts[1], np.zeros(kept, bool), read_when, counts[2], *(read_when, counts[2]) * 2,
-            has_strong=False, read_by=np.zeros((readers, kept), np.int32), mark=np.zeros(kept, np.int64), read_mark=np.zeros(kept, np.int64),
+            has_strong=False, read_by=np.zeros(kept, np.int32), mark=np.zeros(kept, np.int64), read_mark=np.zeros(kept, np.int64),
+            joint=np.zeros(0, np.int32), has_joint=False, sets=sets.made(),
         )  # fmt: skip
         if x.scratch:  # the system hands its part over with the barriers of cooperative groups in order
             for cta in range(len(x.ctas)):
@@ -108,7 +105,7 @@ class SharedShadow:
         assert self.folding is not None
         self._tables = first._tables
         if twins.numbers.size:
-            loops.renumber(self._tables.who, self._tables.read_by, twins.numbers[0].astype(np.int32))
+            self._have_numbers(twins.numbers[0].astype(np.int32), first._have_operations()[1])
         self.epochs.spread(first.epochs)
         self.folding.spread(twins.numbers)
 
@@ -133,15 +130,31 @@ class SharedShadow:
 
     def remembered(self) -> np.ndarray:
         """The operations that words have, by their numbers."""
-        found = np.zeros(self.operations.room, bool)
-        loops.operations_of(self._tables.who, self._tables.read_by, found)
-        return np.flatnonzero(found) if self.folding is None else self.folding.remembered(np.flatnonzero(found))
+        found = np.flatnonzero(self._have_operations()[0])
+        return found if self.folding is None else self.folding.remembered(found)
+
+    def _have_operations(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which operations words have, by number, and which sets of them."""
+        found, is_used = np.zeros(self.operations.room, bool), np.zeros(int(self._tables.sets.used[0]), bool)
+        loops.operations_of(self._tables, found, is_used)
+        return found, is_used
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Operations have new numbers."""
-        loops.renumber(self._tables.who, self._tables.read_by, new)
+        is_used = np.zeros(int(self._tables.sets.used[0]), bool)
+        loops.sets_of(self._tables, is_used)
+        self._have_numbers(new, is_used)
         if self.folding is not None:
             self.folding.renumber(new)
+
+    def _have_numbers(self, new: np.ndarray, is_used: np.ndarray) -> None:
+        """The operations of words have new numbers, of whose sets some are used."""
+        tables = self._tables
+        kept, entries = sets.compacted(tables.sets, is_used, new)
+        loops.renumber(tables.who, new)
+        for table in (tables.read_by, tables.joint):
+            sets.renumber(table, new, entries)
+        self._tables = tables._replace(sets=kept)
 
     @property
     def _known(self) -> loops.Known:
@@ -156,6 +169,7 @@ class SharedShadow:
             operations.generic,
             operations.copies,
             operations.stream,
+            operations.chain,
             operations.noted,
             self.lanes.now,
         )
@@ -185,7 +199,7 @@ class SharedShadow:
 
     def are_touched(self, at: np.ndarray) -> bool:
         """Has anybody written or read one of these words?"""
-        return bool((self.who[at] != NOBODY).any() or self.read_line[at].any() or self.read_by[:, at].any())
+        return bool((self.who[at] != NOBODY).any() or self.read_line[at].any() or self.read_by[at].any())
 
     def of_cta(self, cta: Cta, offsets: np.ndarray | Runs) -> Runs:
         """The words of a CTA's window: runs of it, or offsets from its begin."""
@@ -234,8 +248,8 @@ class SharedShadow:
         readers = first // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
         if (self.read_when[at] > order.has_seen(first, readers)).any():
             return True
-        by = distinct(self.read_by[:, at]) - 1
-        return any(self.operations[n].instruction.line == line and not order.read_done[first, n] for n in by[by >= 0].tolist())
+        by = sets.members_of(self.tables.sets, distinct(self.read_by[at]))
+        return any(self.operations[n].instruction.line == line and not order.read_done[first, n] for n in by)
 
     # ---- ordinary accesses
 
@@ -279,6 +293,7 @@ class SharedShadow:
             self._mark_read(at, warps, self._lanes_of(size))
         if self.tables.has_strong:
             self._threads_have_changed(i, at, warps)
+        self._others_have_written(i, at, warps, "read")
         self.read_when[at, readers] = now
         self.read_line[at] = i.line
         return who
@@ -289,6 +304,7 @@ class SharedShadow:
         who = self.who[at]
         of_threads = NOBODY if size < WORD else np.where(self.strong[at], NOBODY, who)
         self._seen(i, at, warps, np.where(who >= OPERATIONS, who, of_threads), "read")
+        self._others_have_written(i, at, warps, "read")
         if size < WORD:
             return
         self._lanes_changed(i, at, warps, self._lanes_of(size), "read")
@@ -371,6 +387,7 @@ class SharedShadow:
         self._lanes_changed(i, at, warps, self._lanes_of(size), "overwritten")
         self._threads_have_read(i, at, warps, self.read_when, self.read_line)
         self._operations_have_read(i, at, warps)
+        self._others_have_written(i, at, warps, "overwritten")
         self._is_strong(i, at, warps, changed=changed)
         if not changed:
             self._observe(at, warps)
@@ -563,7 +580,7 @@ class SharedShadow:
         if self.folding is not None and (of_one := self.folding.of_one(flat, self.epochs)) is not None:
             own = (of_one[0][:, None] // WORD + np.arange(len(at) // len(flat))).reshape(-1)
             tables = self._tables
-            if (tables.who[own] == NOBODY).all() and not (tables.read_line[own].any() or tables.read_by[:, own].any()):
+            if (tables.who[own] == NOBODY).all() and not (tables.read_line[own].any() or tables.read_by[own].any()):
                 tables.who[own], tables.line[own] = MBARRIER, i.line
                 return
         who = self.who[at]
@@ -589,10 +606,11 @@ class SharedShadow:
         self.epochs.forget()
         own, who = OPERATIONS + numbers[warps], self.who[at]
         copies = (who >= OPERATIONS) & self.operations.copies[np.maximum(who - OPERATIONS, 0)]
-        if copies.any():  # several warps may copy the same
-            who = np.where((who == own) | (copies & values.lay_there), NOBODY, who)
-        self._seen(i, at, warps, who, "overwritten", values)
-        self._readers_done(i, at, warps, values)
+        same = copies & values.lay_there & (who != own)  # several warps may copy the same
+        seen = np.where(same | (who == own), NOBODY, who) if copies.any() else who
+        self._seen(i, at, warps, seen, "overwritten", values)
+        self._readers_done(i, at, warps, values, exempt=lambda op: (op.kind == "cp.async") & values.lay_there)
+        self._keeps_writers(at, warps, np.where(same, who, NOBODY))
         self.parts.written_whole(at)
         self.who[at], self.line[at], self.strong[at] = own, i.line, False
         self.mark[at] = marks = self.lanes.marks(warps, self._lanes_of(len(at) // self.x.n * WORD))
@@ -605,6 +623,9 @@ class SharedShadow:
         words = np.flatnonzero(self.who == OPERATIONS + op.number)
         mine = (lanes >> np.minimum(self.mark[words] & MANY, WARP) & 1).astype(bool)
         self.who[words[mine]] = OPERATIONS + part.number
+        for other, copied in list(self._each_of(self.tables.joint)) if self.tables.has_joint else ():
+            if other is op:  # which lanes have copied there too is not known any more
+                self.tables.joint[copied] = 0
 
     # ---- asynchronous operations
 
@@ -612,22 +633,29 @@ class SharedShadow:
         """An operation reads words, issued by its lane or (`by_any`) by each of its warp. False, and nothing is noted, where a closer look is needed
         (`read_by_operation`)."""
         self.epochs.forget()
-        is_generic, row = op.kind in GENERIC, self._reader(op)
-        return bool(
-            loops.operation_reads(
+        first, mark = int(op.warps[0]), self._mark_of(op, NO_LANE if by_any else op.lane)
+
+        def note() -> Any:
+            return loops.operation_reads(
                 at.begins,
                 at.count,
-                int(op.warps[0]),
+                first,
                 len(op.warps),
-                self._mark_of(op, NO_LANE if by_any else op.lane),
+                mark,
                 op.number,
-                row,
-                is_generic,
+                op.kind in GENERIC,
                 stops_at_operations,
                 self.tables,
                 self._known,
             )
-        )
+
+        return self._is_noted(note)
+
+    def _is_noted(self, note: Callable[[], Any]) -> bool:
+        """Is something noted at once, once there is room for the sets of operations that it makes?"""
+        while (found := int(note())) == sets.FULL:
+            self._tables = self._tables._replace(sets=sets.larger(self._tables.sets))
+        return found == sets.DONE
 
     def are_read_by(self, ops: Sequence[Operation], ctas: Sequence[Cta], runs: Runs, *, stops_at_operations: bool) -> bool:
         """Operations of one instruction read the same words of CTAs' windows. False, where one has to be looked at by itself: each has to be told then."""
@@ -636,23 +664,25 @@ class SharedShadow:
         pitch, first = self.x.pitch // WORD, ops[0]
         windows = np.array([cta.index * pitch for cta in ctas], np.int64)
         firsts = np.array([op.warps[0] for op in ops], np.int64)
-        owns, rows = np.array([op.number for op in ops], np.int64), firsts % self.per_cta // GROUP % READERS
-        return bool(
-            loops.operations_read(
+        owns = np.array([op.number for op in ops], np.int64)
+        marks, size = np.array([self._mark_of(op, op.lane) for op in ops], np.int64), len(first.warps)
+
+        def note() -> Any:
+            return loops.operations_read(
                 runs.begins,
                 runs.count,
                 windows,
                 firsts,
-                len(first.warps),
-                np.array([self._mark_of(op, op.lane) for op in ops], np.int64),
+                size,
+                marks,
                 owns,
-                rows,
                 first.kind in GENERIC,
                 stops_at_operations,
                 self._tables,
                 self._known,
             )
-        )
+
+        return self._is_noted(note)
 
     def _ops_to_look_at(self, ops: Sequence[Operation], ctas: Sequence[Cta]) -> tuple[Sequence[Operation], Sequence[Cta]]:
         """`_to_look_at` of operations in the windows of CTAs."""
@@ -682,16 +712,55 @@ class SharedShadow:
                 self._lanes_met(op.instruction, at, warps, np.full(len(at), op.lane), "read", who == warps)
         if by_op.any():
             self._op_reads_of_others(op, at[by_op], who[by_op] - OPERATIONS)
-        self.read_by[self._reader(op), at] = op.number + 1
+        self._others_have_written(op.instruction, at, np.broadcast_to(op.warps[:1], at.shape), "read", reader=op)
+        self._joins(self.read_by, at, op.number, op.warps, self.order.read_done)
         return who
+
+    def _joins(self, table: np.ndarray, at: np.ndarray, number: int, warps: np.ndarray, over: np.ndarray) -> None:
+        """An operation joins those that words have in a table; others leave that these warps know to be over."""
+        words = np.ascontiguousarray(at, np.int64)
+
+        def note() -> Any:
+            done = sets.add(table, words, number, int(warps[0]), len(warps), over, self.operations.chain, self._tables.sets)
+            return sets.DONE if done else sets.FULL
+
+        self._is_noted(note)
+
+    def _keeps_writers(self, at: np.ndarray, warps: np.ndarray, who: np.ndarray) -> None:
+        """Warps, by operations, write words beside operations (`who`, NOBODY for none) that make no race with theirs: those that they do not know to be over count
+        on (`joint`)."""
+        others = np.flatnonzero((who >= OPERATIONS) & ~self.order.done[warps, np.maximum(who - OPERATIONS, 0)])
+        if others.size and not self.tables.has_joint:
+            self._tables = self.tables._replace(joint=np.zeros(len(self.who), np.int32), has_joint=True)
+        for key in distinct((who[others].astype(np.int64) - OPERATIONS) << 32 | warps[others]).tolist():
+            number, warp = key >> 32, key & 0xFFFFFFFF
+            some = others[(who[others] == OPERATIONS + number) & (warps[others] == warp)]
+            self._joins(self._tables.joint, at[some], number, np.array([warp]), self.order.done)
+
+    def _others_have_written(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, done: str, exempt: Callable[[Operation], np.ndarray] | None = None,
+        reader: Operation | None = None,
+    ) -> None:  # fmt: skip
+        """X004 or X005 where words are read or overwritten (`done`) that operations beside the last one still write. Which words an operation may write with one
+        that now writes, `exempt` says; who reads copies of the same bytes needs only one."""
+        if not self._tables.has_joint:
+            return
+        for op, written in self._each_of(self.tables.joint[at]):
+            if done == "read" and self.operations.stream[op.number] == NO_STREAM:
+                continue
+            still = written if exempt is None else written & ~exempt(op)
+            late, formal = self.order.missing(lambda order, n=op.number, still=still: still & ~order.done[warps, n])  # type: ignore[misc]
+            if late.any() and reader is not None:
+                self._doubt(
+                    reader, "X004", at[late], f"{{i}} reads {{where}} before it has waited for {op.name}", self.telling.wait_for(op), formal=formal,
+                    cause=op.kind,
+                )  # fmt: skip
+            elif late.any():
+                self._not_waited_for(i, at, at[late], int(warps[late][0]), op, done, formal)
 
     def _mark_of(self, op: Operation, lane: int) -> int:
         """The mark of a lane that issues an operation; -1 of one that whole warps issue together."""
         return int(self.lanes.now[op.warps[0]]) << LANE_BITS | lane if len(op.warps) == 1 else -1
-
-    def _reader(self, op: Operation) -> int:
-        """The row of `read_by` in which an operation stands."""
-        return int(op.warps[0]) % self.per_cta // GROUP % READERS
 
     def _order_of(self, op: Operation) -> Order:
         """The order by which an operation is issued behind others."""
@@ -844,9 +913,11 @@ class SharedShadow:
         warps = np.full(len(at), op.warps[0])
         who = self.who[at]
         mine = who == OPERATIONS + op.number
-        who = np.where(mine | self.operations.piped(op, np.maximum(who - OPERATIONS, 0)) & (who >= OPERATIONS), NOBODY, who)
+        beside = self.operations.piped(op, np.maximum(who - OPERATIONS, 0)) & (who >= OPERATIONS) & ~mine
         if lay_there is not None:
-            who = np.where(lay_there & self._brought_so(op, who), NOBODY, who)
+            beside |= lay_there & self._brought_so(op, who) & ~mine
+        joint = np.where(beside, who, NOBODY)
+        who = np.where(mine | beside, NOBODY, who)
         self._seen(op.instruction, at, warps, who, "overwritten")
         lanes, same = np.full(len(at), op.lane), np.zeros(len(at), bool) if lay_there is None else lay_there
         self._lanes_met(op.instruction, at, warps, lanes, "overwritten", (who == warps) & ~same)
@@ -854,7 +925,8 @@ class SharedShadow:
         if self._looks_for_reads(op):
             self._over_reads(op, at[~same & (self.who[at] != NOBODY) & ~self._are_addresses(at)])
         held = self.who[at] != NOBODY  # who has read the others came too early, which is told
-        self._readers_done(op.instruction, at[held], warps[held])
+        self._readers_done(op.instruction, at[held], warps[held], exempt=functools.partial(self._may_write_beside, op, lay_there, held))
+        self._keeps_writers(at, warps, joint)
         by_warp = (who >= 0) & (who < OPERATIONS)
         if op.kind not in GENERIC and by_warp.any():
             self._op_overwrites(op, at[by_warp], who[by_warp])
@@ -862,6 +934,13 @@ class SharedShadow:
         if op.kind not in GENERIC and (addresses := at[self._are_addresses(at)]).size:  # who has read the address is not asked for again
             self.read_line[addresses], self.read_when[addresses] = 0, 0
         self.who[at], self.line[at], self.strong[at] = OPERATIONS + op.number, op.instruction.line, False
+
+    def _may_write_beside(self, op: Operation, lay_there: np.ndarray | None, held: np.ndarray, other: Operation) -> np.ndarray:
+        """Which of words may an operation write beside another one: both are reductions, or it writes what lies there and the other one is alike?"""
+        is_piped = bool(self.operations.piped(op, np.array([other.number]))[0])
+        same = np.zeros(len(held), bool) if lay_there is None or op.instruction.name != other.instruction.name else lay_there
+        found: np.ndarray = same[held] | is_piped | (other is op)
+        return found
 
     def _brought_so(self, op: Operation, who: np.ndarray) -> np.ndarray:
         """Which words have come by a copy like this one? Each warp of several may issue the copy, and the barrier count them all."""
@@ -969,6 +1048,7 @@ class SharedShadow:
             why = ": it refills the stage before anybody has read what that brought"
             self._refilled[late] = True
         brought = np.flatnonzero(self.who == OPERATIONS + op.number) if i.op == "cp" else late
+        brought = brought if brought.size else late
         self.telling.find(
             "X004" if done == "read" else "X005", i, late,
             f"{{where}} is {done} by {{i}} of warp {self.telling.warp(warp)}, which has not waited for {op.name}{why}",
@@ -984,8 +1064,8 @@ class SharedShadow:
         """Does a load overwrite words that another one brings, and has nobody read any of them since that was issued, as far as is known?"""
         if i.op != "cp" or "bulk" not in i.modifiers or op.kind not in ("tma_load", "bulk") or self.read_line[at].any():
             return False
-        readers = distinct(self.read_by[:, at]) - 1
-        return all(self.operations[number].since < op.since for number in readers[readers >= 0].tolist())
+        readers = sets.members_of(self.tables.sets, distinct(self.read_by[at]))
+        return all(self.operations[number].since < op.since for number in readers)
 
     def _by_kind(self, numbers: np.ndarray) -> Iterator[tuple[Operation, np.ndarray]]:
         """The first operation of each kind among some operations, with which of them are of that kind."""
@@ -995,14 +1075,17 @@ class SharedShadow:
             yield self.operations[int(numbers[part][0])], part
 
     def _readers_done(
-        self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None, read_by: np.ndarray | None = None
-    ) -> None:
-        """May what lies at `at` be overwritten: has each warp that writes seen all its readers done? `read_by` says which warps read the same bytes."""
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None, read_by: np.ndarray | None = None,
+        exempt: Callable[[Operation], np.ndarray] | None = None,
+    ) -> None:  # fmt: skip
+        """May what lies at `at` be overwritten: has each warp that writes seen all its readers done? `read_by` says which warps read the same bytes; see
+        `_others_have_written`."""
         self._threads_have_read(i, at, warps, self.read_when, self.read_line, values, read_by=read_by)
         if self.tables.has_strong:
             self._threads_have_read(i, at, warps, self.tables.polled_when, self.tables.polled_line, values)
             self._threads_have_changed(i, at, warps, values)
         self._operations_have_read(i, at, warps)
+        self._others_have_written(i, at, warps, "overwritten", exempt)
 
     def _threads_have_read(
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, table: np.ndarray, lines: np.ndarray, values: Values | None = None,
@@ -1040,22 +1123,26 @@ class SharedShadow:
 
     def _operations_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """`_readers_done` for readers that are asynchronous operations."""
-        for by in self.read_by[:, at] - 1:
-            reads = by >= 0
-            if not reads.any():
+        for operation, reads in self._each_of(self.read_by[at]):
+            late, formal = self.order.missing(lambda order, n=operation.number, reads=reads: reads & ~order.read_done[warps, n])  # type: ignore[misc]
+            if not late.any():
                 continue
-            late, formal = self.order.missing(lambda order, by=by, reads=reads: reads & ~order.read_done[warps, by])  # type: ignore[misc]
-            for number in distinct(by[late]).tolist() if late.any() else ():
-                operation, mine = self.operations[number], late & (by == number)
-                places, warp = at[mine], int(np.broadcast_to(warps, late.shape)[mine][0])
-                why = self.telling.unwaited(operation, warp, only_read=True)
-                tell = functools.partial(
-                    self.telling.find, "X005", i, places, f"{{i}} overwrites {{where}}, which {operation.name} may still read: {why}",
-                    self.telling.wait_for(operation, warp, only_read=True), formal=formal, cause=operation.kind,
-                )  # fmt: skip
-                is_transfer = i.op == "cp" and "bulk" in i.modifiers  # which is whole
-                if not is_transfer or not operation.is_followed(places, tell):
-                    tell()
+            places, warp = at[late], int(np.broadcast_to(warps, late.shape)[late][0])
+            why = self.telling.unwaited(operation, warp, only_read=True)
+            tell = functools.partial(
+                self.telling.find, "X005", i, places, f"{{i}} overwrites {{where}}, which {operation.name} may still read: {why}",
+                self.telling.wait_for(operation, warp, only_read=True), formal=formal, cause=operation.kind,
+            )  # fmt: skip
+            is_transfer = i.op == "cp" and "bulk" in i.modifiers  # which is whole
+            if not is_transfer or not operation.is_followed(places, tell):
+                tell()
+
+    def _each_of(self, entries: np.ndarray) -> Iterator[tuple[Operation, np.ndarray]]:
+        """Each operation that words have, by their entries, and which words have it."""
+        kinds = distinct(entries)
+        for number in sets.members_of(self._tables.sets, kinds):
+            having = [entry for entry in kinds.tolist() if number in sets.members_of(self._tables.sets, np.array([entry]))]
+            yield self.operations[number], np.isin(entries, having)
 
 
 def _may_leave_others(places: np.ndarray, warps: np.ndarray, values: np.ndarray) -> np.ndarray:

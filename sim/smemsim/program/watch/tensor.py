@@ -15,6 +15,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.machine.tmem.layout import boxes_of_d
+from smemsim.program.watch import sets
 from smemsim.program.watch.clocks import Alike, Formal, Order, count_of
 from smemsim.program.watch.doubts import Unwritten, is_followed, uses
 from smemsim.program.watch.operations import GROUP, NOBODY, OPERATIONS, Operation, Operations
@@ -53,7 +54,7 @@ class TensorShadow:
         groups = -(-self.per_cta // GROUP)
         self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
         self.read_line = np.zeros(shape, np.int32)
-        self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
+        self.read_by, self.sets = np.zeros(shape, np.int32), sets.made()  # operations that may still read, as entries of sets
         self.unread = np.zeros(
             shape, np.uint8
         )  # a matrix product or a part of its sum, one number everywhere or different ones of threads, that nobody has read
@@ -79,14 +80,15 @@ class TensorShadow:
         """Of the cells of all CTAs what is known of those of the first one."""
         if not len(self.who):
             return
-        is_known = (first.who[0] != NOBODY) | (first.read_by[0] != NOBODY) | first.read_when[:, 0].any(axis=0)
+        is_known = (first.who[0] != NOBODY) | (first.read_by[0] != 0) | first.read_when[:, 0].any(axis=0)
         columns = np.flatnonzero(is_known.any(axis=0))
         at = slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0)
         tables = (self.when, first.when), (self.line, first.line), (self.unread, first.unread)
         for table, of_first in (*tables, (self.read_when, first.read_when), (self.read_line, first.read_line)):
             table[..., at] = of_first[..., at]
-        self.who[..., at] = _of_all(first.who[0][:, at], OPERATIONS, twins)
-        self.read_by[..., at] = _of_all(first.read_by[0][:, at], 0, twins)
+        self.who[..., at] = _of_all(first.who[0][:, at], twins)
+        self.read_by[..., at] = sets.entries_of_twins(first.read_by[0][:, at], twins.numbers, first.sets)
+        self.sets = sets.of_twins(first.sets, twins.numbers)
         for n in range(twins.count):
             self._added[n] = {d: (twins.of(op, n), box) for d, (op, box) in first._added.get(0, {}).items()}
             for warp, stores in first._stores.items():
@@ -196,6 +198,8 @@ class TensorShadow:
                 if registers & first:
                     self.read_when[at] = self.order.clock[warp]
             left = [(at, registers) for at, registers in waiting if not registers & first]
+            for at, _ in left:  # of the same cells, too
+                self.read_when[at] = PENDING
             if left:
                 self._loads[warp] = left
 
@@ -218,7 +222,7 @@ class TensorShadow:
         if self.marks is not None:
             self.marks[at] = 0
         self.unread[at] = 0
-        self.read_by[at] = NOBODY
+        self.read_by[at] = 0
         self.read_when[(slice(None), *at)] = 0
 
     def passes_freed(self, given: Sequence[tuple[int, int, int, int]]) -> bool:
@@ -228,7 +232,7 @@ class TensorShadow:
             self._touched(cta)
             at = (cta, slice(0, LANES), slice(first, end))
             who, by, read_when = self.who[at], self.read_by[at], self.read_when[(slice(None), *at)]
-            numbers = distinct(np.concatenate((who[who >= OPERATIONS] - OPERATIONS, by[by != NOBODY])))
+            numbers = [*distinct(who[who >= OPERATIONS] - OPERATIONS).tolist(), *sets.members_of(self.sets, distinct(by))]
             by_warp = (who >= 0) & (who < OPERATIONS)
             if not order.done[warp, numbers].all() or (order.seen[warp][who[by_warp]] < self.when[at][by_warp]).any():
                 return False
@@ -271,7 +275,8 @@ class TensorShadow:
         for at in of_writes:
             self._summed |= self._fills(at)
         for at in of_reads:
-            self.read_by[at], self.unread[at] = op.number, 0
+            self._joins(op, at)
+            self.unread[at] = 0
         for at in of_writes:
             self.unread[at], self.who[at], self.line[at] = PRODUCT, OPERATIONS + op.number, op.instruction.line
         return True
@@ -284,31 +289,32 @@ class TensorShadow:
         by_warp = (cells >= 0) & (cells < OPERATIONS)
         if by_warp.any() and (self.order.seen[warp][np.where(by_warp, cells, 0)] < self.when[at])[by_warp].any():
             return False
-        who, by = distinct(cells), distinct(self.read_by[at])
-        numbers = {*(who[who >= OPERATIONS] - OPERATIONS).tolist(), *by[by != NOBODY].tolist()}
+        who, by = distinct(cells), sets.members_of(self.sets, distinct(self.read_by[at]))
+        numbers = {*(who[who >= OPERATIONS] - OPERATIONS).tolist(), *by}
         return all(self._is_piped(op.instruction, warp, self.operations[n]) for n in numbers)
 
     def are_touched(self, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
         """Has anybody touched one of the cells of boxes, as `stored` takes them?"""
         each = [(cta, slice(lane, lane + lanes), slice(first, end)) for _, cta, lane, first, end in boxes]
         return any(
-            bool((self.who[at] != NOBODY).any() or (self.read_by[at] != NOBODY).any() or self.read_when[(slice(None), *at)].any())
-            for at in each
+            bool((self.who[at] != NOBODY).any() or self.read_by[at].any() or self.read_when[(slice(None), *at)].any()) for at in each
         )
 
     def remembered(self) -> list[int]:
         """The numbers of the operations that cells or open commits refer to."""
         of_cells = distinct(self.who[self.who >= OPERATIONS]) - OPERATIONS
-        readers = distinct(self.read_by[self.read_by != NOBODY])
+        readers = sets.members_of(self.sets, distinct(self.read_by))
         added = (op.number for held in self._added.values() for op, _ in held.values())
-        return [*of_cells.tolist(), *readers.tolist(), *added, *(op.number for op in self._open.values())]
+        return [*of_cells.tolist(), *readers, *added, *(op.number for op in self._open.values())]
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Operations have new numbers: `new` of each old one, of which `kept` are left; there is `room` for so many."""
         by = self.who >= OPERATIONS
         self.who[by] = OPERATIONS + new[self.who[by] - OPERATIONS]
-        reads = self.read_by != NOBODY
-        self.read_by[reads] = new[self.read_by[reads]]
+        is_used = np.zeros(int(self.sets.used[0]), bool)
+        is_used[-self.read_by[self.read_by < 0]] = True
+        self.sets, entries = sets.compacted(self.sets, is_used, new)
+        sets.renumber(self.read_by.reshape(-1), new, entries)
         for thread, row in self.issued.items():
             self.issued[thread] = np.zeros(room, bool)
             self.issued[thread][: len(kept)] = row[kept]
@@ -339,7 +345,7 @@ class TensorShadow:
         """Somebody touches tensor memory of a CTA: the tables get what was added there last."""
         for op, (_, lanes, first, end) in self._added.pop(cta, {}).values():
             at = (cta, lanes, slice(first, end))
-            self.who[at], self.read_by[at], self.line[at] = OPERATIONS + op.number, op.number, op.instruction.line
+            self.who[at], self.read_by[at], self.line[at] = OPERATIONS + op.number, op.number + 1, op.instruction.line
 
     def reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> bool:
         """An operation reads boxes. Is something wrong with what is there?"""
@@ -348,10 +354,32 @@ class TensorShadow:
         for which, lanes, first, end in boxes:
             at = (members[which].index, lanes, slice(first, end))
             is_doubtful |= self._seen(i, at, warp, "reads") or (self.marks is not None and bool(self.marks[at].any()))
-            self.read_by[at] = op.number
+            self._joins(op, at)
             self._summed |= self._fills(at)
             self.unread[at] = 0
         return is_doubtful
+
+    def _joins(self, op: Operation, at: Any) -> None:
+        """An operation joins the readers of cells; those leave them that are over, or that the tensor core executes before it."""
+        warp, before = int(op.warps[0]), self.read_by[at]
+        first = int(before.flat[0])
+        if (before == first).all():  # most often one operation has read them all
+            self.read_by[at] = self._joined(op, warp, first)
+            return
+        entries, which = np.unique(before, return_inverse=True)
+        joined = np.array([self._joined(op, warp, entry) for entry in entries.tolist()], np.int32)
+        self.read_by[at] = joined[which.reshape(before.shape)]
+
+    def _joined(self, op: Operation, warp: int, entry: int) -> int:
+        if entry in (0, op.number + 1):
+            return op.number + 1
+        left = [
+            n
+            for n in sets.members_of(self.sets, np.array([entry]))
+            if not self.order.done[warp, n] and not self._is_piped(op.instruction, warp, self.operations[n])
+        ]
+        self.sets, joined = sets.entry_of(self.sets, {*left, op.number})
+        return joined
 
     def reads_as(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box], dtype: str) -> None:
         """An operation reads boxes as numbers of less than 32 bits, several a column: R508 where a product left its sums there, one a column."""
@@ -466,18 +494,17 @@ class TensorShadow:
                 reader, line = int(readers[place[0]]), int(self.read_line[at][place])
                 self._not_ordered(i, warp, done, self._where(at, late), ("ld", "reads"), reader, line, pending, formal)
         by = self.read_by[at]
-        first = int(by.flat[0])
-        is_one = bool((by == first).all())  # most often one operation has read them all
-        if first == NOBODY and is_one:
-            return
-        for number in [first] if is_one else distinct(by[by != NOBODY]).tolist():
+        first = by.flat[:1]
+        kinds = first if (by == first[0]).all() else distinct(by)  # most often one operation has read them all
+        for number in sets.members_of(self.sets, kinds):
             operation = self.operations[number]
             if self._is_piped(i, warp, operation):
                 continue
             unseen, formal = self.order.missing(lambda order, number=number: ~order.done[warp, [number]])  # type: ignore[misc]
             if unseen.any():
+                having = [entry for entry in kinds.tolist() if number in sets.members_of(self.sets, np.array([entry]))]
                 self.telling.tell(
-                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, by == number)}, which "
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, np.isin(by, having))}, which "
                     f"{operation.instruction.name} of line {operation.instruction.line} may still read: {self.telling.unwaited(operation, warp)}",
                     "tcgen05.commit behind it, and wait for the phase of that mbarrier first", "PTX ISA 9.1 §9.7.16.6", formal=formal,
                 )  # fmt: skip
@@ -621,17 +648,17 @@ class TensorShadow:
         return str(own) if self.x.launch.ctas == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
 
 
-def _of_all(of_first: np.ndarray, base: int, twins: Twins) -> np.ndarray:
-    """A table of cells of all CTAs, from that of the first one: operations from `base` on, warps below it."""
+def _of_all(of_first: np.ndarray, twins: Twins) -> np.ndarray:
+    """A table of who wrote cells, of all CTAs, from that of the first one."""
     numbers = twins.numbers.astype(np.int32)
     kinds = (
         of_first.reshape(-1)[:1] if of_first.size and (of_first == of_first.flat[0]).all() else of_first
     )  # most often one has done it all
     of_each = np.stack([kinds] * twins.count)
     for own, row, begin in zip(of_each, numbers, range(0, twins.count * twins.warps, twins.warps), strict=True):
-        by_operation = own >= base
+        by_operation = own >= OPERATIONS
         own[(own >= 0) & ~by_operation] += begin
-        own[by_operation] = row[own[by_operation] - base] + base
+        own[by_operation] = row[own[by_operation] - OPERATIONS] + OPERATIONS
     found: np.ndarray = of_each if kinds is of_first else of_each[..., None]
     return found
 

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 __all__ = ["MATRIX", "Begin", "Watch", "has_excuses", "has_fenced_tensor", "has_messages"]
 
 
-MOST_COPIES = 16  # that complete on an mbarrier, and some warp knows to be over, which are remembered with it
+COPIES = 16  # operations of an mbarrier, after so many more of which it is looked which are still remembered
 MATRIX = ("wgmma", "tcgen05")
 _Early: TypeAlias = tuple[Instruction, int, Mbarrier, int]
 _NO_WARPS = np.zeros(0, np.int64)
@@ -565,18 +565,11 @@ class Watch:
         for op, barrier in zip(ops, barriers, strict=True):
             self._uses(op.instruction, barrier, op.warps)
             barrier.copies.insert(0, op)
-            if len(barrier.copies) > MOST_COPIES:
-                barrier.copies = self._copies_of(barrier)
+            if len(barrier.copies) % COPIES == 0:
+                barrier.copies = [other for other in barrier.copies if self.operations.remembers(other)]
         each = iter(ops)
         for warps, what in self.order.together([op.warps for op in ops], barriers):
             self.order.brings(list(itertools.islice(each, count_of(what))), warps, what)
-
-    def _copies_of(self, barrier: Mbarrier) -> list[Operation]:
-        """The copies of an mbarrier that no warp knows to be over, and the last others."""
-        known = [op for op in barrier.copies if self.operations.remembers(op)]
-        over = self.order.done[:, [op.number for op in known]].any(axis=0)
-        last = np.flatnonzero(over)[:MOST_COPIES]
-        return [op for n, op in enumerate(known) if not over[n] or n in last]
 
     def not_waited_for(self, barrier: Mbarrier, threads: np.ndarray) -> Operation | None:
         """The first operation that completes on an mbarrier, and some of these threads do not know to be over; None where they know that all are."""
@@ -586,6 +579,8 @@ class Watch:
     def joins(self, ops: Sequence[Operation], group: str, lanes: int = 0) -> None:
         """Operations each belong to the next group that their thread commits, or that each of these `lanes` (a bit set) of its warp does: "bulk" "cp.async" "wgmma"."""
         self.groups.joins(ops, group, lanes)
+        if lanes:
+            self.operations.have_lanes(ops)
 
     def commit(self, x: Wave, i: Instruction, group: str) -> None:
         """The running threads commit their open group."""
