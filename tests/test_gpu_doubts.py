@@ -592,6 +592,19 @@ def test_bytes_of_shared_memory_are_uninitialised_each_by_itself(body, told, rem
     assert {f.code for f in done.findings.values() if f.is_milder} == remarks
 
 
+def test_any_number_of_combinations_is_followed():
+    """Each thread adds up other ones of 13 uninitialised words: the last one has all of them."""
+    gpu, count = Gpu("sm_90a"), 13
+    body = "mov.u32 %r2, %ctaid.x; mad.lo.u32 %r2, %r2, 1024, %r1; mov.u32 %r3, sm; mov.u32 %r4, 0;\n"
+    body += "".join(
+        f"ld.shared.u32 %r5, [%r3+{4 * n}]; bfe.u32 %r6, %r2, {n}, 1; setp.ne.u32 %p1, %r6, 0; selp.u32 %r5, %r5, 0, %p1; add.u32 %r4, %r4, %r5;\n" for n in range(count)
+    )  # fmt: skip
+    body += f"setp.eq.u32 %p1, %r2, {2**count - 1}; @%p1 red.global.add.u32 [%d20], %r4;"
+    done = gpu.launch(ptx_kernel(1, body), "k", grid=2**count // 1024, block=1024, args=[gpu.array(np.zeros(1, np.uint32))], progress=False)
+    places = {at.instruction.line for f in done.findings for at in (f.at, *f.alike)}
+    assert ({*codes(done)}, len(places)) == ({"R507"}, count)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_loads_are_blamed_as_an_interpreter_of_bytes_does_it(seed):
     program = Program(seed, 40)

@@ -86,8 +86,8 @@ class Parts:
             if not self.has_holes:
                 self.has_holes, self._holes = True, np.zeros(self.words, np.uint8)
             self._holes[at[are_first]] = WHOLE
-        if self.has_holes:
-            np.bitwise_and.at(self._holes, at, ~bits & np.uint8(WHOLE))
+        if self.has_holes and (open_ := self._holes[at] != 0).any():
+            np.bitwise_and.at(self._holes, at[open_], ~bits[open_] & np.uint8(WHOLE))
 
     def holes_of(self, at: np.ndarray) -> np.ndarray:
         """Which bytes of words have no value beside others that have one: a bit for each."""

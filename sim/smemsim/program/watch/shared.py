@@ -211,15 +211,16 @@ class SharedShadow:
         nobody: np.ndarray = self.who[at] == NOBODY
         return nobody
 
-    def blank_bytes(self, at: np.ndarray) -> np.ndarray:
-        """Which bytes of these words nobody has written: a bit for each."""
-        found: np.ndarray = np.where(self.who[at] == NOBODY, np.uint8(WHOLE), self.parts.holes_of(at))
-        return found
+    def blank_bytes(self, at: np.ndarray, who: np.ndarray | None = None) -> np.ndarray:
+        """Which bytes of these words, whose last writers are known or not, are uninitialised: a bit for each."""
+        nobody = (self.who[at] if who is None else who) == NOBODY
+        found: np.ndarray = nobody.astype(np.uint8) * np.uint8(WHOLE)
+        return found | self.parts.holes_of(at) if self.parts.has_holes else found
 
-    def blank_of(self, at: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
+    def blank_of(self, at: np.ndarray, flat: np.ndarray, size: int, who: np.ndarray | None = None) -> np.ndarray:
         """Which of the bytes of these words that accesses of `size` bytes at places `flat` touch are uninitialised, as bits."""
-        bits = self.blank_bytes(at)
-        return bits if size >= WORD else bits & self.parts.bits(flat, size)
+        bits = self.blank_bytes(at, who)
+        return bits if size >= WORD or not bits.any() else bits & self.parts.bits(flat, size)
 
     def beside(self, word: int) -> Instruction | None:
         """What has written the written word next to a word of the same CTA; None if nothing has written any."""

@@ -206,9 +206,9 @@ class Watch:
         if self.unwritten.shared is None and self.shared.is_read(i, flat, size, stops_at_operations=self._is_elsewhere):
             return
         at, warps = self.shared.places(flat, size)
-        blank = self.shared.blank_of(at, flat, size)
-        nobody = blank != 0
         who = self.shared.read(i, at, warps, flat, size)
+        blank = self.shared.blank_of(at, flat, size, who)
+        nobody = blank != 0
         if nobody.any():
             self.early.note(i, at[nobody], self._running(x), blank[nobody])
         if self.unwritten.shared is not None or nobody.any():
