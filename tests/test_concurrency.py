@@ -1067,6 +1067,15 @@ def test_an_mbarrier_that_the_other_cta_uses(far: str):
         assert {f.code for f in run(Kernel("", body.format(made, waited), cluster=2)).findings} == codes, (made, waited)
 
 
+@pytest.mark.parametrize(("end", "shape"), in_turn_with(["inval", "init", "store", "volatile store", "cp.async"]))
+def test_a_copy_may_still_complete(end: str, shape: str):
+    """The thread that issues a bulk load ends the mbarrier that counts it, behind a wait for the load or without."""
+    body = f"{init(1, '[bar+16]')} fence.mbarrier_init.release.cluster; {MEET} setp.eq.u32 %p8, %r1, 0; {LOAD.replace('[bar]', '[bar+16]')} {{}} {ENDS[end].format(at='bar+16')}"
+    assert {f.code for f in run(Kernel("", body.format(""), **SHAPES[shape])).findings} == {"X005"}
+    waited = f"@!%p8 bra M; {waits('[bar+16]')} M:"
+    assert run(Kernel("", body.format(waited), **SHAPES[shape])).findings == []
+
+
 @pytest.mark.parametrize(("end", "at"), [("inval", "bar"), ("init", "bar+8"), ("store", "bar+16")])
 def test_a_commit_may_still_arrive(end: str, at: str):
     """Who ends an mbarrier waits for the phase that tcgen05.commit completes, or for a later commit of the same thread."""

@@ -126,8 +126,18 @@ class MbarrierObjects:
 
     def is_over(self, barrier: Mbarrier, threads: np.ndarray) -> bool:
         """May threads end the object?"""
-        one, warps = self._objects.get(barrier), distinct(threads // WARP)
-        return one is None or (not self._unordered(one, warps, 0)[0].any() and self._pending(one, warps) is None)
+        one = self._objects.get(barrier)
+        return one is None or self._is_over(one, distinct(threads // WARP))
+
+    def _is_over(self, one: _Object, warps: np.ndarray) -> bool:
+        return not self._unordered(one, warps, 0)[0].any() and self._pending(one, warps) is None
+
+    def are_over(self, at: np.ndarray, warps: np.ndarray) -> bool:
+        """May warps end the objects that lie in words?"""
+        pairs = {
+            (id(self._at[word]), warp): self._at[word] for word, warp in zip(at.tolist(), warps.tolist(), strict=True) if word in self._at
+        }
+        return all(self._is_over(one, np.array([warp])) for (_, warp), one in pairs.items())
 
     def overwritten(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """Warps, or operations that they issue, write words in which objects lie."""
@@ -144,10 +154,10 @@ class MbarrierObjects:
         if late.any():
             by, other = np.argwhere(late)[0].tolist()
             self._tell(i, one, int(warps[by]), other, formal)
-        elif (arrival := self._pending(one, warps)) is not None:
+        elif (pending := self._pending(one, warps)) is not None:
             named = self._named(one)
             self.telling.tell(
-                "X005", i, f"{i.name} {self._does(i)} the mbarrier at {named}, at which {arrival.instruction.name} of line {arrival.instruction.line} may still "
+                "X005", i, f"{i.name} {self._does(i)} the mbarrier at {named}, at which {pending.name} of line {pending.line} may still "
                 "arrive: these threads have not waited for that phase", "mbarrier.try_wait for the phase that the arrival completes, before this line",
                 BECAUSE, one.barrier.touched,
             )  # fmt: skip
@@ -170,14 +180,17 @@ class MbarrierObjects:
                 known |= self.order.has_seen(warps, np.int64(one.first + own)) >= one.when[own]
         return bool(known.all())
 
-    def _pending(self, one: _Object, warps: np.ndarray) -> _Arrival | None:
-        """An asynchronous arrival that warps do not know to have come. An operation that is forgotten is over."""
+    def _pending(self, one: _Object, warps: np.ndarray) -> Instruction | None:
+        """An instruction whose asynchronous arrival, or completion of a copy, warps do not know to have come. An operation that is forgotten is over."""
+        for op in one.barrier.copies:
+            if self.operations.remembers(op) and not self.order.done[warps, op.number].all():
+                return op.instruction
         for arrival in one.arrivals.values():
             if self._know(one, warps, arrival.phase):
                 continue
             after = np.array([op.number for op in arrival.after if self.operations.remembers(op)], np.int64)
             if not arrival.after or not self.order.done[np.ix_(warps, after)].all():
-                return arrival
+                return arrival.instruction
         return None
 
     @staticmethod

@@ -322,6 +322,8 @@ class SharedShadow:
             self.unfold()  # whose value stays is to be said of all
             places, threads = np.ascontiguousarray(flat, np.int64), self.x.threads
         done = loops.write(places, size // WORD, threads, i.line, self._tables, self._known)
+        if not done and self._frees(self.places_of(places, size), np.repeat(threads >> 5, size // WORD)):
+            done = loops.write(places, size // WORD, threads, i.line, self._tables, self._known)
         if done and self.epochs.is_made:
             self.epochs.note(places, size // WORD, writes=True)
         if done == 2:
@@ -596,7 +598,10 @@ class SharedShadow:
         self.epochs.forget()
         if self.parts.kept:
             return False
-        done = loops.copy(np.ascontiguousarray(flat, np.int64), size // WORD, self.x.threads, numbers, i.line, self.tables, self._known)
+        places, threads = np.ascontiguousarray(flat, np.int64), self.x.threads
+        done = loops.copy(places, size // WORD, threads, numbers, i.line, self.tables, self._known)
+        if not done and self._frees(*self.places(flat, size)):
+            done = loops.copy(places, size // WORD, threads, numbers, i.line, self.tables, self._known)
         if done == 2:
             at, warps = self.places(flat, size)
             self._one_stays(i, at, at, warps, values)
@@ -851,8 +856,10 @@ class SharedShadow:
         self.epochs.forget()
         is_generic, line = op.kind in GENERIC, op.instruction.line
         first, mark = int(op.warps[0]), self._mark_of(op, op.lane)
-        looks = self._looks_for_reads(op)
-        done = loops.operation_writes(at.begins, at.count, first, mark, op.number, is_generic, line, looks, self.tables, self._known)
+        given = at.begins, at.count, first, mark, op.number, is_generic, line, self._looks_for_reads(op)
+        done = loops.operation_writes(*given, self.tables, self._known)
+        if not done and self._frees(at.words, np.full(len(at.words), first)):
+            done = loops.operation_writes(*given, self.tables, self._known)
         if done and self.parts.kept:
             self.parts.written_whole(at.words)
         if done == 2:
@@ -900,13 +907,22 @@ class SharedShadow:
         owns = np.array([op.number for op in ops], np.int64)
         line, is_generic = first.instruction.line, first.kind in GENERIC
         looks = self._looks_for_reads(first)
-        done = loops.operations_write(
-            runs.begins, runs.count, windows, warps, marks, owns, is_generic, line, looks, self._tables, self._known
-        )
+        given = runs.begins, runs.count, windows, warps, marks, owns, is_generic, line, looks
+        done = loops.operations_write(*given, self._tables, self._known)
+        if not done and self._frees((runs.words + windows[:, None]).reshape(-1), np.repeat(warps, len(runs.words))):
+            done = loops.operations_write(*given, self._tables, self._known)
         if done == 2:
             for op, window in zip(ops, windows.tolist(), strict=True):
                 self._over_reads(op, runs.behind(window).words)
         return bool(done)
+
+    def _frees(self, at: np.ndarray, warps: np.ndarray) -> bool:
+        """Do mbarrier objects lie in words that warps write, and may they end all of them? Then nothing is kept of these any more."""
+        objects = self._tables.who[at] == MBARRIER
+        if self.folding is not None or not objects.any() or not self.objects.are_over(at[objects], warps[objects]):
+            return False
+        self._tables.who[at[objects]] = ATOMIC
+        return True
 
     def written_by_operation(self, op: Operation, at: np.ndarray, lay_there: np.ndarray | None) -> None:
         """An operation writes words; `lay_there` marks those that the write leaves unchanged."""
