@@ -50,21 +50,23 @@ def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _InRows:
-    """The factors of some rows: of each k of a factor, ascending, the instruction and the bytes, (k, rows)."""
+    """The factors of some rows: of each k of a factor, ascending, the instruction and the bytes, (k, rows). `is_one`: have all instructions the same ones at each k?"""
 
     rows: Rows
     k: list[int]
     uses: list[Use]
     at: np.ndarray
+    is_one: bool
 
     @classmethod
     def of(cls, rows: Rows, uses: Iterable[Use]) -> _InRows:
         each: dict[int, tuple[Use, np.ndarray]] = {}
+        is_one = True
         for use in uses:
             for n, at in enumerate(use.addresses.T):
-                each.setdefault(use.k + n * use.elements, (use, at))
+                is_one &= np.array_equal(each.setdefault(use.k + n * use.elements, (use, at))[1], at)
         k = sorted(each)
-        return cls(rows, k, [each[n][0] for n in k], np.stack([each[n][1] for n in k]))
+        return cls(rows, k, [each[n][0] for n in k], np.stack([each[n][1] for n in k]), is_one)
 
 
 class _All:
@@ -81,10 +83,9 @@ class _All:
     def of(self, side: str) -> Iterator[Finding]:
         """What is wrong with the factors of an operand, the most certain first."""
         mine = [x for rows, x in self.rows.items() if rows.side == side]
-        for look in (self._contradicts, self._in_tile, self._in_map, self._of_other, self._along_k, self._along_rows):
-            for x in mine:
-                if (found := look(x)) is not None:
-                    yield found
+        yield from filter(None, map(self._contradicts, mine))
+        for look in (self._in_tile, self._in_map, self._of_other, self._along_k, self._along_rows):
+            yield from filter(None, (look(x) for x in mine if x.is_one))
 
     def crossed(self) -> list[Finding]:
         """R508 as a remark where A comes from an earlier parameter of the kernel than B, and A's scale factors from a later one than B's, or the other way round."""
