@@ -10,7 +10,7 @@ import numpy as np
 from ptx_kernels import wait
 from smemsim import Gpu, InstrDescriptor, Run, SmemDescriptor, TensorMap
 
-__all__ = ["Gemm", "run"]
+__all__ = ["Gemm", "Sparse", "run"]
 
 BLOCK = 512  # bytes of 128 rows x 4 scale factors
 KINDS = {  # scales of a row for an instruction, elements that share one, element type, scale type
@@ -250,3 +250,78 @@ def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = Non
         **more,
     )
     return done, int((out.numpy() != a @ b.T).sum())
+
+
+@dataclasses.dataclass(frozen=True)
+class Sparse:
+    """D (128 x 32) = A B^T of e4m3, of each four of A's k two are stored: two products of 64 k, whose metadata tcgen05.cp brings: 16 bytes of a row, 8 for each.
+
+    `columns` are those of the metadata, from the first one; `block` the rows of metadata that are loaded."""
+
+    columns: tuple[int, int] = (0, 2)
+    grid: int = 1
+    block: int | None = None
+    same: bool = False  # is the metadata that of one pattern?
+
+    @property
+    def ptx(self) -> str:
+        """The kernel: parameters are the maps of A and of B, the metadata, and D."""
+        a = SmemDescriptor(arch="sm_100a", start_address=0, stride_byte_offset=512, swizzle="64B").encode()
+        b = SmemDescriptor(arch="sm_100a", start_address=0, stride_byte_offset=1024, swizzle="128B").encode()
+        rows = SmemDescriptor(arch="sm_100a", start_address=0, leading_byte_offset=0, stride_byte_offset=128).encode()
+        i = InstrDescriptor(kind="f8f6f4", m=128, n=32, a_type="e4m3", b_type="e4m3", d_type="f32", sparsity=True)
+        products = "\n".join(
+            f"""add.s64 %rd10, %rd5, {2 * n}; add.s64 %rd11, %rd6, {4 * n}; add.u32 %r31, %r20, {column}; setp.ne.b32 %p4, 0, {n};
+    @%p2 tcgen05.mma.sp.cta_group::1.kind::f8f6f4 [%r9], %rd10, %rd11, [%r31], %r30, %p4;"""
+            for n, column in enumerate(self.columns)
+        )
+        block = "%r3" if self.block is None else str(self.block)
+        return f""".version 8.8
+    .target sm_100a
+    .address_size 64
+    .extern .shared .align 1024 .b8 smem[];
+    .visible .entry k(.param .align 64 .b8 ma[128], .param .align 64 .b8 mb[128], .param .u64 metadata, .param .u64 out) {{
+    .reg .pred %p<8>; .reg .b32 %r<64>; .reg .b64 %rd<20>;
+    mov.b64 %rd1, ma; cvta.param.u64 %rd1, %rd1; mov.b64 %rd2, mb; cvta.param.u64 %rd2, %rd2; ld.param.u64 %rd3, [metadata];
+    mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; setp.ne.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r1, 0; mov.u32 %r3, %ctaid.x;
+    mov.u32 %r5, smem; add.u32 %r6, %r5, 8192; add.u32 %r8, %r6, 4096; add.u32 %r7, %r8, 2048; add.u32 %r29, %r7, 8;
+    @!%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7+16], 64;
+    @%p2 mbarrier.init.shared::cta.b64 [%r7], 1; @%p2 mbarrier.init.shared::cta.b64 [%r7+8], 1; fence.mbarrier_init.release.cluster;
+    tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
+    ld.shared.b32 %r9, [%r7+16]; add.u32 %r20, %r9, 32; mov.u32 %r30, 0; shl.b32 %r31, %r3, 7; mul.wide.u32 %rd10, {block}, 2048; add.u64 %rd3, %rd3, %rd10;
+    shr.u32 %r32, %r5, 4; cvt.u64.u32 %rd5, %r32; or.b64 %rd5, %rd5, {a}; shr.u32 %r32, %r6, 4; cvt.u64.u32 %rd6, %r32; or.b64 %rd6, %rd6, {b};
+    @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r7], {8192 + 4096 + 2048};
+    @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r5], [%rd1, {{%r30, %r31}}], [%r7];
+    @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r6], [%rd2, {{%r30, %r30}}], [%r7];
+    @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%rd3], 2048, [%r7]; {wait("%r7", 0, "LOADED")}
+    shr.u32 %r32, %r8, 4; cvt.u64.u32 %rd7, %r32; or.b64 %rd7, %rd7, {rows}; @%p2 tcgen05.cp.cta_group::1.128x128b [%r20], %rd7; mov.u32 %r30, {i.word};
+    {products}
+    @%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r29]; {wait("%r29", 0, "DONE")} tcgen05.fence::after_thread_sync;
+    ld.param.u64 %rd4, [out]; shl.b32 %r40, %r2, 21; add.u32 %r40, %r40, %r9; shl.b32 %r42, %r3, 7; add.u32 %r42, %r42, %r1; mul.wide.u32 %rd8, %r42, 128;
+    add.u64 %rd4, %rd4, %rd8; mov.u32 %r41, 0;
+STORE:
+    tcgen05.ld.sync.aligned.32x32b.x4.b32 {{%r44, %r45, %r46, %r47}}, [%r40]; tcgen05.wait::ld.sync.aligned; st.global.v4.b32 [%rd4], {{%r44, %r45, %r46, %r47}};
+    add.u32 %r40, %r40, 4; add.u64 %rd4, %rd4, 16; add.u32 %r41, %r41, 4; setp.lt.u32 %p3, %r41, 32; @%p3 bra STORE;
+    tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync; @!%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 64;
+    ret; }}"""
+
+    def run(self) -> tuple[Run, int]:
+        """What a launch with random numbers finds, and how many elements of D are wrong."""
+        rng, gpu, rows = np.random.default_rng(1), Gpu("sm_100a"), 128 * self.grid
+        codes, values = np.array([0x38, 0x40, 0xB8, 0x30], np.uint8), np.array([1, 2, -1, 0.5])
+        pairs = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
+        pick = np.zeros((rows, 32), int) if self.same else rng.integers(0, 6, (rows, 32))  # of each four k
+        of_a, of_b = rng.integers(0, 4, (rows, 64)), rng.integers(0, 4, (32, 128))
+        a = np.zeros((rows, 32, 4))
+        np.put_along_axis(a, pairs[pick], values[of_a].reshape(rows, 32, 2), axis=2)
+        nibbles = pairs[pick][..., 0] | pairs[pick][..., 1] << 2
+        metadata = gpu.array((nibbles[:, ::2] | nibbles[:, 1::2] << 4).astype(np.uint8))
+        maps = []
+        for raw, box, swizzle in ((codes[of_a], (64, 128), "64B"), (codes[of_b], (128, 32), "128B")):
+            array = gpu.array(np.ascontiguousarray(raw))
+            maps.append(TensorMap.tiled(data_type="u8", global_address=array.address, global_dim=raw.shape[::-1], global_strides=raw.shape[1:], box_dim=box, swizzle=swizzle))  # fmt: skip
+        out = gpu.array(np.zeros((rows, 32), np.float32))
+        done = gpu.launch(
+            self.ptx, "k", grid=self.grid, block=128, shared_bytes=8192 + 4096 + 2048 + 32, args=[*maps, metadata, out], progress=False
+        )
+        return done, int((out.numpy() != a.reshape(rows, 128) @ values[of_b].T).sum())

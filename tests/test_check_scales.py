@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernels import changed, kernel, said_of_damaged, word_with
 from scaled import ARCH, MODES, scaled
-from scaled_gemms import Gemm, run
+from scaled_gemms import Gemm, Sparse, run
 from smemsim import InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
 from smemsim.cli import main
 from smemsim.spec.tensor_memory import COPY_SHAPES
@@ -507,7 +507,7 @@ WRONG = {
     "one id, stored by threads": (Gemm(by_threads=True, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
     "one id of a pair's B": (Gemm(pair=True, grid=(2, 1), id=lambda side, tile, step: 0 if side == "b" else step), ["S702"], "mma", "rows 0 to 63 of B are multiplied at k = 32"),
     "one row block for a pair": (Gemm(pair=True, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
-    "no stride": (Gemm(stride=0), ["S701", "S701"], "cp", "rows 0 and 8 of A get one scale factor"),
+    "no stride": (Gemm(stride=0), ["S701", "S701"], "cp", "rows 0 and 8 of A get the same scale factors"),
 }  # fmt: skip
 
 
@@ -552,3 +552,19 @@ def test_bytes_that_all_have_one_value_are_padding():
     assert [f.code for f in done.findings] == ["S702"]
     done, _ = run(Gemm(id=first_of_a), change=lambda side, scales: padded(side, scales) if side == "a" else None)
     assert done.findings == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "codes", "words"),
+    [
+        (Sparse(grid=2), [], ""),
+        (Sparse(columns=(0, 0), same=True), [], ""),  # all elements have one pattern
+        (Sparse(columns=(0, 0)), ["R508"], "multiplied at k = 64 with the metadata of k = 0"),
+        (Sparse(grid=2, block=0), ["R508"], "rows 0 to 127 of A and rows 128 to 255 are multiplied with the same metadata"),
+    ],
+)
+def test_rows_and_k_of_a_sparse_operand_have_metadata_of_their_own(kernel, codes, words):
+    done, wrong = kernel.run()
+    assert (wrong > 0) == bool(codes)
+    assert [f.code for f in done.findings] == codes, done.text()
+    assert all(words in f.message and "tcgen05.mma.sp." in f.instruction for f in done.findings)

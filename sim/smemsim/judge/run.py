@@ -318,7 +318,11 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
     if reads is None:
         return Judged(0, 0, 0, 0, 0, {"anything: it ran without the watch": 0})
     reads.finish()
-    missed = {reason: count for reason, count in reads.missed.items() if reason != RECOGNISED} | reads.factors.missed
+    missed = (
+        {reason: count for reason, count in reads.missed.items() if reason != RECOGNISED}
+        | reads.factors.missed
+        | reads.factors.missed_metadata
+    )
     done = reads.instructions - sum(reads.missed_instructions.values())
     a, b = ((0 if why_not else reads.sides_checked[side], reads.sides[side]) for side in "ab")
     if why_not and done:

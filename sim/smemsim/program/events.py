@@ -14,7 +14,7 @@ from typing import TypeAlias, overload
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.cluster import Delivery
 from smemsim.machine.product import SharedOperand
-from smemsim.machine.tmem.layout import ScaleLayout
+from smemsim.machine.tmem.layout import MetadataLayout, ScaleLayout
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.words.tensor_map import TensorMap
@@ -91,6 +91,7 @@ class Mma(_Issued):
     d: int = 0  # which accumulator: its first register, or its address in tensor memory
     is_new: bool = False  # others have given D its value since the last sum there
     scales: tuple[ScaleLayout, ScaleLayout] | None = None  # where the scale factors of A and of B lie, of a block-scaled kind
+    metadata: MetadataLayout | None = None  # where that of a sparse tcgen05.mma lies
 
     @property
     def begins(self) -> bool:

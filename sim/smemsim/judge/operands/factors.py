@@ -18,7 +18,7 @@ from smemsim.machine.region import FOREIGN, UNWRITTEN
 from smemsim.machine.tma import Transfer
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copied_operand, copy_shape
-from smemsim.machine.tmem.layout import ScaleLayout, cells_of_scales
+from smemsim.machine.tmem.layout import MetadataLayout, ScaleLayout, cells_of_metadata, cells_of_scales
 from smemsim.program.events import Copy, Mma
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Brought", "Factors", "Rows", "Use"]
 
-CELL = 4  # bytes
+CELL, BYTE = 4, 8  # bytes, bits
 WINDOWS = LANES // WARP_LANES
 BY_THREADS = "scale factors that no load has brought from global memory"
 NO_TILE = "scale factors of operands that no tensor load has brought"
@@ -60,7 +60,7 @@ class Use(NamedTuple):
     base: int
     offsets: np.ndarray
     copies: tuple[Brought, ...]
-    layout: ScaleLayout
+    layout: ScaleLayout | MetadataLayout
     other: Rows | None  # of the other operand
     size: tuple[int, int]  # rows and k of the whole tensor; 0 where it has more dimensions
 
@@ -101,10 +101,11 @@ class _Spot(NamedTuple):
 class _Part(NamedTuple):
     """Some rows of an operand of a product, the CTA of the pair in whose tensor memory their factors are looked at, and the rows of the other operand."""
 
-    layout: ScaleLayout
+    layout: ScaleLayout | MetadataLayout
     which: int
     rows: slice
     other: Rows | None
+    uses: dict[Rows, dict[tuple[int, int, int], Use]]
 
 
 class _Cells:
@@ -122,7 +123,9 @@ class Factors:
     def __init__(self) -> None:
         self.uses: dict[Rows, dict[tuple[int, int, int], Use]] = {}
         self.brought: dict[tuple[int, int], Brought] = {}
+        self.metadata: dict[Rows, dict[tuple[int, int, int], Use]] = {}  # as `uses`: the metadata of a sparse A
         self.missed: collections.Counter[str] = collections.Counter()
+        self.missed_metadata: collections.Counter[str] = collections.Counter()
         self.stored: dict[Any, Brought] = {}  # copies of factors that threads have stored, by what products take of them
         self.instructions = 0
         self._forget()
@@ -154,11 +157,9 @@ class Factors:
 
     def merge(self, other: Factors) -> None:
         """Take what another process has seen."""
-        for rows, uses in other.uses.items():
-            mine = self.uses.setdefault(rows, {})
-            own = {(use.k, use.base, use.offsets.tobytes()) for use in mine.values()}
-            new = [use for use in uses.values() if (use.k, use.base, use.offsets.tobytes()) not in own]
-            mine |= {(use.k, use.base, -len(mine) - n - 1): use for n, use in enumerate(new)}
+        _merge(self.uses, other.uses)
+        _merge(self.metadata, other.metadata)
+        self.missed_metadata.update(other.missed_metadata)
         known = {(copy.base, copy.offsets.tobytes()) for copy in self.brought.values()}
         for copy in other.brought.values():
             if (copy.base, copy.offsets.tobytes()) not in known:
@@ -239,10 +240,21 @@ class Factors:
         self, x: Wave, members: Sequence[Cta], event: Mma, places_of: Callable[[SharedMemory, SharedOperand], Places | None]
     ) -> None:
         """A block-scaled product of a CTA or of a pair."""
+        spots = {side: [self._spot(member, event, side, places_of) for member in members] for side in "ab"}
+        if event.scales is not None:
+            self._scaled(x, members, event, spots)
+        if event.metadata is not None:
+            own, reasons = event.metadata.rows, set[str]()
+            for n, (member, spot) in enumerate(zip(members, spots["a"], strict=True)):
+                part = _Part(event.metadata, n, slice(n * own, (n + 1) * own), None, self.metadata)
+                reasons |= self._use(x, member, event, spot, part)
+            self.missed_metadata.update(f"sparse metadata: {reason}" for reason in sorted(reasons)[:1])
+
+    def _scaled(self, x: Wave, members: Sequence[Cta], event: Mma, spots: dict[str, list[_Spot | None]]) -> None:
+        """Notes the scale factors of a product, whose operands are these."""
         assert event.scales is not None
         self.instructions += 1
         reasons: set[str] = set()
-        spots = {side: [self._spot(member, event, side, places_of) for member in members] for side in "ab"}
         for side, layout in zip("ab", event.scales, strict=True):
             own = layout.m // len(members) if side == "a" else layout.n // len(members)
             for n, member in enumerate(members):
@@ -250,7 +262,7 @@ class Factors:
                     if side == "a" and half != n:
                         continue  # of A each CTA has the factors of its own rows
                     partner = spots["b" if side == "a" else "a"][half]
-                    part = _Part(layout, n, slice(half * own, (half + 1) * own), None if partner is None else partner.rows)
+                    part = _Part(layout, n, slice(half * own, (half + 1) * own), None if partner is None else partner.rows, self.uses)
                     reasons |= self._use(x, member, event, spot, part)
         first = event.d % COLUMNS_END
         for member in members:
@@ -280,23 +292,33 @@ class Factors:
             used = distinct(numbers).tolist()
             base, offsets, number = self._known(_taken(cells.copies, refs, places)[:count])
         if number in self._unknown:
-            if spot is not None and low == high:
+            if spot is not None and low == high and isinstance(layout, ScaleLayout):
                 use = Use(event, spot.k, event.k // layout.scales, base, offsets, (cells.copies[low],), layout, part.other, spot.size)
                 cells.copies[low].taken.append((spot.rows, use))
             return {BY_THREADS}
         if spot is None:
             return {NO_TILE}
-        uses = self.uses.setdefault(spot.rows, {})
+        uses = part.uses.setdefault(spot.rows, {})
         if (spot.k, base, number) not in uses:
             copies = tuple(cells.copies[n] for n in used)
-            uses[spot.k, base, number] = Use(event, spot.k, event.k // layout.scales, base, offsets, copies, layout, part.other, spot.size)
+            elements = event.k // places.lane.shape[1]
+            uses[spot.k, base, number] = Use(event, spot.k, elements, base, offsets, copies, layout, part.other, spot.size)
         return set()
 
     def _spot(self, cta: Cta, event: Mma, side: str, places_of: Callable[[SharedMemory, SharedOperand], Places | None]) -> _Spot | None:
         """Which rows of which tensor an operand is, and at which k it begins; None where no tensor load says so."""
         what = event.operand(side)
-        if what is None or (event.is_sparse and side == "a"):
+        if what is None:
             return None
+        if event.is_sparse and side == "a":  # whose K is that of the elements that are stored and those that are not
+            spot = self._stored(cta, what, side, places_of)
+            return None if spot is None else spot._replace(k=2 * spot.k, size=(spot.size[0], 2 * spot.size[1]))
+        return self._stored(cta, what, side, places_of)
+
+    def _stored(
+        self, cta: Cta, what: SharedOperand, side: str, places_of: Callable[[SharedMemory, SharedOperand], Places | None]
+    ) -> _Spot | None:
+        """`_spot` in elements that are stored."""
         places = places_of(cta.shared, what)
         if places is None or min(places.chunks.shape) == 0:
             return None
@@ -311,6 +333,15 @@ class Factors:
             self._forms[key] = load, None if form is None or by is None else form._replace(begin=by)
         form = self._forms[key][1]
         return None if form is None else form.spot(side, what, tuple(map(int.__add__, form.begin, load.coordinates)))
+
+
+def _merge(mine: dict[Rows, dict[tuple[int, int, int], Use]], others: dict[Rows, dict[tuple[int, int, int], Use]]) -> None:
+    """Add what another process has seen."""
+    for rows, uses in others.items():
+        held = mine.setdefault(rows, {})
+        own = {(use.k, use.base, use.offsets.tobytes()) for use in held.values()}
+        new = [use for use in uses.values() if (use.k, use.base, use.offsets.tobytes()) not in own]
+        held |= {(use.k, use.base, -len(held) - n - 1): use for n, use in enumerate(new)}
 
 
 @remembered(256)
@@ -334,8 +365,12 @@ class _CellsRead(NamedTuple):
 
 
 @remembered(256)
-def _places_of_factors(layout: ScaleLayout, which: int, first: int, end: int) -> _CellsRead:
-    """Where the factors of rows lie in one CTA of a pair."""
+def _places_of_factors(layout: ScaleLayout | MetadataLayout, which: int, first: int, end: int) -> _CellsRead:
+    """Where the factors of rows, or the bytes of their metadata, lie in one CTA of a pair."""
+    if isinstance(layout, MetadataLayout):
+        cells = next(cell for cell in cells_of_metadata(layout) if (cell[0][first:end] == which).all())
+        _, lane, column, bit = (of[first:end, cells[3][first] % BYTE == 0] for of in cells)
+        return _CellsRead(lane, column, bit // BYTE, lane // WARP_LANES)
     copy = next(cell for cell in cells_of_scales(layout) if (cell[0][first:end] == which).all())
     _, lane, column, byte = (of[first:end] for of in copy)
     return _CellsRead(lane, column, byte, lane // WARP_LANES)

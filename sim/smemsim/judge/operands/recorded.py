@@ -288,15 +288,17 @@ class Reads:
         return None if operand is None else self._operand(course, cta, use, operand, places, writer)
 
     def _is_scaled(self, x: Wave) -> bool:
-        """Has the program block-scaled products?"""
+        """Has the program products of tcgen05 that are block-scaled or sparse?"""
         if self._scales is None:
-            self._scales = any("block_scale" in i.modifiers for i in x.launch.program.inlined.body)
+            self._scales = any(
+                i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers) for i in x.launch.program.inlined.body
+            )
         return self._scales
 
     def _scaled(self, x: Wave, events: Sequence[Mma]) -> None:
-        """Note the scale factors of products."""
+        """Note the scale factors and the metadata of products."""
         for event in events:
-            if event.scales is not None:
+            if event.scales is not None or event.metadata is not None:
                 members = sorted(_group_of(x, event), key=lambda cta: cta.index)
                 self.factors.multiplied(x, members, event, self._places_read)
 

@@ -19,6 +19,7 @@ from smemsim.finding import Finding, at_instruction
 from smemsim.judge.operands.factors import CELL, Brought, Factors, Rows, Use
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.tma import Transfer
+from smemsim.machine.tmem.layout import ScaleLayout
 from smemsim.program.events import Bulk, Load
 from smemsim.program.watch.history import may_be_written
 from smemsim.spec.findings import Severity
@@ -41,11 +42,12 @@ def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
     """S701, S702 and R508 of a launch that has come to its end: at most one of each operand."""
     factors.finish()
     stored = [f for side in SIDES for f in _of_all_stored(list(factors.stored.values()), side)]
+    of_metadata = list(itertools.islice(_All(factors, factors.metadata, launch, "metadata").of("a"), 1)) if factors.metadata else []
     if stored or not factors.uses:
-        return stored
-    every = _All(factors, launch)
+        return [*stored, *of_metadata]
+    every = _All(factors, factors.uses, launch, "scale factors")
     found = [next(every.of(side), None) for side in SIDES]
-    return [f for f in found if f is not None] or every.crossed()
+    return [f for f in (*found, *of_metadata) if f is not None] or every.crossed()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,11 +72,11 @@ class _InRows:
 
 
 class _All:
-    """All factors of a launch, and which bytes of global memory are used as such."""
+    """All factors of a launch, or all metadata, and which bytes of global memory are used as such."""
 
-    def __init__(self, factors: Factors, launch: Launch) -> None:
-        self.factors, self.launch, self.memory = factors, launch, launch.memory
-        self.rows = {rows: _InRows.of(rows, uses.values()) for rows, uses in factors.uses.items()}
+    def __init__(self, factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch, name: str) -> None:
+        self.factors, self.uses, self.launch, self.memory, self.name = factors, uses, launch, launch.memory, name
+        self.rows = {rows: _InRows.of(rows, each.values()) for rows, each in uses.items()}
         self.used = {side: _union(x.at for rows, x in self.rows.items() if rows.side == side) for side in SIDES}
         self.every = _union(self.used.values())
         self._seen: dict[int, np.ndarray] = {}  # patterns of rows that share no bytes, by their identity
@@ -116,9 +118,9 @@ class _All:
         if tensor is None or self._written is None or id(tensor.words) in self._written:
             return None
         seen: dict[int, Use] = {}
-        for use in self.factors.uses[x.rows].values():
+        for use in self.uses[x.rows].values():
             before = seen.setdefault(use.k, use)
-            if before is use or before.layout.mode != use.layout.mode:
+            if before is use or before.elements != use.elements:
                 continue
             both = (before.offsets >= 0) & (use.offsets >= 0)
             differ = both & (before.addresses != use.addresses)
@@ -140,11 +142,11 @@ class _All:
         repair = (
             f"the scale factors of {side}: exchange the two addresses of scale factors, or load them at the coordinate of {side}'s rows"
             if follows
-            else f"load the scale factors that belong to the tile of {side}"
+            else f"load the {self.name} that belong to the tile of {side}"
         )
         return at_instruction(
             "R508", two.event.instruction,
-            f"{_named(rows)} at k = {one.k} are multiplied with the scale factors at {one.base:#x} in CTA {one.event.cta}, and with those at {two.base:#x} in CTA "
+            f"{_named(rows)} at k = {one.k} are multiplied with the {self.name} at {one.base:#x} in CTA {one.event.cta}, and with those at {two.base:#x} in CTA "
             f"{two.event.cta}{why}", repair, arrays=self._arrays(one, two), other=self._loader(two),
         )  # fmt: skip
 
@@ -169,7 +171,7 @@ class _All:
             copy = use.copies[0].event
             return at_instruction(
                 "S701", copy.instruction,
-                f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get one scale factor, the byte at {int(at[first]):#x}, as {len(inside)} rows get "
+                f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}, as {len(inside)} rows get "
                 f"{len(counts)}; {len(idle)} bytes that were loaded with it are never used", "a stride byte offset of 128 in the descriptor: a group of 8 rows is 128 B",
                 arrays=self._arrays(use), other=use.event.instruction,
             )  # fmt: skip
@@ -180,7 +182,7 @@ class _All:
         for use, at in zip(x.uses, x.at, strict=True):
             maps = {load.tensor_map for copy in use.copies for load in copy.loads if isinstance(load, Transfer)}
             tm = maps.pop() if len(maps) == 1 else None
-            axis = None if tm is None else _axis_of_rows(tm, use)
+            axis = None if tm is None or not isinstance(use.layout, ScaleLayout) else _axis_of_rows(tm, use)
             if tm is None or axis is None:
                 continue
             offset = at - tm.global_address
@@ -234,7 +236,7 @@ class _All:
             if min(seq) < 0 or not self._are_of_one(x.at[:, row]):
                 continue
             if len(set(seq)) == len(seq):
-                if not _is_in_order(seq) and self.is_data(x.at[:, row : row + WARP_LANES]):
+                if isinstance(x.uses[0].layout, ScaleLayout) and not _is_in_order(seq) and self.is_data(x.at[:, row : row + WARP_LANES]):
                     return self._out_of_order(x, row, seq)
                 continue
             found = self._shared_along_k(x, row, seq)
@@ -250,7 +252,7 @@ class _All:
         before = max(m for m in range(n) if seq[m] == seq[n])
         of_rows = x.at[:, row : row + WARP_LANES]
         siblings, cells = self._siblings(x, row)
-        if len(siblings) and of_rows.size <= cells and self.is_data(siblings):
+        if isinstance(x.uses[n].layout, ScaleLayout) and len(siblings) and of_rows.size <= cells and self.is_data(siblings):
             return self._same_cell(x, n, before, siblings)
         if not self.is_data(of_rows):
             return None
@@ -316,9 +318,9 @@ class _All:
         use = x.uses[n]
         return at_instruction(
             "S702", use.event.instruction,
-            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the scale factors of k = {x.k[before]}, which columns {use.layout.column} to "
+            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, which columns {use.layout.column} to "
             f"{use.layout.column + use.layout.columns - 1} hold; what line {copy.event.instruction.line} copies to columns from {copy.column} on is never used",
-            "the columns that hold the scale factors of this k", arrays=self._arrays(use), other=copy.event.instruction,
+            f"the columns that hold the {self.name} of this k", arrays=self._arrays(use), other=copy.event.instruction,
         )  # fmt: skip
 
     def _not_refilled(self, x: _InRows, n: int, before: int) -> Finding:
@@ -327,8 +329,8 @@ class _All:
         line = f", which line {loader.line} loads" if loader is not None else ""
         return at_instruction(
             "R508", use.event.instruction,
-            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the scale factors of k = {x.k[before]}, those from {use.base:#x} on{line}; no product uses those of k = "
-            f"{x.k[n]}", "load and copy the scale factors of each tile of k, at a coordinate that goes on with it", arrays=self._arrays(use), other=loader,
+            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, those from {use.base:#x} on{line}; no product uses those of k = "
+            f"{x.k[n]}", f"load and copy the {self.name} of each tile of k, and name the columns that hold them", arrays=self._arrays(use), other=loader,
         )  # fmt: skip
 
     def _out_of_order(self, x: _InRows, row: int, seq: list[int]) -> Finding:
@@ -336,7 +338,7 @@ class _All:
         use = x.uses[n]
         return at_instruction(
             "R508", use.event.instruction,
-            f"the scale factors of {_named(x.rows)} lie in another order than their k: at k = {x.k[n]} that of row {x.rows.first + row} is the byte at {seq[n]:#x}, at k = "
+            f"the {self.name} of {_named(x.rows)} lie in another order than their k: at k = {x.k[n]} that of row {x.rows.first + row} is the byte at {seq[n]:#x}, at k = "
             f"{x.k[n - 1]} that at {seq[n - 1]:#x}", "scale ids, columns and coordinates of the loads that go on with k", arrays=self._arrays(use), other=self._loader(use),
         )  # fmt: skip
 
@@ -366,8 +368,8 @@ class _All:
         use = two.uses[0]
         return at_instruction(
             "R508", use.event.instruction,
-            f"{_named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.count - 1} are multiplied with the same scale factors, those from {use.base:#x} on; no "
-            "product uses the bytes beside them", f"load the scale factors at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
+            f"{_named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.count - 1} are multiplied with the same {self.name}, those from {use.base:#x} on; no "
+            "product uses the bytes beside them", f"load the {self.name} at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
         )  # fmt: skip
 
     # ---- bytes of global memory
@@ -444,6 +446,7 @@ class _All:
 
 def _same_id(rows: Rows, use: Use, k: tuple[int, int], idle: int, arrays: tuple[int, ...] = ()) -> Finding:
     """S702 where rows have one factor at two k, and so many bytes of the same cells are never used."""
+    assert isinstance(use.layout, ScaleLayout)
     mode, copy = use.layout.mode, use.copies[0].event
     field = InstrDescriptor.decode(use.event.idesc or 0, kind=use.event.kind).table.fields[f"{rows.side}_sf_id"]
     return at_instruction(

@@ -312,7 +312,7 @@ def _recorded(mma: Prepared, kind: str, *, is_unwritten: bool) -> tuple[Any, ...
     i, a, b, d = of.i, cast("int | TmemAddress", of.a), cast("int", of.b), cast("int", of.d)
     return (
         kind, i.m, i.n, i.k, None if isinstance(a, TmemAddress) else a, b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major, bool(of.enable_input_d),
-        (i.negate_a, i.negate_b), bool(i.sparsity), is_unwritten, i.word, of.cta_group, d, False, mma.scales,
+        (i.negate_a, i.negate_b), bool(i.sparsity), is_unwritten, i.word, of.cta_group, d, False, mma.scales, mma.metadata,
     )  # fmt: skip
 
 
