@@ -141,7 +141,7 @@ ret;
         gpu, numbers = Gpu("sm_90a"), np.random.default_rng(self.seed)
         inputs = numbers.integers(0, 64, self.ctas * WORDS).astype(np.uint32)
         arrays = [gpu.array(inputs), gpu.array(np.zeros(self.ctas * WORDS, np.uint32)), gpu.array(np.zeros(64, np.uint32))]
-        config = LaunchConfig(grid=(self.ctas,), block=(THREADS,), cluster=(self.cluster,), args=arrays)  # type: ignore[arg-type]
+        config = LaunchConfig(grid=(self.ctas,), block=(THREADS,), cluster=(self.cluster,), args=arrays)
         return outcome(gpu, self.text(), config, arrays, cohorts=cohorts, tiers="compiled" if self.is_compiled else "")
 
 
