@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from smemsim.cli import main
-from smemsim.virtual import entry_points
+from smemsim.ptx import read_module
+from smemsim.virtual import entry_points, images
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 NVCC = shutil.which("nvcc")
@@ -1155,3 +1156,26 @@ def test_a_program_whose_device_dies_is_not_said_to_be_fine(number, tmp_path):
     assert f"the process of the device was killed by signal {int(number)}" in done.stderr
     told = json.loads(path.read_text())
     assert [len(told["launches"]), len(told["not_simulated"]), told["exit_code"]] == [1, 1, 2]
+
+
+@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_ptx_in_a_cubin_has_the_lines_of_its_source(arch, tmp_path):
+    """ptxas blanks `.loc` and `.file`; the cubin's line tables give them back, with the calls that were inlined."""
+    texts = {}
+    for name, kind in (("cubin", "-cubin"), ("ptx", "-ptx")):
+        out = tmp_path / f"gemm.{name}"
+        flags = ["-std=c++17", "-gencode", f"arch=compute_{arch[3:]},code={arch if name == 'cubin' else f'compute_{arch[3:]}'}"]
+        subprocess.run([NVCC, kind, *flags, "-lineinfo", str(PROGRAMS / "gemm.cu"), "-o", str(out)], check=True, capture_output=True)
+        texts[name] = out.read_bytes()
+    (image,) = (one for one in images(texts["cubin"]) if one.ptx)
+    mine, theirs = read_module(image.ptx), read_module(texts["ptx"].decode())
+    (name,) = (name for name, function in theirs.functions.items() if function.body and function.is_entry)
+    pairs = list(zip(mine.functions[name].body, theirs.functions[name].body, strict=True))
+    assert all(a.line == b.line for a, b in pairs)
+    placed = [(a.location, b.location) for a, b in pairs if b.location is not None]
+    same = [a is not None and (a.file, a.line, len(a.chain)) == (b.file, b.line, len(b.chain)) for a, b in placed]
+    assert sum(same) > 0.8 * len(placed) > 20
+    for n in (0, 12, len(texts["cubin"]) // 2):  # tables that are cut off or damaged: the text without lines, or with others
+        broken = texts["cubin"].replace(b"\xfb\x0e\x0a", bytes((n % 256, 0, 0)))
+        assert [one.target for one in images(broken) if one.ptx] == [arch]

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
+from smemsim.virtual.line_tables import with_locations
 from smemsim.virtual.linker import linked
 
 __all__ = ["HOST_SECTION", "Image", "NoCode", "at_address", "chosen", "images", "of_parts", "registers_of", "sections", "size_of"]
@@ -181,7 +182,8 @@ def _of_fatbin(code: bytes) -> Iterator[Image]:
 
 
 def _of_elf(code: bytes, target: str = "") -> Iterator[Image]:
-    """The PTX that ptxas left in a cubin, NUL for newline, `.loc` and `.file` blanked; an image without text where there is none.
+    """The PTX that ptxas left in a cubin, NUL for newline, with `.loc` and `.file`, which are blanked there, from the line tables; an image without text where there
+    is none.
 
     nvJitLink leaves a section for each input, whose name ends in a number (compiled: nvJitLink 13.5).
     """
@@ -191,6 +193,8 @@ def _of_elf(code: bytes, target: str = "") -> Iterator[Image]:
     has_host = any(name == HOST_SECTION for name, _, _ in sections(code))
     texts = [data for name, _, data in sections(code) if name == _TEXT_SECTION or name.startswith(f"{_TEXT_SECTION}.")]
     found = linked([text.rstrip(b"\0").replace(b"\0", b"\n").decode(errors="replace") for text in texts]) if texts else ""
+    if len(texts) == 1:
+        found = with_locations(found, {name: data for name, _, data in sections(code)})
     yield Image(_target_of(found) or target, found, _IN_CUBIN if found else "machine code", code if has_host else b"")
 
 

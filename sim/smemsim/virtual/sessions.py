@@ -67,6 +67,9 @@ def environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, 
         **libraries,
         "PYTHONPATH": first("PYTHONPATH", SITE),
         "NVCC_APPEND_FLAGS": flags if flags.endswith(NVCC_FLAGS) else " ".join(filter(None, (flags, NVCC_FLAGS))),
+        "TILELANG_CLEANUP_TEMP_FILES": os.environ.get(
+            "TILELANG_CLEANUP_TEMP_FILES", "0"
+        ),  # findings name lines of the CUDA that TileLang writes
         "SMEMSIM_SOCKET": name,
         "SMEMSIM_ARCH": arch,
         "SMEMSIM_FIRST": "",
