@@ -169,6 +169,11 @@ def loaded_twice(before: str = "") -> str:
     return f"{init()} bar.sync 0; {LOAD} {waits()} ld.shared.u32 %r16, [%r6]; {before} bar.sync 0; {again} {waits(parity='1', label='V')} {READ}"
 
 
+OWN_CELLS = (
+    """tcgen05.wait::ld.sync.aligned; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r14], {{%r3}}; {} tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r9}}, [%r14];
+tcgen05.wait::ld.sync.aligned; tcgen05.wait::st.sync.aligned; """
+    + RESULT
+)
 # The address of tensor memory, which threads have read, and two loads over it.
 ALLOCATED = f"""@!%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [sm], 32; {init()} A: bar.sync 0; ld.shared.u32 %r11, [sm]; bar.sync 0; {LOAD} {waits()} bar.sync 0;
 {LOAD.replace("bra L;", "bra M;").replace(" L:", " M:").replace("[%rd2]", "[%rd2+256]")} {waits(parity="1", label="V")} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
@@ -689,6 +694,8 @@ KERNELS = (
     Kernel("tensor memory, registers used before the wait", tensor(done=f"{USED} tcgen05.wait::ld.sync.aligned;"), arch="sm_100a", block=128),
     Kernel("tensor memory, registers used, no wait follows", tensor(done=USED), arch="sm_100a", block=128, remarks="X007"),
     Kernel("tensor memory, registers used behind a branch, no wait", tensor(done=f"@!%p2 bra U; {USED} U:"), arch="sm_100a", block=32, remarks="X007"),
+    Kernel("tensor memory, stored and loaded, waited for", tensor(done=OWN_CELLS.format("tcgen05.wait::st.sync.aligned;")), arch="sm_100a", block=128),
+    Kernel("tensor memory, stored and loaded",         tensor(done=OWN_CELLS.format("")), arch="sm_100a", block=128, remarks="X012"),
     Kernel("tensor memory, loads over its address",    ALLOCATED, arch="sm_100a", block=64),
     Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
     Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),
@@ -916,6 +923,20 @@ def test_the_warps_of_a_warpgroup_are_those_of_its_cta(block):
     assert codes(WAITED) == set()
     assert codes(f"@%p12 bra S; {WAITED} S:") == {"X007"}  # the second CTA does not wait
     assert codes(f"@!%p12 bra S; st.shared.b32 [%r6], 1; S: {WAITED}") == {"X005"}
+
+
+def test_a_schedule_shows_that_the_wait_of_another_lane_is_none():
+    """The copy may read what is written behind the wait of a lane that has not issued it; behind the wait of its own lane it may not."""
+
+    def left(wait: str, schedule: str | None) -> bytes:
+        gpu = smemsim.Gpu("sm_90a")
+        out, other = gpu.array(np.zeros(1024, np.uint32)), gpu.array(np.zeros(1024, np.uint32))
+        text = HEAD.format(arch="sm_90a") + stored_by(wait=wait).replace("; ", ";\n") + "\nret;\n}\n"
+        gpu.launch(text, "k", block=64, args=[out, other], progress=False, schedule=schedule)
+        return out.numpy().tobytes()
+
+    assert left("@%p1", None) == left("@%p1", "latest") == left("@%p14", None)
+    assert left("@%p14", "latest") != left("@%p14", None)
 
 
 def test_there_are_right_kernels_and_wrong_ones():

@@ -123,6 +123,8 @@ class TensorShadow:
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             is_unwritten |= self._seen(i, at, warp, "reads")
+            if warp in self._stores:
+                self._has_stored(i, at, warp)
             if not self._summed.isdisjoint(self._fills(at)):
                 self.x.launch.left_out.add(i.line)
             self.unread[at] = 0
@@ -135,6 +137,19 @@ class TensorShadow:
                 self._loads.setdefault(warp, []).append(((group, *at), self.named.registers(i)))
                 self.loading |= self.named.registers(i)
         return is_unwritten
+
+    def _has_stored(self, i: Instruction, at: Any, warp: int) -> None:
+        """A remark if a warp loads cells that it has stored, with no tcgen05.wait::st between (rule tcgen05.own_stores)."""
+        own = (self.who[at] == warp) & (self.when[at] == PENDING)
+        if not own.any():
+            return
+        other = self.telling.lines.get(int(self.line[at][own][0]))
+        if other is not None:
+            self.x.launch.find(
+                "X012", i, f"{i.name} of warp {self.telling.warp(warp)} reads cells of tensor memory that it writes by {other.name} of line {other.line}, with no "
+                "tcgen05.wait::st between: the PTX ISA wants one, and no failure without it is known", f"tcgen05.wait::st.sync.aligned behind line {other.line}",
+                because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=other.name, other=other,
+            )  # fmt: skip
 
     def _fills(self, at: Any) -> set[int]:
         """The parts of the program whose tcgen05.st have put there what no instruction has read yet."""
