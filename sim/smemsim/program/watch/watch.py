@@ -904,7 +904,10 @@ def _order(x: Wave, begin: Begin) -> Order:
 
 def has_messages(x: Wave) -> bool:
     """May strong accesses alone pass data on?"""
-    return passes_messages(x.program.inlined.body)
+    program = x.program
+    if program not in _messages:
+        _messages[program] = passes_messages(program.inlined.body)
+    return _messages[program]
 
 
 def _excuses(x: Wave) -> list[Formal]:
@@ -930,3 +933,4 @@ def has_fenced_tensor(x: Wave) -> bool:
 
 
 _fenced: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
+_messages: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
