@@ -518,14 +518,10 @@ def passes_messages(body: Sequence[Instruction]) -> bool:
 
 
 def message_loads(program: Program) -> frozenset[int]:
-    """Relaxed and volatile loads (their `id`) of what may be data: no loop polls them, and no atomic operation looks at the value again."""
+    """Relaxed and volatile loads (their `id`) of what may be data: no loop polls them, and no atomic operation is done at the same address."""
     body = program.inlined.body
-    atoms = [i for i in body if i.op in ("atom", "red")]
-    return frozenset(
-        id(i)
-        for i in body
-        if _is_relaxed(i, "ld") and not is_polled(program, i) and not any(looks_again(program, i, atom) for atom in atoms)
-    )
+    looked_at = [operand for i in body if i.op in ("atom", "red") for operand in i.operands if isinstance(operand, Address)]
+    return frozenset(id(i) for i in body if _is_relaxed(i, "ld") and not is_polled(program, i) and i.operands[1] not in looked_at)
 
 
 def message_flags(program: Program) -> frozenset[int]:
