@@ -503,7 +503,7 @@ WRONG = {
     "A and B exchanged": (Gemm(grid=(2, 2), swapped=True), ["R508", "R508"], "mma", "they change with the rows of B"),
     "those of A by n": (Gemm(grid=(2, 2), block=lambda side, tile: (tile, 0, 1)), ["R508"], "mma", "they change with the rows of B"),
     "one row block": (Gemm(grid=(2, 1), block=lambda side, tile: (tile, 0, int(side == "b"))), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),
-    "a copy of those of A for B": (Gemm(source=lambda offset: 0), ["S701", "S701"], "cp", "get scale factors that rows of B get"),
+    "a copy of those of A for B": (Gemm(source=lambda offset: 0), ["S701"], "cp", "rows of B, the first one row 0, get scale factors that rows of A get"),
     "one id, stored by threads": (Gemm(by_threads=True, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
     "one id of a pair's B": (Gemm(pair=True, grid=(2, 1), id=lambda side, tile, step: 0 if side == "b" else step), ["S702"], "mma", "rows 0 to 63 of B are multiplied at k = 32"),
     "one row block for a pair": (Gemm(pair=True, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), ["R508"], "mma", "rows 0 to 127 of A and rows 128 to 255"),

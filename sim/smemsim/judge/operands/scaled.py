@@ -214,8 +214,9 @@ class _All:
             own = self.used[side][~_among(self.used[side], other)]
             if shared.all() and (len(own) or self._idle_load() is None):
                 continue
-            copy = use.copies[-1].event
-            idle = self._idle_load()
+            copy, idle = use.copies[-1].event, self._idle_load()
+            if shared.all() and idle is not None and self._is_others_fault(use, idle):
+                continue
             what = f"; those that line {idle.instruction.line} loads are never used" if idle is not None else ""
             first = x.rows.first + int(np.flatnonzero(_among(at, other))[0])
             return at_instruction(
@@ -225,6 +226,15 @@ class _All:
                 arrays=self._arrays(use), other=idle.instruction if idle is not None else use.event.instruction,
             )  # fmt: skip
         return None
+
+    def _is_others_fault(self, use: Use, idle: Bulk) -> bool:
+        """Of two operands with the same factors, is it the other one that should have what a load brings? Loads and copies are taken to come in one order."""
+        order = {id(event): n for n, event in enumerate(self.launch.events.transfers())}
+        use_side = "a" if isinstance(use.layout, ScaleLayout) and use.layout.operand == "A" else "b"
+        others = [other.copies[-1] for x in self.rows.values() if x.rows.side != use_side for other in x.uses]
+        loads = [order[id(self._loaders[id(load)])] for load in use.copies[-1].loads if id(load) in self._loaders]
+        places = [order.get(id(copy.event), 0) for copy in (use.copies[-1], others[0])] if others else [0, 0]
+        return bool(loads) and places[0] != places[1] and (places[0] > places[1]) != (order[id(idle)] > loads[0])
 
     # ---- along k
 
