@@ -598,6 +598,23 @@ def test_a_dependent_launch_is_held_against_the_one_in_front_of_it_in_its_stream
     assert found == {(name, same): ["X008"] * (name == "nothing" and same) for name in between for same in (True, False)}
 
 
+@pytest.mark.parametrize(("has_fill", "count"), [(False, 1), (True, 0)])
+def test_a_dependent_launch_in_a_graph_begins_when_a_node_before_it_is_over(has_fill, count):
+    """A captured pair of launches, with a fill of other memory between them or without."""
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding="collect"))
+    fill, to, other = device.load(PTX).function("fill"), word(device.allocate(256)), device.allocate(4)
+    stream = Stream()
+    device.begin_capture(stream)
+    device.launch(fill, 2, 32, [to, word(1, 4)], stream=stream)
+    if has_fill:
+        device.fill(other, 0, 4, stream=stream)
+    device.launch(fill, 2, 32, [to, word(2, 4)], stream=stream, dependent=True)
+    graph = GraphExec(device.end_capture(stream))
+    before = len(device.launches)
+    graph.run()
+    assert sum(bool(launch.run["findings"]) for launch in device.launches[before:]) == count
+
+
 def test_a_map_is_encoded_by_the_rules_and_refused_by_them(device, capsys):
     given = {"data_type": 9, "global_address": 0x1000, "global_dim": (64, 8), "global_strides": (128,), "box_dim": (64, 8), "swizzle": 3}
     assert len(device.encode("tiled", **given)) == 128

@@ -142,7 +142,13 @@ class Launcher:
             wanted = ", ".join(str(p.size) for p in function.parameters)
             raise CudaError(INVALID_VALUE, f"{function.readable} has parameters of {wanted or 'no'} bytes, not {[len(a) for a in given]}")
         info = {"function": function, "config": config, "arguments": given}
-        return Node("kernel", lambda: self._run_behind(function, config, given, stream, dependent=dependent), info)
+
+        def run() -> Run | None:  # in a graph, behind a copy or another node that is no kernel, it begins when that is over
+            is_early = dependent and all(before.kind == "kernel" for before in node.after)
+            return self._run_behind(function, config, given, stream, dependent=is_early)
+
+        node = Node("kernel", run, info)
+        return node
 
     def _configured(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int, cooperative: bool) -> dict[str, Any]:
         """The shape of a launch, checked as the driver does. CudaError says which limit is broken."""
