@@ -28,7 +28,9 @@ ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; shr.u32 
 mov.u32 %r5, sm; mov.u32 %r6, bar; mov.u32 %r7, to; mov.u32 %r9, %ctaid.x; mul.wide.u32 %rd3, %r9, {OUT}; add.u64 %rd2, %rd2, %rd3;
 setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r2, 0; mov.u32 %r10, 0; mov.u32 %r11, 0; mov.u32 %r12, %ntid.x;
 """
-DESCRIPTOR = "add.u32 %r20, %r5, {at}; shr.u32 %r21, %r20, 4; cvt.u64.u32 %rd10, %r21; or.b64 %rd10, %rd10, {bits:#x};"
+DESCRIPTOR = (
+    "add.u32 %r20, %r5, {at}; and.b32 %r21, %r20, 0x3ffff; shr.u32 %r21, %r21, 4; cvt.u64.u32 %rd10, %r21; or.b64 %rd10, %rd10, {bits:#x};"
+)
 FENCE = "fence.proxy.async;"
 
 
@@ -116,11 +118,11 @@ class Oracle:
 class Drawn:
     """A random kernel: steps, some of them in a loop, up to the first overwrite that comes too early, if one does."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, seed: int, cluster: int = 1) -> None:
+        self.random, self.cluster = random.Random(seed), cluster
         self.arch = self.random.choice(("sm_90a", "sm_100a"))
         self.warps = 4 * self.random.choice((1, 1, 2, 3, 5))
-        self.rounds, self.ctas = self.random.choice((1, 1, 2)), self.random.choice((1, 3))
+        self.rounds, self.ctas = self.random.choice((1, 1, 2)), self.random.choice((1, 3)) * cluster
         self.apart = (
             self.random.randrange(12) if self.ctas > 1 and self.random.random() < 0.5 else -1
         )  # behind which step the last CTA does something else
@@ -355,7 +357,9 @@ class Drawn:
         gpu = smemsim.Gpu(self.arch)
         args = [gpu.array(np.arange(2 * TILE // 4, dtype=np.uint32)), gpu.array(np.zeros(OUT // 4 * self.ctas, np.uint32))]
         return list(
-            gpu.launch(self.text(), "k", grid=self.ctas, block=32 * self.warps, args=args, progress=False, workers=1, **how).findings
+            gpu.launch(
+                self.text(), "k", grid=self.ctas, block=32 * self.warps, cluster=self.cluster, args=args, progress=False, workers=1, **how
+            ).findings
         )
 
     def disagreement(self, **how: Any) -> str:
