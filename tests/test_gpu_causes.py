@@ -293,3 +293,75 @@ def test_arrivals_that_land_at_another_ctas_mbarrier_are_told_by_their_mask_or_r
     starved = "CTAs 2, 3 get no arrival" if how is COMMIT else "CTA 2 gets no arrival"
     assert (first.code, starved in first.message, why in first.message, repair in first.repair) == ("X006", True, True, True)
     assert "count" not in first.repair
+
+
+# ---- waits and arrivals that are there, and are too weak
+
+
+def _repairs(body: str, **shape) -> dict[str, str]:
+    gpu = smemsim.Gpu("sm_90a")
+    arrays = [gpu.array(np.zeros(4096, np.uint32))]
+    run = gpu.launch(kernel(1, body.replace("; ", ";\n")), args=arrays, progress=False, **{"grid": 1, "block": 32, **shape})
+    return {f.code: f.repair for f in run.findings}
+
+
+def test_a_wait_that_is_relaxed_is_told_so():
+    body = """@%p9 mbarrier.init.shared.b64 [bar], 1; bar.sync 0; @%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 256;
+    @%p9 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d20], 256, [bar];
+    W: mbarrier.try_wait.parity.{how}.cta.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W; shl.b32 %r2, %r1, 2; mov.u32 %r3, sm; add.u32 %r2, %r2, %r3;
+    ld.shared.u32 %r4, [%r2]; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; st.global.u32 [%d1+1024], %r4;"""
+    assert _repairs(body.format(how="acquire")) == {}
+    found = _repairs(body.format(how="relaxed"))
+    assert list(found) == ["X004"]
+    assert found["X004"].startswith(".acquire instead of .relaxed in line ")
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_wait_that_leaves_the_group_pending_is_told_with_the_number_that_does_not(left):
+    copies = """shl.b32 %r2, %r1, 4; mov.u32 %r3, sm; add.u32 %r2, %r2, %r3; mul.wide.u32 %d1, %r1, 16; add.u64 %d1, %d1, %d20;
+    cp.async.ca.shared.global [%r2], [%d1], 16; cp.async.commit_group; cp.async.ca.shared.global [%r2+512], [%d1], 16; cp.async.commit_group;
+    cp.async.wait_group {left}; ld.shared.u32 %r4, [%r2+{at}]; st.global.u32 [%d1+1024], %r4;"""
+    stores = """mov.u32 %r3, sm; shl.b32 %r2, %r1, 2; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], 5; fence.proxy.async.shared::cta; bar.sync 0; @!%p9 bra E;
+    cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm], 16; cp.async.bulk.commit_group;
+    cp.async.bulk.global.shared::cta.bulk_group [%d20+64], [sm+16], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group.read {left};
+    st.shared.u32 [sm+{at}], 7; cp.async.bulk.wait_group 0; E: bar.warp.sync -1;"""
+    for body, code, wait, first, second in (
+        (copies, "X004", "cp.async.wait_group", 0, 512),
+        (stores, "X005", "cp.async.bulk.wait_group.read", 0, 16),
+    ):
+        for younger, at in ((1, first), (0, second)):
+            found = _repairs(body.format(left=left, at=at))
+            if younger >= left:
+                assert found == {}
+            else:
+                assert list(found) == [code]
+                assert found[code].startswith(f"{wait} {younger} instead of {left} in line ")
+
+
+def test_an_arrival_whose_scope_is_too_narrow_is_told_so():
+    """As the generic proxy has it; a fence and a barrier are there."""
+    body = """mov.u32 %r4, %cluster_ctarank; setp.eq.u32 %p2, %r4, 1; mov.u32 %r9, bar; mov.u32 %r10, sm; and.pred %p3, %p2, %p9;
+    @%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    mapa.shared::cluster.u32 %r8, %r9, 0; mapa.shared::cluster.u32 %r11, %r10, 1; @%p3 st.shared.u32 [sm], 7;
+    @%p3 mbarrier.arrive.release.{scope}.shared::cluster.b64 _, [%r8]; @%p2 bra E; @!%p9 bra E;
+    W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W; ld.shared::cluster.u32 %r12, [%r11]; st.global.u32 [%d20], %r12;
+    E: bar.warp.sync -1; barrier.cluster.arrive; barrier.cluster.wait;"""
+    assert _repairs(body.format(scope="cluster"), grid=2, cluster=2) == {}
+    found = _repairs(body.format(scope="cta"), grid=2, cluster=2)
+    assert list(found) == ["X008"]
+    assert found["X008"].startswith(".release.cluster instead of .release.cta in line ")
+
+
+@pytest.mark.parametrize("size", [252, 256])
+def test_the_size_that_is_proposed_for_a_bulk_copy_fits_into_the_array(size):
+    body = """mov.u32 %r3, sm; shl.b32 %r2, %r1, 2; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %r1; fence.proxy.async.shared::cta; bar.sync 0; @!%p9 bra E;
+    cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm], {size}; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; E: bar.warp.sync -1;"""
+    for elements, repair in ((63, "240 bytes, and the other 12 by st.global of threads"), (64, "256 bytes")):
+        gpu = smemsim.Gpu("sm_90a")
+        text = kernel(1, body.format(size=size).replace("; ", ";\n"))
+        found = gpu.launch(text, block=64, args=[gpu.array(np.zeros(elements, np.uint32))], progress=False).findings
+        if (size, elements) == (256, 64):
+            assert found == []
+        else:
+            ((code, told),) = ((f.code, f.repair) for f in found)
+            assert (code, told.startswith(repair)) == ("A103" if size == 252 else "X001", True)

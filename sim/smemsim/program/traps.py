@@ -93,8 +93,8 @@ def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, b
     x.launch.find("X001", i, message, "look for a null pointer, or a negative index", because="golden/sm_90a/reserved_shared")
 
 
-def elsewhere(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> None:
-    """64-bit addresses of another state space where a `.shared` one is taken: X001, but a card goes on with the low 32 bits."""
+def elsewhere(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray) -> NoReturn:
+    """64-bit addresses of another state space where a `.shared` one is taken: X001, and the kernel ends. A card goes on with the low 32 bits, at bytes that nobody meant."""
     n, thread = _first(x, part, bad)
     address = int(at[n])
     if address >> 32 == LOCAL_WINDOW >> 32:
@@ -103,10 +103,11 @@ def elsewhere(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, 
         region = x.launch.memory.find(address)
         where = region_name(x.launch, region.begin, region.end)
     message = (
-        f"{i.name} of {thread_name(x, thread)} takes a .shared address, and {address:#x} is the generic address of a byte of {where}; "
-        f"a card drops bits 63:32 and accesses shared address {address & 0xFFFFFFFF:#x}"
+        f"{i.name} of {thread_name(x, thread)} takes a .shared address, and {address:#x} is the generic address of a byte of {where}: it lies in another "
+        f"state space; a card drops bits 63:32 and accesses shared address {address & 0xFFFFFFFF:#x}"
     )
     x.launch.find("X001", i, message, "pass the address of a .shared variable, or drop .shared", because="PTX ISA 9.1 §6.4.1")
+    raise HardwareTrap(message, cuda_error=ILLEGAL_ADDRESS)
 
 
 def foreign(x: Wave, i: Instruction, at: np.ndarray) -> NoReturn:

@@ -22,6 +22,7 @@ from smemsim.program.asynchronous import (
     one_cta,
     own_address,
     record,
+    stop,
     stops,
 )
 from smemsim.program.barriers.mbarrier import Delivery
@@ -30,14 +31,14 @@ from smemsim.program.late import Hidden
 from smemsim.program.memory.spaces import global_operand, shared_operand
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
-from smemsim.program.traps import outside
+from smemsim.program.traps import outside, region_name
 from smemsim.program.watch.doubts import Follows
 from smemsim.program.wave import OFFSET_MASK
 from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.reductions import REDUCTION_TYPES, ReductionOp
 from smemsim.spec.tensor_map import LIMITS
-from smemsim.spec.traps import MISALIGNED_ADDRESS
+from smemsim.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -85,7 +86,7 @@ def build_in(i: Instruction, c: Linker) -> Step:
                 one_cta(x, i, dst, barrier)
             if to_space == "shared::cta":
                 own_address(i, cta, dst)
-            _note_size(x, i, count)
+            _note_size(x, i, count, None if between else src)
             if x.late is not None:
                 x.late.clears(x, _words(dst & OFFSET_MASK, count) - x.window_begin + cta.index * x.pitch >> 2)
             before = None if x.watch is None else _lies_at(x, cta, dst, count, masks[0] if mask else None)
@@ -131,7 +132,7 @@ def build_out(i: Instruction, c: Linker) -> Step:
             check_ranks(x, i, src)
             _check_reach(x, i, thread, dst, count)
             own = own_address(i, cta, src)
-            _note_size(x, i, count)
+            _note_size(x, i, count, dst)
             with stops(x, i, _reason):
                 told: list[BulkTransfer] = []
                 tell = functools.partial(_leaves_once, told, x, i, cta, thread, is_again)
@@ -357,10 +358,24 @@ def _units(begin: int, size: int) -> np.ndarray:
     return np.arange(begin, begin + size, BULK_LIMITS.unit)
 
 
-def _note_size(x: Wave, i: Instruction, size: int) -> None:
-    if size % BULK_LIMITS.unit:
-        message = f"{size} bytes: what is over a multiple of {BULK_LIMITS.unit} B is neither moved nor counted"
-        x.launch.find("A103", i, message, f"{-(-size // BULK_LIMITS.unit) * BULK_LIMITS.unit} bytes")
+def _note_size(x: Wave, i: Instruction, size: int, address: int | None = None) -> None:
+    """A103 for a size off 16 bytes; the repair fits into the array at the global `address`, if one side of the copy lies there."""
+    unit = BULK_LIMITS.unit
+    if size % unit:
+        message = f"{size} bytes: what is over a multiple of {unit} B is neither moved nor counted"
+        more, less = -(-size // unit) * unit, size // unit * unit
+        array = None if address is None else x.launch.memory.holding(address, address + size)
+        repair = f"{more} bytes"
+        if array is not None and address is not None and address + more > array.end:
+            repair = _in_two(less, size - less, array.end - address, is_store="bulk_group" in i.modifiers)
+        x.launch.find("A103", i, message, repair)
+
+
+def _in_two(units: int, rest: int, room: int, *, is_store: bool) -> str:
+    """What to write where whole units would leave an array that has so much `room`."""
+    access = "st.global" if is_store else "ld.global and st.shared"
+    other = f", and the other {rest} by {access} of threads" if rest else ""
+    return f"{units} bytes{other}: the array has {room} bytes from there on, so that {units + BULK_LIMITS.unit} would leave it"
 
 
 def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) -> None:
@@ -368,6 +383,16 @@ def _check_reach(x: Wave, i: Instruction, thread: int, address: int, size: int) 
     if address + size > LIMITS.address_end:
         place = np.searchsorted(x.threads, [thread])
         outside(x, i, "global", np.array([address], np.uint64), place, np.array([True]), size)
+    unit = BULK_LIMITS.unit
+    moved, array = size // unit * unit, x.launch.memory.holding(address, address + 1)
+    if array is not None and address + moved > array.end and "prefetch" not in i.modifiers:
+        name, room = region_name(x.launch, array.begin, array.end), array.end - address
+        less = room // unit * unit
+        stop(
+            x, i, "X001", f"global {address:#x} to {address + moved - 1:#x}, {moved} bytes, reach {moved - room} bytes past the end of {name}",
+            _in_two(less, room - less, room, is_store="bulk_group" in i.modifiers) + ("; or make the array larger" if room < size else ""),
+            ILLEGAL_ADDRESS, (array.begin,),
+        )  # fmt: skip
 
 
 def _reason(trap: HardwareTrap) -> tuple[str, str]:

@@ -107,7 +107,7 @@ def _is_narrow(operand: Operand) -> bool:
 def _low_half(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None = None) -> np.ndarray:
     """`.shared` addresses of 64-bit registers: the low 32 bits (PTX ISA 9.1 §6.4.1: an address is cut to the width of its state space).
 
-    X001 if a 64-bit address lies in another state space: hardware accesses shared memory all the same.
+    X001 if a 64-bit address lies in another state space.
     """
     low: np.ndarray = at & _LOW_HALF
     if not (at >> 32).any():

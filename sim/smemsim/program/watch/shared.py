@@ -775,19 +775,20 @@ class SharedShadow:
     def _op_reads_of_warps(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation reads what warps have written."""
         w, when = op.warps, self.when[places]
-        unseen, formal = self._order_of(op).missing(
-            lambda order: (order.seen[w][:, other % order.columns] < when).any(axis=0), but=HANDED_ON
-        )
+        order = self._order_of(op)
+        unseen, formal = order.missing(lambda order: (order.seen[w][:, other % order.columns] < when).any(axis=0), but=HANDED_ON)
         if op.kind == "wgmma" and unseen.any():
             unseen = self._but_of_warpgroup(op, places, other, unseen)
         if unseen.any():
+            _, alone = order.missing(lambda order: (order.seen[w][:, other % order.columns] < when).any(axis=0) & unseen)
+            why, change = self.telling.narrow("" if formal else alone)
             self._doubt(
                 op, "X008", places[unseen], f"{{i}} reads {{where}}, which {self.writer(places[unseen][0])}: nothing orders "
-                "the two", "put fence.proxy.async and a barrier between them", formal=formal, line=int(self.line[places[unseen][0]]),
+                f"the two{why}", change or "put fence.proxy.async and a barrier between them", formal=formal, line=int(self.line[places[unseen][0]]),
             )  # fmt: skip
         if op.kind in GENERIC or (unseen.any() and not formal):
             return
-        unfenced, formal = self._order_of(op).missing(
+        unfenced, formal = order.missing(
             lambda order: (order.fenced[w][:, other % order.columns] < when).all(axis=0) & ~unseen, but=HANDED_ON
         )
         if unfenced.any():
@@ -831,7 +832,8 @@ class SharedShadow:
             why = why or self.order.why_early(int(w[0]))
             self._doubt(
                 op, "X004", late, f"{{i}} reads {{where}} before it has waited for {writer.name}{why}",
-                repair or self.telling.wait_for(writer) + self.telling.or_free_later(writer, int(w[0])), formal=formal, cause=writer.kind,
+                self.telling.too_weak(writer, int(w[0])) or repair or self.telling.wait_for(writer) + self.telling.or_free_later(writer, int(w[0])),
+                formal=formal, cause=writer.kind,
             )  # fmt: skip
         if op.kind in GENERIC:
             return
@@ -1028,9 +1030,12 @@ class SharedShadow:
                 unseen[strong] = ~self._have_observed(at[by_warp][strong], mine[strong], other[strong], when[strong])
             if unseen.any():
                 places = at[by_warp][unseen]
+                _, alone = self.order.missing(lambda order: (order.has_seen(mine, other) < when) & unseen)
+                why, change = self.telling.narrow("" if formal else alone)
                 self.telling.find(
                     "X008", i, places, f"{{i}} of warp {self.telling.warp(mine[unseen][0])} touches {{where}}, which {self.writer(places[0])}: "
-                    "nothing orders the two", self._between(int(mine[unseen][0]), int(other[unseen][0])), formal=formal, other=int(self.line[places[0]]),
+                    f"nothing orders the two{why}", change or self._between(int(mine[unseen][0]), int(other[unseen][0])), formal=formal,
+                    other=int(self.line[places[0]]),
                 )  # fmt: skip
         by_op = who >= OPERATIONS
         if by_op.any():
@@ -1058,7 +1063,7 @@ class SharedShadow:
         if done == "read":
             why, repair = self.telling.other_stage(self.telling.last_wait(np.array([warp]), late), late, op)
             why = why or self.order.why_early(warp)
-            repair = repair or self.telling.wait_for(op, warp) + self.telling.or_free_later(op, warp)
+            repair = self.telling.too_weak(op, warp) or repair or self.telling.wait_for(op, warp) + self.telling.or_free_later(op, warp)
             if self.order.too_early and self._refilled[late].all():  # by a load that came too early, which is told
                 return
         elif self._is_unread(i, late, op):

@@ -174,6 +174,14 @@ class CommitGroups:
         self._over.clear()
         return waited
 
+    def younger(self, op: Operation, kind: str) -> int | None:
+        """How many groups the threads of an operation have committed after its own group, which is pending; None if it is not."""
+        for groups in self._groups.get((int(op.warps[0]), kind), ()):
+            for n, group in enumerate(groups.pending, 1):
+                if op in group:
+                    return len(groups.pending) - n
+        return None
+
     def wait_for(self, op: Operation, warp: int, kind: str) -> list[Operation]:
         """A warp waits for the group of an operation, and so for all in front of it, committed or not; returns what it has waited for."""
         (groups,) = self._of(warp, kind, ALL_LANES, makes=True)

@@ -66,11 +66,16 @@ class Telling:
         self.waits: dict[int, Waited] = {}
         self.lines = x.program.lines
         self._per_cta = x.stride // WARP
+        self.group_waits: dict[
+            tuple[int, str], tuple[Instruction, int, Any]
+        ] = {}  # by warp and kind: the last wait for groups, how many it leaves, all groups
         self._told: set[tuple[str, int]] = set()  # the codes and lines of relaxed arrivals that are told
 
     def spread(self, first: Telling, twins: Twins, brought: dict[int, list[list[Delivery]]]) -> None:
         """What warps of all CTAs waited for, from what those of the first one did; `brought` has by warp what the phase brought to each CTA."""
         self.excuses, self._told = dict(first.excuses), set(first._told)
+        for (warp, kind), (i, left, _) in first.group_waits.items():
+            self.group_waits.update({(warp + n * twins.warps, kind): (i, left, None) for n in range(twins.count)})
         for warp, (barrier, line, _) in first.waits.items():
             for n, own in enumerate(twins.made[barrier]):
                 self.waits[warp + n * twins.warps] = own, line, brought[warp][n]
@@ -215,12 +220,44 @@ class Telling:
     def wait_for(self, op: Operation, warp: int = -1, *, only_read: bool = False) -> str:
         """How to wait for an operation, or how a warp is told that others have."""
         by = self.who_waited(op, only_read=only_read) if warp >= 0 else -1
+        if found := self.too_weak(op, warp):
+            return found
         if by < 0:
             kind = "tma_store" if op.kind == "bulk" and op.lanes else op.kind
             return WAIT.get(kind, "wait for the mbarrier, or the group, that counts it first") + self._by_issuer(op)
         far = by // self._per_cta != warp // self._per_cta
         how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
         return f"let warp {self.warp(by)} arrive ({how}) behind its wait, at a barrier that warp {self.warp(warp)} waits for"
+
+    def too_weak(self, op: Operation, warp: int) -> str:
+        """What to change in a wait that is there and does not wait for an operation: it is relaxed, or it leaves the group of the operation pending."""
+        kind = op.kind if op.kind in ("cp.async", "wgmma") else "bulk"
+        i, left, groups = self.group_waits.get((int(op.warps[0]), kind), (None, 0, None))
+        younger = groups.younger(op, kind) if groups is not None else None
+        if i is not None and younger is not None and younger < left:
+            return (
+                f"{i.name} {younger} instead of {left} in line {i.line}: it leaves {left} group{'s' * (left > 1)} pending, and the group of line "
+                f"{op.instruction.line} is among them"
+            )
+        named = [(cta.index, offset) for cta, offset in op.barriers.values()]
+        barrier, *_ = self.waits.get(warp, (None, 0, []))
+        return self.relaxed_wait(warp) if barrier is not None and (barrier.cta.index, barrier.offset) in named else ""
+
+    def relaxed_wait(self, warp: int) -> str:
+        """What to change in the last wait of a warp at an mbarrier, if that wait is relaxed."""
+        _, line, _ = self.waits.get(warp, (None, 0, []))
+        i = self.lines.get(line)
+        if i is None or "relaxed" not in i.modifiers:
+            return ""
+        return f".acquire instead of .relaxed in line {line}: a relaxed wait ({i.name}) shows nothing of what the phase has brought"
+
+    def narrow(self, formal: Formal) -> tuple[str, str]:
+        """Why the instruction that alone is in the way of order is too weak, and what to change in it; empty for none."""
+        excuse = self.excuses.get(formal)
+        if excuse is None:
+            return "", ""
+        why, change = _EXCUSED[formal]
+        return f": {excuse.name} of line {excuse.line} is there, {why}", f"{change} in line {excuse.line}"
 
     def _by_issuer(self, op: Operation) -> str:
         """Which threads have to commit and wait for an operation of a commit group: groups belong to threads."""

@@ -528,6 +528,8 @@ class TensorShadow:
         """What to change where a warp does not wait for an operation."""
         if self.order.why_early(warp):
             return "wait for every phase of that mbarrier in turn; and who commits waits first for what this warp has read, so as not to be two phases ahead"
+        if change := self.telling.relaxed_wait(warp):
+            return change
         return "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first"
 
     def _is_piped(self, i: Instruction, warp: int, before: Operation) -> bool:

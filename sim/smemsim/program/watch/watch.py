@@ -604,6 +604,7 @@ class Watch:
 
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""
+        self.telling.group_waits.update({(warp, group): (i, left, self.groups) for warp in self._running(x).tolist()})
         if group == "wgmma":
             self.registers.free(dict(self.groups.wait(self._threads(x, group), group, left, self._part_of_copies)))
             return
