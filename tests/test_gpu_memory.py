@@ -10,6 +10,7 @@ import ptx_kernels
 from launches import Device, found, kernel, launch, refused, results
 from smemsim import Gpu, InputError, Unmodelled
 from smemsim.machine import Owners
+from smemsim.virtual import Policy, VirtualDevice
 from strategies import examples
 
 N = 64
@@ -711,3 +712,23 @@ def test_vector_registers_are_their_elements():
     } st.global.u32 [%d20+24], %r3;"""
     (out,) = launch(body, np.zeros(8, np.uint32), block=1)
     assert out.tolist() == [1, 2, 3, 4, 3, 4, 9, 0]
+
+
+@pytest.mark.parametrize("element", [1, 2])
+def test_an_index_of_32_bits_that_overflows_is_told_with_the_element_that_was_meant(element):
+    """The array is memory that nothing touches; the repaired twin is silent."""
+    device = VirtualDevice("sm_90a", policy=Policy.of(quiet=True, on_finding="collect"))
+    address = device.allocate((1 << 31) * element + 64)
+    index = "mul.lo.s32 %r2, %r1, 0x20000000; "
+    for wide in (True, False):
+        place = (
+            f"mul.wide.s32 %d1, %r1, 0x20000000; mul.lo.s64 %d1, %d1, {element};" if wide else f"{index} mul.wide.s32 %d1, %r2, {element};"
+        )
+        text = kernel(1, f"setp.eq.u32 %p1, %r1, 4; {place} add.s64 %d1, %d1, %d20; @%p1 ld.global.nc.u8 %r3, [%d1];")
+        run = device.launch(device.load(text).function("k"), 1, 5, [np.uint64(address).tobytes()])
+        if wide:
+            assert run.findings == []
+            continue
+        (finding,) = run.findings
+        assert (finding.code, finding.repair.startswith("compute the index in 64 bits: (size_t)")) == ("X001", True)
+        assert f"in front of element {1 << 31} of" in finding.message

@@ -21,6 +21,7 @@ __all__ = ["elsewhere", "find_misuse", "find_outside", "foreign", "misaligned", 
 
 
 FAR = 1 << 20  # bytes from an array; further away, and further than its size, an address is meant for another one
+ELEMENTS = (1, 2, 4, 8, 16)  # bytes of an element that an index counts
 NULL_PAGE = 4096  # addresses below it are a null pointer and an offset
 
 
@@ -131,6 +132,8 @@ def _near(x: Wave, address: int) -> Region | None:
 def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
     if address < NULL_PAGE:
         return f"a null pointer and an offset of {address}", "pass an array for the pointer"
+    if (overflowed := _overflowed(x, address, size)) is not None:
+        return overflowed
     near = _near(x, address)
     if near is None:
         away = x.launch.memory.nearest(address)
@@ -152,6 +155,24 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
         place = f"{address + size - end} of them past the end of {name}"
     note = "; a GPU faults only where nothing else lies there, and otherwise touches other data"
     return f"{place}, {end - begin} bytes at {begin:#x}{note}", "guard the access, or make the array large enough"
+
+
+def _overflowed(x: Wave, address: int, size: int) -> tuple[str, str] | None:
+    """Of an address that lies where an index of 32 bits, taken as signed, goes that has overflowed: 2^32 elements below the element of an array that was meant."""
+    for element in ELEMENTS:
+        meant = address + (element << 32)
+        array = x.launch.memory.holding(meant, meant + size)
+        if array is not None and array.chunks is None and address < array.begin and meant - array.begin >= element << 31:
+            index = (meant - array.begin) // element
+            name = region_name(x.launch, array.begin, array.end)
+            unit = "bytes" if element == 1 else f"elements of {element} bytes"
+            wide = ".to(tl.int64) on" if x.launch.kernel.counts_elements else "(size_t) in front of"
+            return (
+                f"2^32 {unit} in front of element {index} of {name}, {array.end - array.begin} bytes at {array.begin:#x}: an index of 32 bits has overflowed, and "
+                f"{index} became {index - (1 << 32)}",
+                f"compute the index in 64 bits: {wide} a factor of the product that overflows",
+            )
+    return None
 
 
 def _about_heap(x: Wave, address: int, size: int) -> tuple[str, str]:
