@@ -190,7 +190,7 @@ def test_a_stage_that_is_loaded_again_before_anybody_has_read_it(waits):
     @!%p9 bra E; G: and.b32 %r4, %r3, 1; xor.b32 %r5, %r4, 1; {} mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar]; add.u64 %d20, %d20, 128; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra G; bra E;
     T: and.b32 %r4, %r3, 1; V: mbarrier.try_wait.parity.shared::cta.b64 %p4, [bar], %r4; @!%p4 bra V; mov.u32 %r6, sm; ld.shared.u32 %r7, [%r6];
-    st.global.u32 [%d21], %r7; mbarrier.arrive.shared::cta.b64 _, [bar+8]; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra T; E:"""
+    st.global.u32 [%d21], %r7; fence.proxy.async.shared::cta; mbarrier.arrive.shared::cta.b64 _, [bar+8]; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra T; E:"""
     wait = "U: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar+8], %r5; @!%p2 bra U;" if waits else ""
     told = found(body.format(wait), np.arange(64, dtype=np.uint32), np.zeros(1, np.uint32), block=64)
     assert ("before anybody has read what that brought" in told.get("X005", "")) == (not waits)
