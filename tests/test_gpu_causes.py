@@ -365,3 +365,13 @@ def test_the_size_that_is_proposed_for_a_bulk_copy_fits_into_the_array(size):
         else:
             ((code, told),) = ((f.code, f.repair) for f in found)
             assert (code, told.startswith(repair)) == ("A103" if size == 252 else "X001", True)
+
+
+def test_a_missing_fence_is_not_the_cause_of_an_overwrite_in_flight():
+    body = """mov.u32 %r3, sm; shl.b32 %r2, %r1, 2; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], 5; bar.sync 0; @!%p9 bra E;
+    cp.async.bulk.global.shared::cta.bulk_group [%d20], [sm], 128; cp.async.bulk.commit_group; st.shared.u32 [sm], 7; cp.async.bulk.wait_group 0; E: bar.warp.sync -1;"""
+    gpu = smemsim.Gpu("sm_90a")
+    findings = gpu.launch(
+        kernel(1, body.replace("; ", ";\n")), block=32, args=[gpu.array(np.zeros(64, np.uint32))], progress=False
+    ).findings
+    assert {f.code: f.cause for f in findings} == {"X003": None, "X005": None}

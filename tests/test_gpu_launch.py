@@ -992,6 +992,7 @@ def test_registers_that_nobody_gives_back_are_waited_for_for_ever(directives, ot
     run = smemsim.Gpu("sm_90a").launch(kernel("", body, directives=directives), block=256)
     assert [f.code for f in run.findings] == codes
     assert all("setmaxnreg.inc" in f.instruction for f in run.findings)
+    assert all(f.repair.startswith(".minnctapersm 1" if "minnctapersm 2" in directives else "setmaxnreg.dec") for f in run.findings)
 
 
 @pytest.mark.parametrize(("threads", "codes"), [(128, []), (96, ["X011"])])

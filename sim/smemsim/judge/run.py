@@ -199,12 +199,19 @@ def _rank(f: Finding) -> int:
     return UPSTREAM[UPSTREAM_IF_MENDED.get(f.code, f.code) if f.fix is not None else f.code]
 
 
+IN_FLIGHT = ("X004", "X005")  # a missing proxy fence (X003) is not their cause: the fence waits for no operation
+
+
 def _consequence(f: Finding, before: list[Finding]) -> Finding:
     """A finding with the first cause that is about the same instruction or the same bytes, an mbarrier's among them."""
     if f.code not in CONSEQUENCES:
         return f
     for cause in before:
-        is_cause = cause.code != f.code and cause.severity in (Severity.TRAP, Severity.WRONG)
+        is_cause = (
+            cause.code != f.code
+            and cause.severity in (Severity.TRAP, Severity.WRONG)
+            and not (cause.code == "X003" and f.code in IN_FLIGHT)
+        )
         if is_cause and (cause.line == f.line or any(mine.meets(other) for mine in f.touched for other in cause.touched)):
             return dataclasses.replace(f, cause=cause)
     return f

@@ -430,7 +430,7 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         yield _finding("D307", field,
                        f"{shared} of {lines * chunks} chunks alias earlier ones: ({names[0]} {l0}, {names[1]} {c0 * per_chunk}) and "
                        f"({names[0]} {l1}, {names[1]} {c1 * per_chunk}) are both at {address:#x}",
-                       f"{field} = {getattr(d, field)} B steps over an atom of {mode.k_rows} x {mode.width} B = {mode.k_rows * mode.width} B",
+                       f"{field} of {mode.k_rows * mode.width} B or more, not {getattr(d, field)} B: it steps over an atom of {mode.k_rows} x {mode.width} B",
                        source)  # fmt: skip
 
 

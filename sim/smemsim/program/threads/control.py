@@ -147,11 +147,15 @@ def build_setmaxnreg(i: Instruction, c: Linker) -> Step:
         raise InputError(f"needs a number of registers from {SETMAXNREG[0]} to {SETMAXNREG[-1]}, a multiple of {SETMAXNREG.step}")
     registers = count.value
     threads, ctas = (c.directives.get(name) or (0,) for name in ("maxntid", "minnctapersm"))
-    at_entry = REGISTERS.at_entry((c.directives.get("maxnreg") or (0,))[0], int(np.prod(threads)), ctas[0])
+    most = (c.directives.get("maxnreg") or (0,))[0]
+    at_entry, alone = (REGISTERS.at_entry(most, int(np.prod(threads)), count) for count in (ctas[0], min(ctas[0], 1)))
 
     def run(x: Wave) -> None:
         for first in x.threads[np.flatnonzero(np.diff(x.threads // WARP, prepend=-1))].tolist() if at_entry else ():
-            x.ctas[int(x.cta_of[first])].state.setdefault("registers", {"at entry": (at_entry, i)})[first // WARP] = registers, i
+            x.ctas[int(x.cta_of[first])].state.setdefault("registers", {"at entry": (at_entry, i), "alone": (alone, i)})[first // WARP] = (
+                registers,
+                i,
+            )
 
     return run
 
@@ -162,7 +166,7 @@ def check_registers(x: Wave) -> None:
         of_warps = dict(cta.state.get("registers", {}))
         if not of_warps:
             continue
-        at_entry, _ = of_warps.pop("at entry")
+        (at_entry, _), (alone, _) = of_warps.pop("at entry"), of_warps.pop("alone")
         warps = x.stride // WARP
         _check_warpgroups(x, of_warps, warps)
         total = sum(count for count, _ in of_warps.values()) + (warps - len(of_warps)) * at_entry
@@ -170,8 +174,15 @@ def check_registers(x: Wave) -> None:
         if total > warps * at_entry and "inc" in i.modifiers:
             x.launch.find(
                 "X006", i, f"{i.name} waits for ever: with {most} registers a thread here the {warps} warps would have {WARP * total}, and the CTA has "
-                f"{WARP * warps * at_entry}, {at_entry} a thread, since its launch", "setmaxnreg.dec in the warps that need fewer", because="PTX ISA 9.1 §9.7.19.5",
+                f"{WARP * warps * at_entry}, {at_entry} a thread, since its launch", _fewer(total, warps, at_entry, alone), because="PTX ISA 9.1 §9.7.19.5",
             )  # fmt: skip
+
+
+def _fewer(total: int, warps: int, at_entry: int, alone: int) -> str:
+    """What to change where warps ask for more registers than their CTA has; `alone` has a thread of a CTA that need not share the multiprocessor."""
+    if at_entry < alone and total <= warps * alone:
+        return f".minnctapersm 1 (__launch_bounds__(threads, 1)): a thread then begins with {alone} registers, and that is enough"
+    return "setmaxnreg.dec in the warps that need fewer"
 
 
 def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], warps: int) -> None:
