@@ -278,7 +278,7 @@ class GlobalShadow:
         index = self.history.index(i)
         array.for_writes(int(self.history.scope[index]))
         if array.region.blank is not None:
-            array.region.blank.fill(piece.at, size, None if values is None else values.before())
+            array.region.blank.fill(piece.at, size, None if values is None or size >= WORD else values.before())
             if self.x.late is not None:
                 array.region.blank.fill_late(piece.at, size)
         self.history.executes(i, self.first + (self.x.threads >> 5))
