@@ -190,8 +190,8 @@ class Gpu(Device):
             except KeyboardInterrupt:
                 interrupted = True
         leave_rooms(launch)
-        if not in_front(launch):
-            launch.history = None  # nobody asks what it has done to memory
+        if launch.history is not None:
+            launch.history.ends()
         return Run(
             launch,
             reads,

@@ -96,7 +96,7 @@ class Prerequisite:
         )
         self.x.launch.find(
             "X008", i, f"{i.name} of warp {int(warps[n]) % (self.x.stride // WARP)} {'writes' if writes else 'reads'} {self.where(i, array, int(cells[n, k]))}, which the "
-            f"launch in front, of {before.launch.program.name}, {does} at its line {other.line} ({other.name}): {begins}", REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}",
+            f"launch in front, of {before.name}, {does} at its line {other.line} ({other.name}): {begins}", REPAIR, because=BECAUSE, operation=f"the launch in front, line {other.line}",
             arrays=(array.region.begin,),
         )  # fmt: skip
 

@@ -251,7 +251,7 @@ class History:
     """What the waves of a launch have done to global memory; `before` are those of the launches in front that may still run, the last one first."""
 
     def __init__(self, launch: Launch, before: tuple[History, ...] = ()) -> None:
-        self.launch, self.before = launch, before
+        self.launch, self.before, self.name = launch, before, launch.program.name
         self.proxy_fences: list[ProxyFence] | None = []  # None: there were more than are kept
         if len(before) == MOST_IN_FRONT:
             launch.bounds.add(
@@ -327,6 +327,19 @@ class History:
         for before in self.before:
             before.before = ()  # which would keep those in front of it
         return (self, *self.before)[:MOST_IN_FRONT]
+
+    def ends(self) -> None:
+        """The launch is over. Kept is what the next one may race with: writes, and reads if that may begin before CTAs of this one have exited."""
+        if not self.releases_dependents:
+            for key, shadow in list(self._arrays.items()):
+                if shadow is None or not len(shadow.cells.writers):
+                    self._arrays[key] = None
+                    continue
+                shadow.observed.clear()
+                shadow.cells = shadow.cells._replace(
+                    earlier=NOTHING, readers=NOTHING, others=NOTHING, line_readers=NOTHING, line_others=NOTHING
+                )
+        del self.launch  # which has this history
 
     def triggers(self, cta: int, first: int, known: np.ndarray) -> None:
         """A warp of a CTA (counted through the launch) executes griddepcontrol.launch_dependents, which synchronises with the start of the next launch by the fence before
