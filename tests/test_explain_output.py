@@ -446,8 +446,8 @@ def test_a_product_that_begins_in_front_of_its_tensors_is_one():
         return re.sub(load + r"(, %r\d+\}\], \[%r\d+\];)", r"{ .reg .b32 early; sub.s32 early, \2, 8; \1early\3 }", ptx)
 
     run, *_ = launched("gemm_specialized", early, **FAULTS["no swizzle"][0])
-    assert [f.code for f in run.findings] == ["R501", "R508"]
-    assert "nobody multiplies k = 248 to 255" in run.findings[1].message
+    assert [f.code for f in run.findings] == ["R501"]
+    assert any("nobody multiplies k = 248 to 255" in f.message for f in run.remarks)
 
 
 @pytest.mark.parametrize("change", ["relu", "half", "bias"])

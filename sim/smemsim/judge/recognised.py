@@ -13,7 +13,7 @@ from smemsim.errors import SmemsimError
 from smemsim.machine.region import GlobalMemory, Region
 from smemsim.spec.formats import element_format
 
-__all__ = ["Arrays", "Recognised"]
+__all__ = ["RUN", "Arrays", "Recognised"]
 
 
 RUN = 8  # elements that are looked for together
@@ -21,6 +21,7 @@ MOST_BYTES = 1 << 25  # of all arrays that are searched
 MOST_CONVERTED = 1 << 20  # elements of an array that are converted
 MOST_READ = 1 << 27  # bytes that all searches of a launch read
 MOST_PLACES = 2  # of one run: where more are alike, nothing is recognised
+MOST_STEPS = 8
 LEAST = 0.5  # share of a tile that must be in the array; the rest may be zeros, as padding is
 SAME = ""  # the type of an array whose elements are the tile's own
 
@@ -54,7 +55,7 @@ class Recognised:
 
     def move(self, before: Recognised) -> tuple[int, int] | None:
         """(rows, k) from another tile of the same array to this one; None where it is of another array, or the strides do not say."""
-        if dataclasses.replace(before, at=self.at) != self:
+        if (before.begin, before.row, before.step, before.converted) != (self.begin, self.row, self.step, self.converted):
             return None
         by = self.at - before.at
         wide, narrow = (self.row, self.step) if self.is_along_k else (self.step, self.row)
@@ -74,19 +75,42 @@ class Arrays:
         self.memory = memory
         self._left = MOST_READ
         self._converted: dict[tuple[int, str], np.ndarray] = {}
+        self._elements: dict[
+            tuple[int, str, str], np.ndarray
+        ] = {}  # by the begin of an array, the type it was converted from, and that of the tiles
+        self._steps: list[int] = []  # from tile to tile
 
-    def find(self, tile: np.ndarray, dtype: str, like: Recognised | None = None) -> Recognised | None:
-        """Where a tile (rows, k) of raw bits is, `like` a tile that was found before in the same array by the same strides; None where it is not found,
-        or in more places than one."""
+    def find(self, tile: np.ndarray, dtype: str) -> Recognised | None:
+        """Where a tile (rows, k) of raw bits is; None where it is not found, or in more places than one."""
         if min(tile.shape) < 2 or not tile.any():
             return None
         for region, elements, converted in self._sources(tile.dtype, dtype):
-            if like is not None and (like.begin, like.converted) != (region.begin, converted):
-                continue
-            found = self._again(tile, elements, like) if like is not None else self._in(tile, elements, region, converted)
+            found = self._in(tile, elements, region, converted)
             if found is not None:
                 return found
         return None
+
+    def go_on(self, run: np.ndarray, dtype: str, like: Recognised) -> Recognised | None:
+        """Where a tile of the same array and strides as another one is, by its first elements along the array's contiguous axis. The steps between tiles that
+        were found are tried first."""
+        if (run == run[0]).all():
+            return None
+        key = like.begin, like.converted, dtype
+        if key not in self._elements:
+            same = (elements for region, elements, converted in self._sources(run.dtype, dtype) if (region.begin, converted) == key[:2])
+            self._elements[key] = next(same, run[:0])
+        elements = self._elements[key]
+        for step in self._steps:
+            at = like.at + step
+            if 0 <= at <= len(elements) - len(run) and (elements[at : at + len(run)] == run).all():
+                return dataclasses.replace(like, at=at)
+        places = self._places(elements, run)
+        if len(places) != 1:
+            return None
+        at = int(places[0])
+        if len(self._steps) < MOST_STEPS:
+            self._steps.append(at - like.at)
+        return dataclasses.replace(like, at=at)
 
     def _sources(self, kind: np.dtype, dtype: str) -> Iterator[tuple[Region, np.ndarray, str]]:
         """Each array as elements of the tile's size; then those of f32 that may have been converted."""
@@ -145,14 +169,6 @@ class Arrays:
             if len(found) == 1:
                 return found[0]
         return None
-
-    def _again(self, tile: np.ndarray, elements: np.ndarray, like: Recognised) -> Recognised | None:
-        line = tile[0, :RUN] if like.is_along_k else tile[:RUN, 0]
-        if (line == line[0]).all():
-            return None
-        some = (dataclasses.replace(like, at=at) for at in self._places(elements, line).tolist()[:MOST_PLACES])
-        found = [one for one in some if _is_there(tile, elements, one)]
-        return found[0] if len(found) == 1 else None
 
 
 def _is_there(tile: np.ndarray, elements: np.ndarray, where: Recognised) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding, at_instruction
 from smemsim.judge.operands.read import OperandRead
-from smemsim.judge.recognised import Arrays, Recognised
+from smemsim.judge.recognised import RUN, Arrays, Recognised
 from smemsim.machine.product import SharedOperand
 from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Mma
@@ -28,6 +28,7 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK, LINE
+from smemsim.spec.smem_descriptor import START
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.wgmma import WGMMA_THREADS
 from smemsim.words.operand import swizzled
@@ -41,8 +42,10 @@ WIDEST = 8  # chunks of a row that a swizzle reorders
 MOST_BYTES = 1 << 23  # of global memory that is looked through
 MOST_LOOKS = 8  # operands of a launch
 KNOWN = 0.9  # share of an operand's chunks that must lie at one place alone
-MOST_TILES = 256  # operands of a launch whose elements are looked for
+MOST_TILES = 32  # operands of a launch whose elements are looked for: enough for some steps along K of the first CTA
+MOST_WHOLE = 4  # ... in full, if others of their form were found; then by their first elements alone
 MOST_FAILED = 2  # ... of one line, if they are not found
+_START = START.mask << START.low  # bits of a descriptor
 SWIZZLES = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
 LAWS = {  # XORs of the chunk's number that are no swizzle, by the number of the 128-byte line
     "c ^ (r // 2 % 4)": lambda line: line >> 1 & 3,
@@ -77,6 +80,11 @@ class ThreadTiles:
         self._arrays: Arrays | None = None
         self._tiles = 0
         self._failed: dict[tuple[str, int], int] = {}
+        self._addresses: dict[SharedOperand, np.ndarray] = {}
+        self._whole = 0  # tiles of which all elements were looked for
+        self._forms: dict[
+            tuple[str, SharedOperand], Recognised
+        ] = {}  # the last tile of each side and form of operand: its word but for the start address
         self._first: int | None = None  # the CTA whose sums are followed
         self._right: dict[tuple[str, int], Recognised] = {}  # the last tile of each side and line that lies as it is read
         self._sums: dict[tuple[object, ...], _Step] = {}
@@ -122,25 +130,35 @@ class ThreadTiles:
         bits = element_format(what.dtype).bits
         if bits not in (8, 16, 32) or key in self.found or self._failed.get(key, 0) >= MOST_FAILED:
             return None
-        try:
-            address = what.addresses(cta.shared.arch).astype(np.int64)
-        except SmemsimError:
-            return None
         self._tiles += 1
         if self._arrays is None:
             self._arrays = Arrays(x.launch.memory)
-        tile = _elements(cta, address, bits // 8)
-        if tile is None:
-            return None
-        like = self._right.get(key)
-        known = self._arrays.find(tile, what.dtype, like)
-        if known is None and like is None:
-            self._look_for_swizzle(x, cta, event, side, what, address)
+        form = side, dataclasses.replace(what, word=what.number & ~_START)
+        like = self._right.get(key) or (self._forms.get(form) if self._whole >= MOST_WHOLE else None)
+        known = None
+        if like is not None:
+            corner = self._addresses_of(cta, dataclasses.replace(what, rows=min(what.rows, RUN), k=min(what.k, RUN)))
+            run = None if corner is None else _elements(cta, corner[:1] if like.is_along_k else corner[:, :1], bits // 8)
+            known = None if run is None else self._arrays.go_on(run.ravel(), what.dtype, like)
+        elif (address := self._addresses_of(cta, what)) is not None and (tile := _elements(cta, address, bits // 8)) is not None:
+            self._whole += 1
+            known = self._arrays.find(tile, what.dtype)
+            if known is None:
+                self._look_for_swizzle(x, cta, event, side, what, address)
         if known is None:
             self._failed[key] = self._failed.get(key, 0) + 1
         else:
-            self._right[key] = known
+            self._right[key] = self._forms[form] = known
         return known
+
+    def _addresses_of(self, cta: Cta, what: SharedOperand) -> np.ndarray | None:
+        """(rows, k) the address of every element of an operand; None where nobody knows."""
+        if what not in self._addresses:
+            try:
+                self._addresses[what] = what.addresses(cta.shared.arch).astype(np.int64)
+            except SmemsimError:
+                return None
+        return self._addresses[what]
 
     def _look_for_swizzle(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, address: np.ndarray) -> None:
         assert self._arrays is not None
