@@ -203,7 +203,10 @@ COMMAND_LINE = "command line"
     "--limit", type=click.IntRange(1), metavar="BLOCKS", help="Blocks of instructions until a kernel counts as endless; else 20 million."
 )
 @click.option(
-    "--limit-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="End the kernel after this many seconds; left out: never."
+    "--limit-seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="End the kernel after this many seconds of execution, to which reading and linking its PTX do not count; left out: never.",
 )
 @click.option(
     "--overrun",

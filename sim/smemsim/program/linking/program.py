@@ -367,6 +367,8 @@ class Linker:
             slot = operand.base.slot
             if bits_of(operand.base.type) <= 32:
                 narrow = np.uint32(offset & 0xFFFFFFFF)
+                if not narrow:
+                    return lambda x: x.r[slot][x.sel].astype(np.int64)
                 return lambda x: (x.r[slot][x.sel].astype(np.uint32, copy=False) + narrow).astype(np.int64)
             return lambda x: x.r[slot][x.sel].astype(np.int64) + offset
         number = np.uint64(operand.base.value + offset & _WORD).astype(np.int64)
