@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from smemsim import Gpu, Run
+from smemsim import DeviceArray, Gpu, Run
 
 ROWS, WIDTH = 64, 128  # of a tile with the 128B swizzle, in bytes
 DESCRIPTOR = 1 << 62 | 64 << 32 | 1 << 16
@@ -134,17 +134,26 @@ MORE: shr.u32 %row, %q, 3; and.b32 %c, %q, 7;
   {multiply}
   wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; bar.sync 0;
   add.u32 %k, %k, 64; setp.lt.u32 %p, %k, 128; @%p bra LOOP;
-  mul.wide.u32 %at, %t, 4; add.u64 %out, %out, %at; st.global.f32 [%out], %f0; ret;
+  shr.u32 %row, %t, 5; shl.b32 %row, %row, 4; and.b32 %c, %t, 31; shr.u32 %s, %c, 2; add.u32 %row, %row, %s; and.b32 %c, %c, 3;
+  mul.wide.u32 %at, %row, 256; add.u64 %out, %out, %at; mul.wide.u32 %at, %c, 8; add.u64 %out, %out, %at;
+  {" ".join(f"st.global.f32 [%out+{n // 2 % 2 * 2048 + n // 4 * 32 + n % 2 * 4}], %f{n};" for n in range(32))} ret;
 }}"""
 
 
 def run_converted(law: str, *, transposed: bool, shift: int = 0, few: bool = False) -> Run:
+    return product(law, transposed=transposed, shift=shift, few=few)[0]
+
+
+def product(law: str, *, transposed: bool, shift: int = 0, few: bool = False) -> tuple[Run, DeviceArray, np.ndarray]:
+    """(the run, D, A B^T) of tiles that change on the way."""
     gpu, rng = Gpu("sm_90a"), np.random.default_rng(1)
     shape, kind = ((128, 128), np.float16) if transposed else ((64, 128), np.float32)
     a = np.resize(rng.standard_normal(16), shape).astype(kind) if few else rng.standard_normal(shape).astype(kind)
-    out = gpu.array(np.zeros(128, np.float32))
-    b = gpu.array(rng.standard_normal((64, 128)).astype(np.float16))
-    return gpu.launch(converted(law, transposed=transposed, shift=shift), block=128, args=[gpu.array(a), b, out], progress=False)
+    b = rng.standard_normal((64, 128)).astype(np.float16)
+    d = gpu.array(np.zeros((64, 64), np.float32))
+    run = gpu.launch(converted(law, transposed=transposed, shift=shift), block=128, args=[gpu.array(a), gpu.array(b), d], progress=False)
+    left = (a.T[:64] if transposed else a).astype(np.float16).astype(np.float32)
+    return run, d, left @ b.astype(np.float32).T
 
 
 BOTH = pytest.mark.parametrize("transposed", [False, True], ids=["converted", "transposed"])
@@ -188,3 +197,21 @@ def test_elements_that_lie_in_many_places_are_not_recognised():
     ran = run_converted(NONE, transposed=False, few=True)
     assert (ran.findings, ran.judged.a, ran.judged.b) == ([], (0, 8), (8, 8))
     assert "an expected array does" in str(ran.judged)
+
+
+@pytest.mark.parametrize(
+    ("law", "told", "few"),
+    [
+        (NONE, "A were written with swizzle none and read with 128B", False),
+        (NONE, "A were written with swizzle none and read with 128B", True),
+        (WRONG["every second row"], "16-byte chunks of A are multiplied in the place of others", False),
+    ],
+)
+def test_an_expected_array_says_how_the_tile_was_written(law: str, told: str, few: bool):
+    """Also if the elements are alike in many places, so that nothing is recognised: D is what the fault makes of A and B."""
+    run, d, expected = product(law, transposed=False, few=few)
+    assert bool(run.findings) != few
+    assert told in run.explain(d, expected)
+    right, d, expected = product(RIGHT, transposed=False, few=few)
+    assert right.explain(d, expected) == ""
+    np.testing.assert_allclose(d.numpy(), expected, atol=1e-3)
