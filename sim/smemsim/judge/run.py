@@ -495,8 +495,8 @@ class Run:
 
     @property
     def output(self) -> str:
-        """The text that the kernel's printf wrote."""
-        return "".join(self.launch.output)
+        """The text that the kernel's printf wrote; bytes that are no UTF-8 as U+FFFD."""
+        return "".join(self.launch.output).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     @property
     def asserted(self) -> str:

@@ -27,5 +27,5 @@ class Host:
     def write(self, text: str, *, is_error: bool = False) -> None:
         """What a kernel's printf wrote, or to stderr its failed assertions."""
         stream = sys.stderr if is_error else sys.stdout
-        stream.write(text)
+        stream.write(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
         stream.flush()

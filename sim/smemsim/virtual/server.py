@@ -60,7 +60,7 @@ class RemoteHost(Host):
 
     def write(self, text: str, *, is_error: bool = False) -> None:
         """See `Host`."""
-        raw = text.encode()
+        raw = text.encode("utf-8", "surrogateescape")
         self._ask(WRITE, len(raw), int(is_error), data=raw)
 
     def settle(self) -> None:

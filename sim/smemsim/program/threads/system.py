@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from smemsim.program.asynchronous import check_ranks, credit, each, member, own_
 from smemsim.program.memory.spaces import shared_operand
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Plain, Step, implements, unmodelled
+from smemsim.program.threads.printing import LONGEST, formatted
 from smemsim.program.traps import misuse, thread_name
 from smemsim.program.wave import THREADS
 from smemsim.ptx.module import Arguments, Instruction, Operand, Symbol, Vector
@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 # ---- `trap`, `brkpt`, and calls of what the system provides: printf (`vprintf`), assert (`__assertfail`), conditions of graphs
 
 
-LONGEST = 1 << 16  # bytes of a string, and characters of what one printf writes
 MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
 MOST_ASSERTED = 1024  # threads whose failed assertion is told
-_CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcsp%])")
 
 
 @implements("trap")
@@ -53,8 +51,14 @@ def build_trap(i: Instruction, c: Linker) -> Step:
 
 @implements("brkpt")
 def build_brkpt(i: Instruction, c: Linker) -> Step:
-    """`brkpt`: nothing happens without a debugger."""
-    return lambda x: None
+    """`brkpt`: without a debugger the kernel ends with a launch failure (M17; the PTX ISA says that it is suspended)."""
+
+    def run(x: Wave) -> None:
+        raise HardwareTrap(
+            f"brkpt, executed by {thread_name(x, int(x.threads[0]))}: a card has no debugger here", cuda_error=LAUNCH_FAILURE
+        )
+
+    return run
 
 
 @implements("call")
@@ -123,10 +127,14 @@ def memory(x: Wave, thread: int, address: int) -> np.ndarray:
     return data[address - begin :]
 
 
-def text(x: Wave, thread: int, address: int) -> str:
+def string(x: Wave, thread: int, address: int) -> bytes:
     """The string at a generic address."""
-    raw = memory(x, thread, address)[:LONGEST].tobytes()
-    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
+    return memory(x, thread, address)[:LONGEST].tobytes().split(b"\0", 1)[0]
+
+
+def text(x: Wave, thread: int, address: int) -> str:
+    """The same, as text."""
+    return string(x, thread, address).decode("utf-8", "replace")
 
 
 @provides("__assertfail", 5)
@@ -183,9 +191,11 @@ def _printf(i: Instruction, c: Linker, results: tuple[Operand, ...], arguments: 
             address = value_at(x, thread, values(x, thread), 8)
             raw = memory(x, thread, address) if address else np.zeros(0, np.uint8)
             printed, count = formatted(
-                text(x, thread, value_at(x, thread, template(x, thread), 8)), raw[:LONGEST].tobytes(), functools.partial(text, x, thread)
+                string(x, thread, value_at(x, thread, template(x, thread), 8)),
+                raw[:LONGEST].tobytes(),
+                functools.partial(string, x, thread),
             )
-            _write(x.launch, printed)
+            _write(x.launch, printed.decode("utf-8", "surrogateescape"))
             at = to(x, thread)
             x.local[thread, at : at + 4] = np.frombuffer(struct.pack("<i", count), np.uint8)
 
@@ -199,89 +209,6 @@ def _write(launch: Launch, printed: str) -> None:
         launch.output.append(
             printed if launch.output_size <= MOST_OUTPUT else f"\n(printf wrote more than {MOST_OUTPUT >> 20} MiB: the rest is left out)\n"
         )
-
-
-def _shorter(number: str) -> str:
-    """A width or a precision that makes no more characters than one printf may write."""
-    return number if len(number) < 6 and int(number) < LONGEST else str(LONGEST)
-
-
-def formatted(template: str, raw: bytes, string_at: Callable[[int], str]) -> tuple[str, int]:
-    """What printf makes of a template and its packed arguments, and how many of them it took.
-
-    >>> formatted("%d %5.2f %%", struct.pack("<ixxxxd", -3, 1.5), None)
-    ('-3  1.50 %', 2)
-    """
-    arguments, written = _Arguments(raw, string_at), 0
-
-    def limited(m: re.Match[str]) -> str:
-        nonlocal written
-        conversion = _converted(m, arguments) if written < LONGEST else ""
-        written += len(conversion)
-        return conversion
-
-    return _CONVERSION.sub(limited, template), arguments.count
-
-
-class _Arguments:
-    """The packed arguments of a printf, taken off one by one: each is aligned to its size. Behind the last one are zeros."""
-
-    def __init__(self, raw: bytes, string_at: Callable[[int], str]) -> None:
-        self.raw, self.string_at = raw, string_at
-        self.at, self.count = 0, 0
-
-    def take(self, size: int) -> bytes:
-        """The bytes of the next argument."""
-        begin = -(-self.at // size) * size
-        self.at, self.count = begin + size, self.count + 1
-        return self.raw[begin : begin + size].ljust(size, b"\0")
-
-    def number(self, size: int, *, signed: bool) -> int:
-        """The next argument as an integer."""
-        return int.from_bytes(self.take(size), "little", signed=signed)
-
-
-def _converted(m: re.Match[str], arguments: _Arguments) -> str:
-    """The text of one conversion, such as `%5.2f`."""
-    flags, width, precision, length, kind = m.groups()
-    if kind == "%":
-        return "%"
-    if width == "*":
-        width = str(arguments.number(4, signed=True))
-    if precision == "*":
-        precision = str(arguments.number(4, signed=True))
-    if width and width[0] == "-":  # of an argument: a flag and a width
-        flags, width = f"{flags}-", width[1:]
-    if precision and precision[0] == "-":  # as if there were none
-        precision = None
-    how = f"%{flags}{_shorter(width) if width else ''}" + (f".{_shorter(precision)}" if precision is not None else "")
-    if kind in "diuoxX":
-        return (how + ("d" if kind in "diu" else kind)) % _integer(arguments, length, signed=kind in "di")
-    value, shown_as = _other_value(arguments, kind)
-    return (how + shown_as) % value
-
-
-def _integer(arguments: _Arguments, length: str | None, *, signed: bool) -> int:
-    """The next argument as an integer of the width that a length modifier (hh, h, l, ...) says."""
-    value = arguments.number(8 if length in ("l", "ll", "j", "z", "t") else 4, signed=signed)
-    if length not in ("h", "hh"):
-        return value
-    bits = 16 if length == "h" else 8
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if signed and value >> (bits - 1) else value
-
-
-def _other_value(arguments: _Arguments, kind: str) -> tuple[float | int | str, str]:
-    """The next argument of a conversion that is not of integers, and the conversion with which Python shows it."""
-    if kind in "eEfFgG":
-        return struct.unpack("<d", arguments.take(8))[0], kind
-    if kind in "aA":
-        return float(struct.unpack("<d", arguments.take(8))[0]).hex(), "s"
-    if kind == "s":
-        return arguments.string_at(arguments.number(8, signed=False)), "s"
-    if kind == "p":
-        return hex(arguments.number(8, signed=False)), "s"
-    return arguments.number(4, signed=False) & 0xFF, "c"
 
 
 # ---- `clusterlaunchcontrol` (PTX ISA 9.1 §9.7.13.17): a running cluster asks for the work of one that has not begun
