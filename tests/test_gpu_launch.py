@@ -3,8 +3,11 @@
 import ctypes
 import dataclasses
 import gc
+import gzip
 import inspect
 import io
+import json
+import pathlib
 import re
 import struct
 import sys
@@ -1080,3 +1083,63 @@ def test_a_kernel_without_instructions_runs_and_does_nothing():
     )
     assert run.ok
     assert run.ctas == 2
+
+
+CODES = json.loads(gzip.decompress((pathlib.Path(__file__).parent / "data" / "h200_fault_codes.json.gz").read_bytes()))
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+def test_kernels_end_with_the_error_of_an_h200(monkeypatch, tiers):
+    """Kernels that use addresses, mbarriers, copies and barriers wrong in one way each: the card's error, or none."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    assert len(CODES["rows"]) > 100
+    rows = CODES["rows"] if tiers == "closures" else CODES["rows"][::5]
+    for name, body, grid, block, cluster, error in rows:
+        gpu = smemsim.Gpu()
+        text = f"{CODES['head']}{body}\n mov.u32 %r15,1; st.global.u32 [%o],%r15; ret; }}\n"
+        config = LaunchConfig(grid=grid, block=block, cluster=cluster, args=[gpu.zeros(1024, np.uint32)])
+        run = gpu.run(gpu.load(text).kernel("k"), config, RunOptions(progress=False))
+        assert run.launch.status == error, name
+        assert run.findings or not error or name.startswith(("trap", "brkpt", "store then brkpt")), name
+
+
+ASYNC = """.version 8.8 .target sm_90a .address_size 64
+.visible .entry k(.param .u64 out) {more} {{ .reg .b64 %o; .reg .b32 %r<9>; .reg .pred %p; .shared .align 16 .b8 sm[64]; .shared .align 8 .b64 bar;
+ld.param.u64 %o, [out]; mov.u32 %r0, sm; mov.u32 %r1, bar; mov.u32 %r2, 7; mbarrier.init.shared.b64 [%r1], 1;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r1], {bytes}; {at} {form} [%r3], {value}, [%r4];
+W: mbarrier.try_wait.parity.shared.b64 %p, [%r1], 0; @!%p bra W; ld.shared.u32 %r5, [%r0]; st.global.u32 [%o], %r5; ret; }}
+"""
+OWN_CTA = "mov.u32 %r3, %r0; mov.u32 %r4, %r1;"
+BY_MAPA = "mapa.shared::cluster.u32 %r3, %r0, 0; mapa.shared::cluster.u32 %r4, %r1, 0;"
+
+
+@pytest.mark.parametrize("at", [OWN_CTA, BY_MAPA], ids=["own", "mapa"])
+@pytest.mark.parametrize(
+    ("form", "size", "value"),
+    [
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32", 4, "%r2"),
+        ("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32", 16, "{%r2, %r2, %r2, %r2}"),
+        ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.or.b32", 4, "%r2"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("more", "cluster", "error"),
+    [("", None, 715), ("", 1, 0), (".reqnctapercluster 1", None, 0)],
+    ids=["no cluster", "cluster", "directive"],
+)
+def test_asynchronous_stores_need_a_launch_with_clusters(at, form, size, value, more, cluster, error):
+    gpu = smemsim.Gpu()
+    out = gpu.zeros(1, np.uint32)
+    run = gpu.launch(ASYNC.format(more=more, at=at, form=form, bytes=size, value=value), "k", cluster=cluster, args=[out], progress=False)
+    assert run.launch.status == error
+    assert [f.code for f in run.findings if f.code == "X010"] == ["X010"] * bool(error)
+    assert not error or (run.findings[0].line == 4 and "cluster dimension" in run.findings[0].repair)
+    assert error or "red" in form or out.numpy()[0] == 7
+
+
+def test_a_constant_beyond_all_constants_is_a_finding_but_no_error():
+    body = "ld.param.u64 %d1, [to]; mov.u32 %r1, c; ld.const.u32 %r2, [%r1+4096]; st.global.u32 [%d1], %r2;"
+    gpu = smemsim.Gpu()
+    out = gpu.array(np.array([9], np.uint32))
+    run = gpu.launch(kernel(".param .u64 to", body).replace(".visible .entry", ".const .align 4 .b32 c = 5; .visible .entry"), args=[out])
+    assert ([f.code for f in run.findings], run.launch.status, out.numpy()[0]) == (["X001"], 0, 0)

@@ -588,7 +588,7 @@ def test_red_async_counts_and_adds():
     @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128; bar.sync 0;
     red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r5], %r1, [%r6];
     W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W; ld.shared.u32 %r2, [%r5];"""
-    assert results(body).tolist() == [31 * 16] * 32
+    assert results(body, cluster=1).tolist() == [31 * 16] * 32
 
 
 def test_cp_async_arrives():
@@ -630,7 +630,8 @@ def test_cp_async_arrives():
 )
 def test_mbarriers_that_are_used_as_no_mbarrier_can_be(body, words):
     messages = found(body, np.zeros(4, np.uint64), block=1)
-    assert list(messages) == ["X002" if "multiple" in words else "X010"]
+    assert next(iter(messages)) == ("X002" if "multiple" in words else "X010")
+    assert {*messages} <= {"X002", "X010", "T210"}  # what a card goes on after may leave a phase that expects bytes
     assert words in "".join(messages.values())
 
 

@@ -3,8 +3,11 @@
 import contextlib
 import ctypes
 import functools
+import gzip
 import importlib
 import itertools
+import json
+import math
 import mmap
 import os
 import pathlib
@@ -337,14 +340,19 @@ def test_parameters_are_known_before_a_launch(module):
 @pytest.mark.parametrize(
     ("name", "given", "code"),
     [
-        ("pairs", {"grid": 0, "block": 1}, 9),
-        ("pairs", {"grid": 2, "block": 1025}, 9),
-        ("pairs", {"grid": (2, 65536), "block": 1}, 9),
-        ("pairs", {"grid": 2, "block": (1, 1, 65)}, 9),
+        ("pairs", {"grid": 0, "block": 1}, 1),
+        ("pairs", {"grid": 2, "block": 1025}, 1),
+        ("pairs", {"grid": 2, "block": 0}, 1),
+        ("pairs", {"grid": (2, 65536), "block": 1}, 1),
+        ("pairs", {"grid": 2, "block": (1, 1, 65)}, 1),
+        ("pairs", {"grid": 2, "block": 1, "cluster": (2, 0, 1)}, 912),
+        ("small", {"grid": 2, "block": 1, "cluster": (1, 0, 1)}, 912),
+        ("small", {"grid": 0, "block": 1, "cluster": (1, 0, 1)}, 912),  # before the grid
+        ("small", {"grid": 1, "block": 65, "cluster": (1, 0, 1)}, 1),  # after the block
         ("pairs", {"grid": 3, "block": 1}, 912),
         ("pairs", {"grid": 4, "block": 1, "cluster": 4}, 912),
         ("small", {"grid": 16, "block": 1, "cluster": 16}, 912),
-        ("small", {"grid": 1, "block": 65}, 701),
+        ("small", {"grid": 1, "block": 65}, 1),
         ("small", {"grid": 1, "block": 1, "shared_bytes": 49153}, 1),
         ("small", {"grid": 1 << 20, "block": 64, "cooperative": True}, 720),
     ],
@@ -1009,6 +1017,7 @@ def test_occupancy_is_that_of_an_h200(device):
         shared = f".shared .align 1 .b8 buffer[{static}];" if static else ""
         ptx = f".version 8.0 .target sm_90a .address_size 64 .visible .entry k() .maxnreg {registers} {{ {shared} ret; }}"
         kernel = device.load(ptx).function("k")
+        kernel.set_attribute(8, 232448 - static)  # as it was measured
         asked = rows[(rows[:, 0] == registers) & (rows[:, 1] == static)]
         found = [device.occupancy.blocks_per_multiprocessor(kernel, threads, dynamic) for threads, dynamic in asked[:, 2:4].tolist()]
         assert found == asked[:, 4].tolist(), (registers, static)
@@ -1041,3 +1050,48 @@ def test_an_access_behind_an_array_names_the_allocation_whatever_the_message_say
 def test_a_policy_that_cannot_be_is_refused_before_anything_is_launched(wrong):
     with pytest.raises(InputError, match=r"cancel = 'foo': needs|nope\.py: there is no such file"):
         Policy(**wrong)
+
+
+# The kernels that an H200 was asked to launch, by number: directives, and a static array.
+_CLUSTERED = ".explicitcluster .reqnctapercluster"
+LAUNCHED = {
+    **dict.fromkeys((0, 11, 24, 26), ("", 0)), 1: (".maxntid 128", 0), 2: (".maxntid 128 .minnctapersm 4", 0), 3: (".maxntid 1024 .minnctapersm 2", 0), 4: ("", 16384),
+    5: (f"{_CLUSTERED} 4", 0), 6: (f"{_CLUSTERED} 2, 2", 0), 7: (f"{_CLUSTERED} 16", 0), 8: (".maxntid 256 .minnctapersm 1 .maxclusterrank 4", 0),
+    9: (".blocksareclusters .reqntid 64 .reqnctapercluster 1", 0), 10: (".blocksareclusters .reqntid 64 .reqnctapercluster 2", 0), 12: (f"{_CLUSTERED} 1", 0),
+    13: (f".maxntid 96 {_CLUSTERED} 3", 0), 14: (".reqntid 64", 0), 15: (".reqntid 16, 4", 0), 16: (".maxntid 16, 8", 0), 17: (".maxntid 64 .minnctapersm 8", 0),
+    18: (".reqnctapercluster 2", 0), 19: (".explicitcluster", 0), 20: (".maxclusterrank 4", 0), 21: (".explicitcluster .maxclusterrank 2", 0), 25: ("", 40000),
+}  # fmt: skip
+
+
+def test_launches_are_taken_and_refused_as_an_h200_does():
+    rows = json.loads(gzip.decompress((pathlib.Path(__file__).parent / "data" / "h200_launch_limits.json.gz").read_bytes()))["rows"]
+    assert len(rows) > 1000
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, watch_global=False, ctas=[0]))
+    device.begin_capture(stream := Stream())  # nothing runs
+    kernels = {}
+    for number, (directives, static) in LAUNCHED.items():
+        body = f".shared .b8 s[{static}]; .reg .b32 %r; mov.u32 %r, s;" if static else ""
+        kernels[number] = device.load(
+            f".version 8.8 .target sm_90a .address_size 64 .visible .entry k() {directives} {{ {body} ret; }}"
+        ).function("k")
+    for number, grid, block, shared, cluster, cooperative, large, dynamic, code, occupancy, available in rows:
+        f = kernels[number]
+        f.most_dynamic, f.allows_large_clusters = None, bool(large)
+        if dynamic != -9:
+            with contextlib.suppress(CudaError):
+                f.set_attribute(8, dynamic)
+        shape = {"cluster": cluster and tuple(cluster), "shared_bytes": shared, "cooperative": bool(cooperative)}
+        about = (number, grid, block, shape, dynamic)
+        try:
+            device.launch(f, tuple(grid), tuple(block), [], stream=stream, **shape)
+            found = 0
+        except CudaError as e:
+            found = e.code
+        assert found == code, about
+        threads = math.prod(block)
+        if occupancy >= 0:
+            assert device.occupancy.blocks_per_multiprocessor(f, threads, shared) == occupancy, about
+        if available >= 0:
+            assert device.occupancy.shared_available(f, grid[0], threads) == available, about
+        else:
+            assert code_of(device.occupancy.shared_available, f, grid[0], threads) == -available, about

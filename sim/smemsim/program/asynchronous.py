@@ -17,12 +17,12 @@ from smemsim.program.late import Hidden, lands
 from smemsim.program.maps import beyond_array
 from smemsim.program.registry import unmodelled
 from smemsim.program.runs import WORD, Runs
-from smemsim.program.traps import warp_name
+from smemsim.program.traps import shared_error, warp_name
 from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
 from smemsim.spec.shared_memory import LINE
-from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE
+from smemsim.spec.traps import ILLEGAL_ADDRESS
 
 if TYPE_CHECKING:
     from smemsim.program.events import Event, Load, Products
@@ -166,7 +166,7 @@ def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = Non
     for address in addresses:
         if (rank := (address & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
             message = f"{i.name}: bits 31:24 of shared address {address:#x} name CTA {rank} of a cluster that has {x.launch.cluster_size}"
-            stop(x, i, "X001", message, "give mapa a rank of the cluster", LAUNCH_FAILURE)
+            stop(x, i, "X001", message, "give mapa a rank of the cluster", shared_error(x, address))
     if mbar is not None and (rank := (mbar & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
         raise unmodelled(i, f"an mbarrier in CTA {rank} of a cluster that has {x.launch.cluster_size}")
 

@@ -85,7 +85,8 @@ class LaunchConfig:
     Sizes are given as one to three numbers and held as three. `block` None is what the kernel's `.reqntid` says, else one thread; `cluster` None what its
     `.reqnctapercluster` says, else one CTA. `shared_bytes` is dynamic shared memory. `args` has one entry for each parameter, in their order: on
     every card the parameter's bytes, on a simulated one also arrays, tensor maps, numbers and None. `entry` names the kernel, and may be left out where
-    the PTX has only one. `cancel` says how a simulated card answers `clusterlaunchcontrol.try_cancel`: a key of `CANCEL`, or "all". Raises InputError.
+    the PTX has only one. `clustered` says whether the launch has clusters at all (None: if `cluster` or `.reqnctapercluster` gives one): without them
+    st.async and red.async are illegal instructions, even if `cluster` is one CTA. `cancel` says how a simulated card answers `clusterlaunchcontrol.try_cancel`: a key of `CANCEL`, or "all". Raises InputError.
 
     >>> LaunchConfig(grid=(4, 2), block=128).grid
     (4, 2, 1)
@@ -99,6 +100,7 @@ class LaunchConfig:
     entry: str | None = None
     cooperative: bool = False
     cancel: str = "resident"
+    clustered: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("grid", "block", "cluster"):
@@ -117,9 +119,10 @@ class LaunchConfig:
             raise Unmodelled(
                 ".blocksareclusters: a driver counts clusters in the grid of this entry; not modelled, unless the launch gives the cluster, and the grid in CTAs"
             )
-        return dataclasses.replace(
-            self, entry=kernel.name, block=self.block or kernel.block or (1, 1, 1), cluster=self.cluster or kernel.cluster or (1, 1, 1)
-        )
+        cluster = self.cluster or kernel.cluster
+        clustered = cluster is not None if self.clustered is None else self.clustered
+        block = self.block or kernel.block or (1, 1, 1)
+        return dataclasses.replace(self, entry=kernel.name, block=block, cluster=cluster or (1, 1, 1), clustered=clustered)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -414,6 +417,7 @@ class Launch:
     cluster: tuple[int, int, int] = dataclasses.field(init=False)
     threads: int = dataclasses.field(init=False)  # of a CTA
     cluster_size: int = dataclasses.field(init=False)  # CTAs of a cluster
+    is_clustered: bool = dataclasses.field(init=False)  # has the launch clusters, if only of one CTA?
     ctas: int = dataclasses.field(init=False)  # of the grid
     shared_bytes: int = dataclasses.field(init=False)
     limit: int = dataclasses.field(init=False)
@@ -425,6 +429,7 @@ class Launch:
         self.program, self.addresses, self.arch = self.kernel.program, self.kernel.addresses, self.kernel.program.arch
         self.grid, self.block, self.cluster = self.config.grid, self.config.block, self.config.cluster
         self.threads, self.cluster_size, self.ctas = math.prod(self.block), math.prod(self.cluster), math.prod(self.grid)
+        self.is_clustered = bool(self.config.clustered)
         self.shared_bytes, self.limit = self.config.shared_bytes, self.options.limit
         self.multiprocessors = self.options.multiprocessors or card_of(self.arch).named("multiprocessor_count")
 

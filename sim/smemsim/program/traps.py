@@ -9,15 +9,28 @@ import numpy as np
 from smemsim.errors import HardwareTrap
 from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, WARP
 from smemsim.ptx.module import Instruction
-from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
-from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
+from smemsim.spec.launches import LAUNCH_LIMITS, LOCAL_WINDOW, SHARED_WINDOW
+from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, LAUNCH_FAILURE, MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
     from smemsim.machine.region import Region
     from smemsim.program.launch import Launch
     from smemsim.program.wave import Wave
 
-__all__ = ["elsewhere", "find_misuse", "find_outside", "foreign", "misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
+__all__ = [
+    "elsewhere",
+    "find_misuse",
+    "find_outside",
+    "foreign",
+    "misaligned",
+    "miscount",
+    "misuse",
+    "outside",
+    "reserved",
+    "shared_error",
+    "thread_name",
+    "warp_name",
+]
 
 
 FAR = 1 << 20  # bytes from an array; further away, and further than its size, an address is meant for another one
@@ -47,7 +60,20 @@ def _first(x: Wave, part: np.ndarray | None, bad: np.ndarray) -> tuple[int, int]
 
 def outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> NoReturn:
     """Threads whose bytes lie outside: X001, and the kernel ends."""
-    raise HardwareTrap(find_outside(x, i, space, at, part, bad, size), cuda_error=ILLEGAL_ADDRESS)
+    n, _ = _first(x, part, bad)
+    error = shared_error(x, int(at[n])) if space == "shared" else ILLEGAL_ADDRESS
+    raise HardwareTrap(find_outside(x, i, space, at, part, bad, size), cuda_error=error)
+
+
+def shared_error(x: Wave, address: int) -> int:
+    """The CUDA error of an access to a `.shared` address outside the window, by the rank in its bits 31:24 (measured on an H200).
+
+    Without a cluster any rank but 0 is an illegal instruction, as is one from 16 on. In a cluster a rank that it has not is a launch failure.
+    """
+    rank = (address & 0xFFFFFFFF) >> RANK_SHIFT
+    if rank and (not x.launch.is_clustered or rank >= LAUNCH_LIMITS.cluster):
+        return ILLEGAL_INSTRUCTION
+    return LAUNCH_FAILURE if rank >= x.launch.cluster_size else ILLEGAL_ADDRESS
 
 
 def find_outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> str:
@@ -77,6 +103,12 @@ def misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> NoReturn:
     """A barrier is used as no barrier can be: X010, and the kernel ends. PTX leaves undefined what hardware does then."""
     find_misuse(x, i, message, repair)
     raise HardwareTrap(f"{i.name}: {message}; PTX leaves undefined what happens then", cuda_error=ILLEGAL_INSTRUCTION)
+
+
+def miscount(x: Wave, i: Instruction, message: str, repair: str = "") -> NoReturn:
+    """An mbarrier counts further than it can: X010, and the kernel ends with a launch failure (measured on an H200)."""
+    find_misuse(x, i, message, repair)
+    raise HardwareTrap(f"{i.name}: {message}", cuda_error=LAUNCH_FAILURE)
 
 
 def find_misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> None:

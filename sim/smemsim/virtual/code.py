@@ -137,7 +137,9 @@ class Function:
         named = self.module.device.card.named
         version = named("compute_capability_major") * 10 + named("compute_capability_minor")
         known: dict[int, Callable[[], int]] = {
-            0: lambda: self.most_threads,
+            0: lambda: min(
+                math.prod(self.directives.get("maxntid", (LAUNCH_LIMITS.threads,))), LAUNCH_LIMITS.threads
+            ),  # .reqntid does not count (H200)
             1: lambda: self.static_shared,
             2: lambda: sum(v.size for v in self.module.source.variables.values() if v.space == "const"),
             3: lambda: self.module.kernel(self.name).local_bytes,
@@ -147,7 +149,7 @@ class Function:
             7: lambda: 0,
             8: lambda: self.dynamic_limit,
             9: lambda: self.carveout,
-            10: lambda: int("reqnctapercluster" in self.directives or "explicitcluster" in self.directives),
+            10: lambda: int("explicitcluster" in self.directives),
             **{11 + n: lambda n=n: self.cluster[n] for n in range(3)},  # type: ignore[misc]
             14: lambda: int(self.allows_large_clusters),
             15: lambda: self.policy_preference,

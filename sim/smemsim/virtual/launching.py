@@ -16,11 +16,9 @@ from smemsim.spec.traps import TIMEOUT
 from smemsim.virtual.errors import (
     COOPERATIVE_TOO_LARGE,
     INVALID_CLUSTER,
-    INVALID_CONFIGURATION,
     INVALID_VALUE,
     LAUNCH_FAILED,
     NOT_SUPPORTED,
-    OUT_OF_RESOURCES,
     CudaError,
 )
 from smemsim.virtual.graphs import Condition, Node
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["Launcher"]
 
 
-TILE = "language"  # a directive of the PTX that tileiras makes of tile IR
 MOST_CONFIGURED = 256  # shapes of launches that a kernel remembers
 LAST_PAGES = 3  # launches of a kernel without findings that get a page
 
@@ -151,55 +148,32 @@ class Launcher:
         return node
 
     def _configured(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int, cooperative: bool) -> dict[str, Any]:
-        """The shape of a launch, checked as the driver does. CudaError says which limit is broken."""
-        from smemsim.program.launch import three
-
+        """The shape of a launch, checked as the driver does. CudaError says which limit is broken; if several are, it is the first of these."""
         self.device.check()
-        try:
-            shape = _shape(f, three("grid", grid), three("block", block))
-        except InputError as e:
-            raise CudaError(INVALID_CONFIGURATION, str(e)) from None
-        for name, most in (("grid", LAUNCH_LIMITS.grid), ("block", LAUNCH_LIMITS.block)):
-            if any(n > limit for n, limit in zip(shape[name], most, strict=True)):
-                raise CudaError(INVALID_CONFIGURATION, f"{name} = {shape[name]}: at most {most}")
-        threads = math.prod(shape["block"])
-        if threads > LAUNCH_LIMITS.threads:
-            raise CudaError(
-                INVALID_CONFIGURATION, f"block = {shape['block']}: {threads} threads; a CTA has at most {LAUNCH_LIMITS.threads}"
-            )
-        if threads > f.most_threads:
-            raise CudaError(OUT_OF_RESOURCES, f"block = {shape['block']}: {f.readable} is compiled for at most {f.most_threads} threads")
-        given = three("cluster", [max(1, n) for n in _some(cluster)]) if cluster is not None and any(_some(cluster)) else None
         own = f.cluster if any(f.cluster) else None
         if own and min(own) <= 0:
             raise CudaError(
                 INVALID_CLUSTER, f"cluster = {own}: the attributes of {f.readable} that require a cluster are all 0 or all positive"
             )
-        if given and own and "reqnctapercluster" in f.directives and given != own:
-            raise CudaError(INVALID_CLUSTER, f"cluster = {given}: {f.readable} requires {own}")
-        chosen = given or own or (1, 1, 1)
-        size = math.prod(chosen)
-        if size > (LAUNCH_LIMITS.cluster if f.allows_large_clusters else PORTABLE_CLUSTER):
-            raise CudaError(
-                INVALID_CLUSTER,
-                f"cluster = {chosen}: {size} CTAs; more than {PORTABLE_CLUSTER} need cudaFuncAttributeNonPortableClusterSizeAllowed",
-            )
-        if any(g % c for g, c in zip(shape["grid"], chosen, strict=True)):
-            raise CudaError(INVALID_CLUSTER, f"grid = {shape['grid']}: is no multiple of the cluster {chosen}")
+        threads = _block(f, block)
+        chosen = _cluster(f, cluster)
+        shape = _grid(f, grid)
+        if chosen and own and "reqnctapercluster" in f.directives and chosen != own:
+            raise CudaError(INVALID_CLUSTER, f"cluster = {chosen}: {f.readable} requires {own}")
+        if chosen is None and own is None and "explicitcluster" in f.directives:
+            raise CudaError(INVALID_CLUSTER, f"{f.readable} has .explicitcluster: a launch needs the cluster dimension attribute")
+        chosen = chosen or own
+        _check_size(f, chosen or (1, 1, 1), shape)
+        if cooperative and math.prod(shape) > self.device.multiprocessors * self.device.occupancy.blocks_per_multiprocessor(
+            f, math.prod(threads), shared_bytes
+        ):
+            raise CudaError(COOPERATIVE_TOO_LARGE, f"grid = {shape}: not all CTAs are on the card at once, as a cooperative launch needs")
         if shared_bytes > f.dynamic_limit:
             raise CudaError(
                 INVALID_VALUE,
                 f"{shared_bytes} bytes of dynamic shared memory: {f.readable} may have {f.dynamic_limit}; cudaFuncSetAttribute allows more",
             )
-        if (
-            cooperative
-            and math.prod(shape["grid"])
-            > self.device.occupancy.blocks_per_multiprocessor(f, threads, shared_bytes) * self.device.multiprocessors
-        ):
-            raise CudaError(
-                COOPERATIVE_TOO_LARGE, f"grid = {shape['grid']}: not all CTAs are on the card at once, as a cooperative launch needs"
-            )
-        return {**shape, "cluster": chosen, "shared_bytes": shared_bytes}
+        return {"grid": shape, "block": threads, "cluster": chosen, "shared_bytes": shared_bytes}
 
     def _run_behind(
         self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], stream: Stream | None, *, dependent: bool
@@ -219,7 +193,7 @@ class Launcher:
         """Execute a launch now."""
         self.device.check()
         about = Launched(
-            len(self.device.launches) + 1, f.readable, f.name, config["grid"], config["block"], config["cluster"], config["shared_bytes"],
+            len(self.device.launches) + 1, f.readable, f.name, config["grid"], config["block"], config["cluster"] or (1, 1, 1), config["shared_bytes"],
             ptx=f.digest, families=f.families,
         )  # fmt: skip
         if self._began is None:
@@ -297,7 +271,7 @@ class Launcher:
 
     def _tell_host(self, run: Run) -> None:
         """What the kernel has printed, and what it has set conditional handles to (cudaGraphSetConditional)."""
-        for text, is_error in ((run.output, False), (run.asserted, True)):
+        for text, is_error in (("".join(run.launch.output), False), (run.asserted, True)):
             if text:
                 self.device.host.write(text, is_error=is_error)
         for handle, value in run.launch.conditions.items():
@@ -430,13 +404,67 @@ def _is_plain(key: tuple[Any, ...]) -> bool:
     return all(type(part) in (int, bool, type(None)) or (type(part) is tuple and all(type(n) is int for n in part)) for part in key)
 
 
-def _shape(f: Function, grid: tuple[int, ...], block: tuple[int, ...]) -> dict[str, Any]:
-    """CTAs and threads of a launch: of some kernels clusters are counted (.blocksareclusters), of tile IR tiles, in blocks of one (as cuTile does)."""
+def _block(f: Function, block: Any) -> tuple[int, int, int]:
+    """The block of a launch. One thread stands for what .reqntid says (measured on an H200; cuTile relies on it too)."""
+    found = _dimensions("block", block, LAUNCH_LIMITS.block)
+    required = f.directives.get("reqntid")
+    if required and found == (1, 1, 1):
+        found = (*required, 1, 1)[:3]
+    threads = math.prod(found)
+    if threads > LAUNCH_LIMITS.threads:
+        raise CudaError(INVALID_VALUE, f"block = {found}: {threads} threads; a CTA has at most {LAUNCH_LIMITS.threads}")
+    if threads > f.most_threads:
+        raise CudaError(INVALID_VALUE, f"block = {found}: {f.readable} is compiled for at most {f.most_threads} threads")
+    if required and found != (*required, 1, 1)[:3]:
+        raise CudaError(INVALID_VALUE, f"block = {found}: {f.readable} is compiled for {(*required, 1, 1)[:3]} (.reqntid)")
+    return found
+
+
+def _cluster(f: Function, cluster: Any) -> tuple[int, int, int] | None:
+    """The cluster that a launch asks for. None without one: no attribute, or one with three zeros."""
+    given = (*_some(cluster), 1, 1)[:3] if cluster is not None else (0, 0, 0)
+    if not any(given):
+        return None
+    if not all(given):
+        raise CudaError(INVALID_CLUSTER, f"cluster = {given}: one of its dimensions is 0")
+    return given
+
+
+def _grid(f: Function, grid: Any) -> tuple[int, int, int]:
+    """CTAs of a launch: for some kernels clusters are counted (.blocksareclusters)."""
+    found = _dimensions("grid", grid, LAUNCH_LIMITS.grid)
     if "blocksareclusters" in f.directives:
-        grid = tuple(n * c for n, c in zip(grid, f.cluster, strict=True))
-    if TILE in f.directives and "reqntid" in f.directives and block == (1, 1, 1):
-        block = (*f.directives["reqntid"], 1, 1)[:3]
-    return {"grid": grid, "block": block}
+        x, y, z = (n * c for n, c in zip(found, f.cluster, strict=True))
+        return x, y, z
+    return found
+
+
+def _dimensions(name: str, given: Any, most: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Three numbers within their limits."""
+    from smemsim.program.launch import three
+
+    try:
+        found = three(name, given)
+    except InputError as e:
+        raise CudaError(INVALID_VALUE, str(e)) from None
+    if any(n > limit for n, limit in zip(found, most, strict=True)):
+        raise CudaError(INVALID_VALUE, f"{name} = {found}: at most {most}")
+    return found
+
+
+def _check_size(f: Function, cluster: tuple[int, ...], grid: tuple[int, ...]) -> None:
+    """Raise CudaError for a cluster that the grid is no multiple of, or that has too many CTAs."""
+    size = math.prod(cluster)
+    if any(g % c for g, c in zip(grid, cluster, strict=True)):
+        raise CudaError(INVALID_CLUSTER, f"grid = {grid}: is no multiple of the cluster {cluster}")
+    if size > (LAUNCH_LIMITS.cluster if f.allows_large_clusters else PORTABLE_CLUSTER):
+        raise CudaError(
+            INVALID_CLUSTER,
+            f"cluster = {cluster}: {size} CTAs; more than {PORTABLE_CLUSTER} need cudaFuncAttributeNonPortableClusterSizeAllowed",
+        )
+    most = f.directives.get("maxclusterrank", (size,))[0]
+    if size > most:
+        raise CudaError(INVALID_CLUSTER, f"cluster = {cluster}: {f.readable} is compiled for at most {most} CTAs (.maxclusterrank)")
 
 
 def _some(shape: Any) -> tuple[int, ...]:

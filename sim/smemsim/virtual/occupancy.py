@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smemsim.spec.cards import REGISTER_UNIT, SHARED_UNIT, WARP_UNIT
-from smemsim.spec.launches import LAUNCH_LIMITS, PORTABLE_CLUSTER
+from smemsim.spec.launches import DEFAULT_SHARED, LAUNCH_LIMITS, PORTABLE_CLUSTER
 from smemsim.spec.ptx import WARP_SIZE
-from smemsim.virtual.errors import INVALID_CLUSTER, CudaError
+from smemsim.virtual.errors import INVALID_CLUSTER, INVALID_VALUE, CudaError
 
 if TYPE_CHECKING:
     from smemsim.spec.cards import Card
@@ -34,6 +34,8 @@ class Occupancy:
         named = self.card.named
         if not 0 < threads <= LAUNCH_LIMITS.threads:  # measured (H200): .reqntid and .maxntid do not count
             return 0
+        if shared_bytes > max(function.dynamic_limit, DEFAULT_SHARED - function.static_shared):  # measured (H200)
+            return 0
         warps = -(-threads // WARP_SIZE)
         shared = -(-(function.static_shared + shared_bytes + named("reserved_shared_memory_per_block")) // SHARED_UNIT) * SHARED_UNIT
         if shared - named("reserved_shared_memory_per_block") > named("max_shared_memory_per_block_optin"):
@@ -49,14 +51,14 @@ class Occupancy:
         return max(0, min(fits))
 
     def shared_available(self, function: Function, blocks: int, threads: int) -> int:
-        """The most dynamic shared memory with which a multiprocessor holds so many CTAs, and that the function may have (cuda.core's tests expect that)."""
-        reserved = self.card.named("reserved_shared_memory_per_block")
-        most = (
-            self.card.named("max_shared_memory_per_multiprocessor") // max(blocks, 1) // SHARED_UNIT * SHARED_UNIT
-            - reserved
-            - function.static_shared
-        )
-        return max(0, min(most, function.dynamic_limit))
+        """The most dynamic shared memory with which a multiprocessor holds so many CTAs, and that the function may have.
+
+        Measured on an H200: the bytes that the system keeps of each CTA count only for whether so many fit at all.
+        """
+        if not 0 < blocks <= self.blocks_per_multiprocessor(function, threads, 0):
+            raise CudaError(INVALID_VALUE, f"{blocks} CTAs of {threads} threads: a multiprocessor does not hold so many")
+        share = self.card.named("max_shared_memory_per_multiprocessor") // blocks // SHARED_UNIT * SHARED_UNIT
+        return max(0, min(share - function.static_shared, function.dynamic_limit))
 
     def clusters_at_once(self, function: Function, threads: int, shared_bytes: int, cluster: int) -> int:
         """Clusters of so many CTAs that the card holds at once: each lies within one GPC."""

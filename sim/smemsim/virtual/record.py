@@ -92,8 +92,9 @@ class Recorder:
         for n, (name, data) in enumerate(self.variables.items()):
             _save(self.folder / f"v{n}.npy", data)
             arrays.append({"name": f"v{n}", "file": f"v{n}.npy", "variable": name})
+        shape = {name: value for name, value in self.config.items() if value is not None}
         about = {
-            "title": f"{self.function.readable}, recorded", "entry": self.function.name, "arch": self.device.arch, **self.config, **self._options(),
+            "title": f"{self.function.readable}, recorded", "entry": self.function.name, "arch": self.device.arch, **shape, **self._options(),
             "args": [self._argument(n, raw, names) for n, raw in enumerate(self.arguments)], "outputs": changed, "expected": expected,
         }  # fmt: skip
         write_whole(self.folder / "launch.toml", launch_text(about, arrays))

@@ -433,13 +433,30 @@ def _check_numbers(operands: list[Operand], *, is_arrive: bool) -> None:
         raise InputError(f"{count} threads: needs a multiple of {WARP}{' other than 0' * is_arrive}: ptxas refuses it")
 
 
+def _numbers(x: Wave, i: Instruction, ids: np.ndarray) -> np.ndarray:
+    """The barriers that registers name. Of a number from 16 on an H200 makes no error; that its low bits count is inferred."""
+    if (ids >= CTA_BARRIERS).any():
+        find_misuse(x, i, f"barrier {int(ids.max())}: a CTA has barriers 0 to {CTA_BARRIERS - 1}", "correct the operand")
+        return ids % CTA_BARRIERS
+    return ids
+
+
+def _expected(x: Wave, i: Instruction, count: int) -> int | None:
+    """The threads that a register counts. Of none an H200 makes no error; that all threads count is inferred."""
+    if count % WARP:
+        misuse(x, i, f"{count} threads: needs a multiple of {WARP}", "correct the operand")
+    if not count:
+        find_misuse(x, i, f"0 threads: needs a multiple of {WARP}", "correct the operand")
+    return count or None
+
+
 def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Callable[[Wave, int], None]:
     is_aligned = i.op == "bar" or "aligned" in i.modifiers
 
     def run(x: Wave, following: int) -> None:
         if is_aligned:
             arrive(x, i)
-        ids = np.asarray(number(x))
+        ids = _numbers(x, i, np.asarray(number(x)))
         counts = None if count is None else np.asarray(count(x))
         x.goes(following)
         if ids.ndim == 0:
@@ -459,10 +476,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
         for place in distinct(where).tolist():
             mine = where == place
             cta, id_ = x.ctas[place >> 16], place & 0xFFFF
-            expected = None if counts is None else int(counts[mine][0])
-            if id_ >= CTA_BARRIERS or (expected is not None and (expected % WARP or not expected)):
-                which = f"barrier {id_}: a CTA has barriers 0 to {CTA_BARRIERS - 1}"
-                misuse(x, i, which if id_ >= CTA_BARRIERS else f"{expected} threads: needs a multiple of {WARP}", "correct the operand")
+            expected = None if counts is None else _expected(x, i, int(counts[mine][0]))
             if not form.waits:
                 _arrive_at(x, i, cta, id_, threads[mine], expected)
                 continue

@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.program.barriers.causes import check_bytes
 from smemsim.program.barriers.mbarrier import Mbarrier, State, mbarrier_of, mbarriers, overwritten_by, state_of_all
-from smemsim.program.traps import misuse
+from smemsim.program.traps import find_misuse, misuse
 from smemsim.program.wave import THREADS, Cta
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import MBARRIER_ARRIVALS
@@ -27,12 +27,13 @@ LIVES = "PTX ISA 9.1 §9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else bef
 def initialise(x: Wave, ctas: Sequence[Cta], offset: int, count: int, i: Instruction, threads: np.ndarray) -> State:
     """`mbarrier.init` at one place of CTAs' windows, by threads of each: those of the first one, and the same of the others."""
     if not 1 <= count <= MBARRIER_ARRIVALS:
-        misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
+        find_misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
     for cta in ctas:
         old = mbarriers(cta).get(offset)
         if old is not None:
             _replaces(x, old, i, threads + (cta.first - ctas[0].first))
-    made = State([Mbarrier(cta, offset, cta.index * x.pitch + offset - x.window_begin, i) for cta in ctas], count)
+    made = State([Mbarrier(cta, offset, cta.index * x.pitch + offset - x.window_begin, i) for cta in ctas], count & MBARRIER_ARRIVALS)
+    made.phase = count - 1 >> 20 & 1  # measured on an H200: what the count's 20 bits do not hold goes on into the phase
     for barrier in made.members:
         mbarriers(barrier.cta)[offset] = barrier
     made.store(x)

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.distinct import distinct
+from smemsim.errors import HardwareTrap
 from smemsim.finding import Touched
 from smemsim.program.barriers import loops
 from smemsim.program.scopes import CLUSTER, GPU
-from smemsim.program.traps import misuse
+from smemsim.program.traps import find_misuse, miscount, misuse
 from smemsim.program.wave import WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES, MBARRIER_SIZE
 from smemsim.spec.findings import Severity
+from smemsim.spec.traps import LAUNCH_FAILURE
 
 if TYPE_CHECKING:
     from smemsim.program.watch.operations import Operation
@@ -212,11 +214,11 @@ class State:
     def fitting(self, x: Wave, threads: int, step: int, i: Instruction) -> int:
         """How many of some threads arrive in the current phase, each `step` times."""
         if step > self.pending and not self.pending and self.tx > 0:
-            misuse(
+            miscount(
                 x, i, f"{step} arrivals at the mbarrier at {self._named}, of whose phase all have come: it waits for {self.tx} bytes", "wait for the phase (mbarrier.try_wait) before arriving in the next; expect only bytes that come",
             )  # fmt: skip
         if step > self.pending:
-            misuse(
+            miscount(
                 x, i, f"{step} arrivals at the mbarrier at {self._named}, of whose phase only {self.pending} are "
                 "left", f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
             )  # fmt: skip
@@ -289,7 +291,7 @@ class State:
     def drop(self, x: Wave, count: int, i: Instruction) -> None:
         """`count` arrivals fewer from the next phase on; the arrival itself comes next."""
         if count > self.expected:
-            misuse(
+            miscount(
                 x,
                 i,
                 f"{count} of {self.expected} arrivals dropped at the mbarrier at {self.members[0].offset:#x}",
@@ -298,8 +300,15 @@ class State:
         self.expected -= count
 
     def _check_tx(self, x: Wave, i: Instruction) -> None:
-        if abs(self.tx) > MBARRIER_BYTES:
-            misuse(
+        if self.tx == MBARRIER_BYTES + 1:  # measured on an H200: one more than is documented
+            find_misuse(
+                x,
+                i,
+                f"the mbarrier at {self._named} now counts {self.tx} bytes: it can count to {MBARRIER_BYTES}",
+                "split the transfer over several phases or barriers",
+            )
+        elif abs(self.tx) > MBARRIER_BYTES:
+            miscount(
                 x, i, f"the mbarrier at {self._named} now counts {self.tx} bytes: it can count from -{MBARRIER_BYTES} to "
                 f"{MBARRIER_BYTES}", "split the transfer over several phases or barriers",
             )  # fmt: skip
@@ -447,6 +456,10 @@ def arrive(
             if state.phase != phase and steps < len(threads) and threads[steps - 1] // WARP == threads[steps] // WARP:
                 for barrier in state.members:
                     _tell_split(x, i, barrier)
+                if i.op == "mbarrier":
+                    raise HardwareTrap(
+                        f"{i.name}: lanes of a warp arrive more often than a phase has arrivals left", cuda_error=LAUNCH_FAILURE
+                    )
         left = [
             (state, threads[steps:], own[steps:]) for (state, threads, own), steps in zip(left, now, strict=True) if steps < len(threads)
         ]
@@ -496,7 +509,7 @@ def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None, *,
     if barrier is None:
         inside = next((b for b in mbarriers(cta) if b < offset < b + 8), None)
         hint = f"; one lies at {inside:#x}" if inside is not None else ""
-        misuse(
+        miscount(
             x, i, f"there is no mbarrier at {offset:#x} of CTA {cta.number}{because}{hint}",
             "mbarrier.init first, then fence.mbarrier_init (or fence.proxy.async) and a barrier before others use it",
         )  # fmt: skip

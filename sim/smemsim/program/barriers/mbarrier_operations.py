@@ -30,7 +30,7 @@ from smemsim.program.memory.spaces import Locate, locate, space_modifier
 from smemsim.program.registers import Read, Write
 from smemsim.program.registry import End, Gate, Step, implements, unmodelled
 from smemsim.program.scopes import CLUSTER, level
-from smemsim.program.traps import misuse
+from smemsim.program.traps import find_misuse, miscount, misuse
 from smemsim.program.wave import ALL, YIELDED, Cta
 from smemsim.ptx.module import Instruction, Sink
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
@@ -202,7 +202,7 @@ def _tx(i: Instruction, c: Linker, rest: list[str]) -> Step:
 
 def _check_bytes(x: Wave, i: Instruction, size: int) -> None:
     if size > MBARRIER_BYTES:
-        misuse(x, i, f"{size} bytes: a phase counts at most {MBARRIER_BYTES}", "split the transfer over several phases or barriers")
+        miscount(x, i, f"{size} bytes: a phase counts at most {MBARRIER_BYTES}", "split the transfer over several phases or barriers")
 
 
 def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
@@ -282,14 +282,16 @@ class _Arrive:
             _check_bytes(x, self.i, size)
             state.expect_tx(x, size, i=self.i)
         if not 1 <= count <= MBARRIER_ARRIVALS:
-            misuse(x, self.i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
+            (miscount if count else find_misuse)(x, self.i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
+            if not count:  # measured on an H200: nothing arrives
+                return
         phase = state.phase
         if self.drops:
             state.drop(x, count, self.i)
         arrive(x, [(state, thread)], count, i=self.i, relaxed=self.relaxed, scope=self.scope)
         if self.stays and state.phase != phase:
             message = f"completes the phase of the mbarrier at {state.members[0].offset:#x}, which .noComplete rules out"
-            misuse(x, self.i, message, "arrive without .noComplete")
+            find_misuse(x, self.i, message, "arrive without .noComplete")  # measured on an H200: the phase completes
 
 
 def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:

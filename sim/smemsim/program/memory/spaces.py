@@ -159,7 +159,7 @@ def locate(
         if space == "global":
             address = lambda x: (in_bank(x) & _LOW_HALF) + x.launch.parameter_address  # noqa: E731
     elif space == "const":
-        space, address = "global", _in_constant(c, address)
+        return _Constant(i, _in_constant(c, address), size, (align or size) - 1)
     if only_shared and space is None and own is None:
         generic = address
         address = lambda x: _in_window(generic(x))  # noqa: E731
@@ -264,6 +264,24 @@ class _Global:
             outside(x, self.i, "global", at, part, bad, self.size)
         if x.launch.found("X001", self.i.line) is None:
             find_outside(x, self.i, "global", at, part, bad, self.size)
+
+
+class _Constant(_Global):
+    """Finds constants. Outside of all of them a card reads on in the bank, without an error (M17): X001, and here a load gives 0."""
+
+    def _search(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
+        address = at.view(np.uint64)
+        begins, ends, _ = x.launch.memory.table()
+        which = np.searchsorted(begins, address, "right") - 1
+        bad = (which < 0) | (address + np.uint64(self.size) > ends[which])
+        if not bad.any():
+            return super()._search(x, at, part)
+        find_outside(x, self.i, "global", at, part, bad, self.size)
+        here, rest = np.flatnonzero(bad), np.flatnonzero(~bad)
+        nothing = Piece(
+            "reserved", np.zeros(max(self.size // 4, 1), np.uint32), np.zeros(len(here), np.int64), here if part is None else part[here]
+        )
+        return [nothing, *(super()._search(x, at[rest], rest if part is None else part[rest]) if len(rest) else ())]
 
 
 def _piece(region: Region, address: np.ndarray, here: np.ndarray, part: np.ndarray | None) -> Piece:
