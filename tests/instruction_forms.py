@@ -265,7 +265,35 @@ def video_forms():
     yield from ((text, to, operands, "i32") for text, to, operands in every[::7])
 
 
-EXACT = [*float_forms(), *integer_forms(), *packed_forms(), *comparison_forms(), *conversion_forms(), *video_forms()]
+def later_forms():
+    """Forms of which an earlier model was wrong, and their siblings: .ftz of conversions to f16, fns, selectors of SIMD video instructions."""
+    for mode in MODES:
+        for more in (".ftz", ".ftz.sat", ".sat"):
+            if (mode, more) not in (("rn", ".ftz"), ("rn", ".sat")):
+                yield f"cvt.{mode}{more}.f16.f32", "b16", ("f32",), "f32"
+    yield "fns.b32 $0, $1, $2, $3", "b32", ("b32", "b32", "s32"), "i32"
+    for base, offset in ((0, -2147483648), (30, -2147483648), (40, -2147483648), (7, -2147483647), (9, 0)):
+        yield f"fns.b32 $0, $1, {base}, {offset}", "b32", ("b32",), "i32"
+    selectors = {
+        2: ("", ".h10", ".h32", ".h21", ".h00", ".h33", ".h03"),
+        4: ("", ".b3210", ".b7654", ".b7230", ".b4567", ".b0000", ".b7361"),
+    }
+    masks = {2: ("", ".h0", ".h1", ".h10"), 4: ("", ".b0", ".b3", ".b21", ".b321", ".b310", ".b3210")}
+    every = []
+    for count in (2, 4):
+        for op, a, b, to in itertools.product(
+            ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"), ("u32", "s32"), ("u32", "s32"), ("u32", "s32")
+        ):
+            for mask, first, second in itertools.product(masks[count], selectors[count], selectors[count]):
+                for more in ("", ".sat", ".add"):
+                    every.append(f"{op}{count}.{to}.{a}.{b}{more} $0{mask}, $1{first}, $2{second}, $3")
+        for a, b, compare in itertools.product(("u32", "s32"), ("u32", "s32"), ("lt", "ge", "eq")):
+            for mask, first, second in itertools.product(masks[count], selectors[count], selectors[count]):
+                every += [f"vset{count}.{a}.{b}.{compare}{more} $0{mask}, $1{first}, $2{second}, $3" for more in ("", ".add")]
+    yield from ((text, "b32", ("b32",) * 3, "i8") for text in every[::397])
+
+
+EXACT = [*float_forms(), *integer_forms(), *packed_forms(), *comparison_forms(), *conversion_forms(), *video_forms(), *later_forms()]
 APPROXIMATE = list(approximate_forms())
 
 

@@ -1,11 +1,13 @@
 """Arithmetic instructions: as an H200 computes them, against exact fractions, and the laws that hold between them."""
 
+import gzip
 import hashlib
 import itertools
 import json
 import math
 import pathlib
 import re
+import struct
 from fractions import Fraction
 
 import ml_dtypes
@@ -21,6 +23,7 @@ from smemsim.arithmetic import results, rounding
 from smemsim.compiling import elementwise as ufunc
 from smemsim.program.alu.floats import MODES, rounding_function
 from smemsim.program.linking import link
+from smemsim.program.threads.printing import formatted
 from smemsim.ptx import read_module
 from smemsim.spec.approximate import APPROXIMATE
 from smemsim.spec.float_types import FLOAT_TYPES
@@ -702,6 +705,53 @@ def test_pairs_of_f32_are_not_for_hopper():
     assert all("sm_90a: it needs sm_100 or higher" in refused(lines, arch="sm_90a")[n] for n in range(4))
 
 
+POLICIES = {  # as an H200 makes them
+    "fractional.L2::evict_last.b64 %d1": 0x14F0 << 48, "fractional.L2::evict_last.b64 %d1, 0.3": 0x1440 << 48, "fractional.L2::evict_first.b64 %d1, 0.5": 0x1270 << 48,
+    "fractional.L2::evict_normal.b64 %d1, 0.25": 0x1630 << 48, "fractional.L2::evict_unchanged.b64 %d1, 0.94": 0x10F0 << 48, "cvt.L2.b64 %d1, %d20": None,
+    "fractional.L2::evict_last.L2::evict_first.b64 %d1, 0.5": 0x1570 << 48, "fractional.L2::evict_last.L2::evict_unchanged.b64 %d1, 0.01": 0x1400 << 48,
+    "fractional.L2::evict_first.b64 %d1, %f1": 0x1240 << 48,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+def test_what_a_kernel_reads_of_the_system_is_that_of_an_h200(monkeypatch, tiers):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    for form, wanted in POLICIES.items():
+        body = f"mov.f32 %f1, 0f3E99999A; createpolicy.{form}; st.global.u64 [%d20], %d1; st.global.u64 [%d20+8], %d20;"
+        (words,) = launch(body, np.zeros(2, np.uint64), block=1)
+        assert words[0] == (words[1] if wanted is None else wanted), form
+    for block in (1, 32, 100, 1024):
+        (out,) = launch("mov.u32 %r2, %nwarpid; st.global.u32 [%d20], %r2;", np.zeros(1, np.uint32), block=block)
+        assert out[0] == 64
+
+
+def test_rsqrt_of_a_nan_keeps_its_payload():
+    words = np.array([0x7FF4000012345678, 0xFFF8000000000001, 0x7FF8000000000000, 0xBFF0000000000000], np.uint64)
+    body = "mad.wide.u32 %d1, %r1, 8, %d20; ld.global.f64 %g1, [%d1]; rsqrt.approx.f64 %g0, %g1; st.global.f64 [%d1], %g0;"
+    (out,) = launch(body, words, block=4)
+    assert [hex(word) for word in out[:3].tolist()] == ["0x7ffc000012345678", "0xfff8000000000001", "0x7ff8000000000000"]
+    assert np.isnan(out.view(np.float64)[3])
+
+
+def test_positions_and_lengths_of_fields_that_are_numbers_have_eight_bits():
+    good = ["bfe.u32 %r1,%r2,255,255;", "bfi.b64 %d1,%d2,%d3,0,255;", "bfe.s32 %r1,256,%r2,3;"]
+    bad = [
+        "bfe.u32 %r1,%r2,256,3;",
+        "bfe.u64 %d1,%d2,3,256;",
+        "bfe.s32 %r1,%r2,-1,3;",
+        "bfi.b32 %r1,%r2,%r3,256,3;",
+        "bfi.b32 %r1,%r2,%r3,3,-1;",
+    ]
+    assert refused(good) == {}
+    assert [line for line in bad if not refused([line])] == []
+
+
+def test_selectors_of_simd_video_instructions_fit_the_operand():
+    bad = ["vadd2.u32.u32.u32 %r3.h32,%r1,%r2,%r1;", "vadd2.u32.u32.u32 %r3,%r1.h0,%r2,%r1;", "vadd2.u32.u32.u32 %r3,%r1.b3210,%r2,%r1;",
+           "vadd4.u32.u32.u32 %r3.b123,%r1,%r2,%r1;", "vadd4.u32.u32.u32 %r3,%r1.b8210,%r2,%r1;", "vadd4.u32.u32.u32 %r3,%r1,%r2,%r1.b3210;"]  # fmt: skip
+    assert [line for line in bad if not refused([line])] == []
+
+
 PRINTING = """.version 9.0
 .target sm_90a
 .address_size 64
@@ -735,6 +785,43 @@ done:
 def test_printf_writes_a_line_for_every_thread():
     run = Gpu("sm_90a").launch(PRINTING, "speak", block=3, args=[3])
     assert run.output == "t0 0.00 ok\nt1 1.00 ok\nt2 2.00 ok\n"
+
+
+PRINTED = json.loads(gzip.decompress((DATA / "h200_printf.json.gz").read_bytes()))["rows"]
+FORMAT_AT = 384  # where the format lay when it was measured: 48 words of arguments in front of it
+
+
+def test_printf_is_that_of_an_h200():
+    assert len(PRINTED) > 1000
+    for form, arguments, length, strings, printed, count in PRINTED:
+        text = form.encode("latin-1")
+        behind = text + b"\0" + strings.encode("latin-1")
+
+        def string_at(address, behind=behind):
+            return behind[address - FORMAT_AT :].split(b"\0")[0]
+
+        assert len(text) == length
+        assert formatted(text, bytes.fromhex(arguments), string_at) == (printed.encode("latin-1"), count), form
+
+
+@pytest.mark.parametrize(
+    ("form", "raw", "text"),
+    [
+        ("[%zu]", "<Q", b"[%zu]"), ("[%jd] %td", "<Q", b"[%jd] %td"), ("[%.*f]", "<d", b"[%.*f]"), ("[%5%] 100%%", "<i", b"[%5%] 100%"), ("[%hhd]", "<i", b"[91]"),
+        ("<%d %5%>", "<i", b"<7 %5%>"), ("%#o %%", "<i", b"07 %"), ("%+u", "<i", b"7"), ("%012.3d", "<i", b"         007"), ("%.0a", "<d", b"0x2p+2"), ("%a", "<d", b"0x1.cp+2"),
+        ("%20p|", "<Q", b"                 0x7|"), ("trailing %", "<i", b"trailing %"), ("%n", "<Q", b"%n"),
+    ],
+)  # fmt: skip
+def test_a_format_without_conversions_of_the_card_stands_as_it_is(form, raw, text):
+    assert formatted(form.encode(), struct.pack(raw, 7), None)[0] == text
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+def test_bytes_that_are_no_utf8_are_printed_as_they_are(monkeypatch, tiers):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    run = Gpu("sm_90a").launch(PRINTING.replace("name[3] = {111, 107}", "name[3] = {233, 107}"), "speak", args=[1])
+    assert run.output == "t0 0.00 \ufffdk\n"
+    assert "".join(run.launch.output).encode("utf-8", "surrogateescape") == b"t0 0.00 \xe9k\n"
 
 
 def test_a_failed_assertion_ends_the_kernel_and_says_where():

@@ -204,7 +204,7 @@ INNER = {
     "smemsim.program.multiprocessors",
     "smemsim.program.registry",
     "smemsim.program.spread",
-    "smemsim.program.threads.system",
+    "smemsim.program.threads.printing",
     "smemsim.program.watch.loops",
     "smemsim.program.watch.operations",
     "smemsim.program.watch.watch",

@@ -68,11 +68,13 @@ def find_leading(value: int, bits: int, signed: int, shift_amount: int) -> int:
 def find_nth_set(mask: int, base: int, offset: int) -> int:
     """`fns`: the n-th one at or above `base` for positive offsets n, at or below for negative ones; offset 0: `base` itself, if set.
 
-    -1 if there is none. `offset` is signed.
+    -1 if there is none. `offset` is signed; of the smallest one the result is always 0 (spec/errata.py).
 
     >>> find_nth_set(0b10110, 0, 1), find_nth_set(0b10110, 4, -2), find_nth_set(0b10110, 0, 0), find_nth_set(0b10110, 0, 4)
     (1, 2, -1, -1)
     """
+    if offset == -(1 << 31):  # measured on an H200
+        return 0
     if base > 31:
         return -1
     if offset == 0:

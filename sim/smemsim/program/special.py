@@ -91,8 +91,9 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "lanemask_gt":         lambda x: ((np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
     "lanemask_ge":         lambda x: ((np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
 }
+WARP_IDS = 64  # %nwarpid of an H200, whatever the block (M17; spec/errata.py)
 _PLAIN_OF_CTAS: dict[str, Callable[[Wave], Any]] = {
-    "nwarpid":             lambda x: [x.stride // WARP_SIZE] * len(x.ctas),
+    "nwarpid":             lambda x: [WARP_IDS] * len(x.ctas),
     "cluster_ctarank":     lambda x: x.ranks,
     "cluster_nctarank":    lambda x: [x.launch.cluster_size] * len(x.ctas),
     "smid":                lambda x: x.launch.places.of(x.numbers.tolist()),

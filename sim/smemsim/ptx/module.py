@@ -12,6 +12,8 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from smemsim.errors import InputError
+
 __all__ = [
     "Address",
     "Arguments",
@@ -33,6 +35,7 @@ __all__ = [
     "Variable",
     "Vector",
     "instruction_forms",
+    "simd_selectors",
     "slots_in",
 ]
 
@@ -343,3 +346,22 @@ def instruction_forms(module: Module) -> dict[str, list[int]]:
         for instruction in body or ():
             lines.setdefault(instruction.name, []).append(instruction.line)
     return dict(sorted(lines.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def simd_selectors(i: Instruction) -> tuple[tuple[int, ...], ...]:
+    """Of a SIMD video instruction: the elements of the result that are written, and which elements its two sources are, of those of a and then b.
+
+    The lowest element comes first, in a selector the highest one (PTX ISA 9.1 §9.7.19). InputError for a selector that is none.
+    """
+    count = int(i.op[-1])
+    parts = [operand.part[1:] if isinstance(operand, Register) else "" for operand in i.operands]
+    to, *sources = ([int(n) for n in reversed(part)] for part in parts)
+    for n, (found, default) in enumerate(zip(sources, (range(count), range(count, 2 * count)), strict=False)):
+        sources[n] = found or list(default)
+        if len(sources[n]) != count:
+            raise InputError(f"operand {n + 1}: a selector of a source names {count} elements")
+    if to != sorted(set(to)) or max(to, default=0) >= count:
+        raise InputError("a selector of the result names each of its elements once, the highest first")
+    if any(sources[2:]):
+        raise InputError("the third source has no selector")
+    return tuple(to or range(count)), tuple(sources[0]), tuple(sources[1])

@@ -62,6 +62,9 @@ JUMPS = ("bra", "brx", "call")  # whose operands may be labels that come later
 _LOOKS = ("ld", "ldu", "st")  # whose operands may be elements of arrays, by a register (ptxas takes no such atom)
 _SELECT = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset")  # whose operands may be parts of registers
 _PARTS = (".b0", ".b1", ".b2", ".b3", ".h0", ".h1")
+# Of SIMD video instructions: which bytes or halves of the result are written, or of both sources are taken (PTX ISA 9.1 §9.7.19).
+_SIMD = re.compile(r"v(?:add|sub|avrg|absdiff|min|max|set)[24]")
+_SIMD_PARTS = {"2": re.compile(r"\.h(?:0|1|10|[0-3][0-3])"), "4": re.compile(r"\.b(?:(?!$)3?2?1?0?|[0-7]{4})")}
 _DEEPEST_VECTOR = 4  # braces within braces; instructions have one
 
 
@@ -167,16 +170,23 @@ def _named(tokens: Tokens, names: Names, op: str) -> Operand:
             return _part(tokens, names, op)
         operand = Label(word)
     tokens.i += 1
-    if op in _SELECT and tokens.peek() in _PARTS and isinstance(operand, Register):  # it may stand apart
+    if _selects(op, tokens.peek()) and isinstance(operand, Register):  # it may stand apart
         return dataclasses.replace(operand, part=tokens.take()[1:])
     return operand
+
+
+def _selects(op: str, word: str) -> bool:
+    """Does a word select parts of a register, as an operand of this instruction?"""
+    if _SIMD.fullmatch(op):
+        return bool(_SIMD_PARTS[op[-1]].fullmatch(word))
+    return op in _SELECT and word in _PARTS
 
 
 def _part(tokens: Tokens, names: Names, op: str) -> Operand:
     """`%r1.b0` of a scalar video instruction; nothing else that is not declared is an operand."""
     word = tokens.peek()
     base, dot, part = word.partition(".")
-    register = names.find(base) if op in _SELECT and dot + part in _PARTS else None
+    register = names.find(base) if _selects(op, dot + part) else None
     if not isinstance(register, Register):
         _undeclared(tokens, names, word)
     tokens.i += 1

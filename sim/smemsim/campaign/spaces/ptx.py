@@ -36,7 +36,7 @@ STORED = tuple((letter, number) for letter, (_, count) in REGISTERS.items() if l
 
 # What a line may be. {r} {d} {f} {g} {p} {h} is a register of that class, {x} one of {w} bits and {n} that or a number, {y} one of the float type {t};
 # {s} is u or s, {u} {v} {b} a number below 32, 33, 256, {q} one of 16 bits, {c} {e} {o} the offset of one, two, four words, {a} of a byte, {z} nothing or .ftz,
-# {three} three registers. What ptxas makes wrong code of (docs/found/ptxas.md) is not drawn: lop3 of two alike, bfi of 32 bits.
+# {three} three registers. What ptxas makes wrong code of (docs/found/ptxas.md) is not drawn: lop3 of two alike, bfi of 32 bits, SIMD video sums under a predicate.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _UNORDERED = ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
 _FORMS: dict[str, tuple[str, ...]] = {
@@ -60,13 +60,15 @@ _FORMS: dict[str, tuple[str, ...]] = {
         "shf.l.wrap.b32 {r}, {r}, {r}, {r}", "shf.r.wrap.b32 {r}, {r}, {r}, {r}", "shf.l.clamp.b32 {r}, {r}, {r}, {r}", "shf.r.clamp.b32 {r}, {r}, {r}, {r}",
         "shl.b{w} {x}, {x}, {r}", "shr.{s}{w} {x}, {x}, {r}", "bfe.u32 {r}, {r}, {r}, {v}", "bfe.{s}32 {r}, {r}, {u}, {v}", "bfi.b32 {r}, {r}, {r}, {u}, {u}",
         "sad.{s}32 {r}, {r}, {r}, {r}", "prmt.b32 {r}, {r}, {r}, {r}", "prmt.b32 {r}, {r}, {r}, {q}", "dp4a.s32.u32 {r}, {r}, {r}, {r}", "dp2a.lo.u32.s32 {r}, {r}, {r}, {r}",
-        "add.cc.u32 {r}, {r}, {r}; addc.u32 {r}, {r}, {r}", "sub.cc.u32 {r}, {r}, {r}; subc.u32 {r}, {r}, {r}",
+        "add.cc.u32 {r}, {r}, {r}; addc.u32 {r}, {r}, {r}", "sub.cc.u32 {r}, {r}, {r}; subc.u32 {r}, {r}, {r}", "fns.b32 {r}, {r}, {u}, {r}",
+        "fns.b32 {r}, {r}, {r}, {r}", "fns.b32 {r}, {r}, {u}, -2147483648", "bfe.{s}64 {d}, {d}, {u}, {v}", "bfi.b64 {d}, {d}, {d}, {u}, {u}",
     ),
     "half": (
         "add.rn.f16x2 {r}, {r}, {r}", "mul.rn.f16x2 {r}, {r}, {r}", "fma.rn.f16x2 {r}, {r}, {r}, {r}", "fma.rn.bf16x2 {r}, {r}, {r}, {r}",
         "max.f16x2 {r}, {r}, {r}", "min.bf16x2 {r}, {r}, {r}", "add.rn.bf16 {h}, {h}, {h}", "fma.rn.f16 {h}, {h}, {h}, {h}",
         "cvt.rn.f16.f32 {h}, {f}", "cvt.rn.bf16.f32 {h}, {f}", "cvt.rn.f16x2.f32 {r}, {f}, {f}", "cvt.rn.bf16x2.f32 {r}, {f}, {f}",
-        "cvt.f32.f16 {f}, {h}", "cvt.f32.bf16 {f}, {h}", "mov.b32 {{{h}, {h}}}, {r}",
+        "cvt.f32.f16 {f}, {h}", "cvt.f32.bf16 {f}, {h}", "mov.b32 {{{h}, {h}}}, {r}", "cvt.rp{z}.f16.f32 {h}, {f}", "cvt.rm{z}.f16.f32 {h}, {f}",
+        "cvt.rp{z}.sat.f16.f32 {h}, {f}", "cvt.rz{z}.f16.f32 {h}, {f}",
     ),
     "convert": (
         "cvt.rn.f32.s32 {f}, {r}", "cvt.rn.f32.u32 {f}, {r}", "cvt.rzi.s32.f32 {r}, {f}", "cvt.rni.u32.f32 {r}, {f}", "cvt.rmi.s32.f32 {r}, {f}",
@@ -89,6 +91,13 @@ _FORMS: dict[str, tuple[str, ...]] = {
         "st.shared.b32 [%own], {r}", "st.shared.b32 [%own+4], {f}", "ld.shared.b32 {r}, [%own]", "ld.shared.b32 {r}, [%own+4]", "ld.shared.b64 {d}, [%own]",
         "st.shared.v2.b32 [%own], {{{r}, {f}}}", "ld.shared.u16 {h}, [%own+4]",
     ),
+    "video": (
+        "{simd}2.{s}32.{s}32.{s}32 {r}, {r}, {r}, {r}", "{simd}4.{s}32.{s}32.{s}32 {r}, {r}, {r}, {r}", "vadd2.{s}32.{s}32.{s}32.sat {r}, {r}.h{half}{half}, {r}, {r}",
+        "{simd}2.{s}32.{s}32.{s}32 {r}.h{one}, {r}.h{half}{half}, {r}.h{half}{half}, {r}", "vsub4.{s}32.{s}32.{s}32.add {r}.b{some}, {r}, {r}, {r}",
+        "{simd}4.{s}32.{s}32.{s}32 {r}.b{some}, {r}.b{byte}{byte}{byte}{byte}, {r}.b{byte}{byte}{byte}{byte}, {r}",
+        "vset4.{s}32.{s}32.lt {r}.b{some}, {r}.b{byte}{byte}{byte}{byte}, {r}, {r}",
+    ),
+    "system": ("mov.u32 {r}, %nwarpid", "createpolicy.cvt.L2.b64 {d}, {d}", "createpolicy.fractional.L2::{kept}.b64 {d}, {part}"),
     "approximate": (
         "ex2.approx{z}.f32 {f}, {f}", "lg2.approx{z}.f32 {f}, {f}", "rcp.approx{z}.f32 {f}, {f}", "rsqrt.approx{z}.f32 {f}, {f}", "sqrt.approx{z}.f32 {f}, {f}",
         "div.full{z}.f32 {f}, {f}, {f}", "div.approx{z}.f32 {f}, {f}, {f}",
@@ -110,6 +119,8 @@ _EXACT = (
     "select",
     "memory",
     "shared",
+    "video",
+    "system",
     "warp",
     "warp",
 )
@@ -182,7 +193,11 @@ def _line(rng: random.Random, kinds: Sequence[str]) -> str:
     if kind == "warp":
         return _joint(rng)
     text = _filled(rng, rng.choice(_FORMS[kind]))
-    guard = f"@{rng.choice(('', '!'))}%p{rng.randrange(3)} " if ";" not in text and rng.random() < 0.15 else ""
+    guard = (
+        f"@{rng.choice(('', '!'))}%p{rng.randrange(3)} "
+        if ";" not in text and not (text[0] == "v" and ".add " in text) and rng.random() < 0.15
+        else ""
+    )
     return f"{guard}{text};"
 
 
@@ -199,6 +214,9 @@ def _filled(rng: random.Random, form: str) -> str:
         "w": lambda: "64" if wide else "32", "x": lambda: register(x), "n": lambda: number, "t": lambda: "f64" if double else "f32", "y": lambda: register(y),
         "s": lambda: rng.choice("us"), "u": lambda: str(rng.randrange(32)), "v": lambda: str(rng.randrange(33)), "b": lambda: str(rng.randrange(256)),
         "q": lambda: str(rng.randrange(1 << 16)), "c": lambda: str(4 * rng.randrange(8)), "e": lambda: str(8 * rng.randrange(4)), "o": lambda: str(16 * rng.randrange(2)), "a": lambda: str(rng.randrange(32)),
+        "simd": lambda: rng.choice(("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax")), "half": lambda: str(rng.randrange(4)), "byte": lambda: str(rng.randrange(8)),
+        "one": lambda: rng.choice(("0", "1", "10")), "some": lambda: "".join(str(n) for n in sorted(rng.sample(range(4), rng.randint(1, 4)), reverse=True)),
+        "kept": lambda: rng.choice(("evict_last", "evict_first", "evict_normal")), "part": lambda: str(rng.randint(1, 16) / 16),
         "z": lambda: rng.choice(("", ".ftz")), "three": lambda: ", ".join(f"%r{n}" for n in rng.sample(range(6), 3)),
     }  # fmt: skip
     drawn = {letter: functools.partial(register, letter) for letter in REGISTERS} | known

@@ -14,7 +14,7 @@ from smemsim.program.alu.forms import Elementwise, elementwise
 from smemsim.program.modifiers import Modifiers
 from smemsim.program.registers import constant, dtype_of
 from smemsim.program.registry import Step, implements, refuse, unmodelled
-from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink, Symbol
+from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink, Symbol, simd_selectors
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -196,6 +196,7 @@ def build_bfe(i: Instruction, c: Linker) -> Step:
     form = Modifiers(i)
     kind = form.kind()
     form.end(operands=(4,))
+    _check_field(i)
     f = _compiled(integers.bit_field_extract, kind, 3, bits=int(kind[1:]), signed=int(kind[0] == "s"))
     sources = [(i.operands[1], _as_integer(kind)), (i.operands[2], "u32"), (i.operands[3], "u32")]
     return elementwise(c, i.operands[0], f"b{kind[1:]}", sources, f)
@@ -207,10 +208,18 @@ def build_bfi(i: Instruction, c: Linker) -> Step:
     form = Modifiers(i)
     kind = form.kind()
     form.end(operands=(5,))
+    _check_field(i)
     f = _compiled(integers.bit_field_insert, kind, 4, bits=int(kind[1:]))
     own = _as_integer(kind)
     sources = [(i.operands[1], own), (i.operands[2], own), (i.operands[3], "u32"), (i.operands[4], "u32")]
     return elementwise(c, i.operands[0], kind, sources, f)
+
+
+def _check_field(i: Instruction) -> None:
+    """Positions and lengths that are numbers lie within 0 to 255 (PTX ISA 9.1 §9.7.1.17, 9.7.1.18; ptxas refuses others)."""
+    for operand in i.operands[-2:]:
+        if isinstance(operand, Immediate) and not 0 <= operand.value <= 255:
+            raise InputError(f"{operand.value}: a position or length that is a number needs 0 to 255")
 
 
 def _clamped(form: Modifiers) -> int:
@@ -293,7 +302,10 @@ _COMPARISONS: dict[str, Any] = {
 
 @implements(*(f"{name}{count}" for name in (*_OPERATIONS, "vset") for count in (2, 4)))
 def build_video(i: Instruction, c: Linker) -> Step:
-    """Element by element, exactly, then clamped with `.sat` or cut; with `.add` the sum of the results and of c. Selectors of bytes: none."""
+    """Element by element, exactly, then clamped with `.sat` or cut; with `.add` the sum of the results and of c.
+
+    Selectors of the sources take elements of both, of a first; those of the result say which elements are written, the others are those of c.
+    """
     form = Modifiers(i)
     count, name = int(i.op[-1]), i.op[:-1]
     saturate, accumulate = form.has("sat"), form.has("add")
@@ -305,11 +317,14 @@ def build_video(i: Instruction, c: Linker) -> Step:
     to, a_kind, b_kind = kinds if name != "vset" else ("u32", *kinds)
     bits = 32 // count
     parts = [np.dtype(f"{'i' if kind == 's32' else 'u'}{bits // 8}") for kind in (a_kind, b_kind)]
+    written, *picked = simd_selectors(i)
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if to == "s32" else (0, (1 << bits) - 1)
     raw = np.dtype(f"u{bits // 8}")
 
-    def elements(a: Any, part: np.dtype[Any]) -> Any:
-        return np.ascontiguousarray(a)[..., None].view(part).astype(np.int64)
+    def elements(both: tuple[Any, Any], n: int) -> Any:
+        halves = [np.ascontiguousarray(word)[..., None].view(parts[n]).astype(np.int64) for word in both]
+        own = [halves[k // count][..., k % count] for k in picked[n]]
+        return np.stack(np.broadcast_arrays(*own), axis=-1)
 
     def compute(a: Any, b: Any) -> Any:
         if compare:
@@ -320,12 +335,16 @@ def build_video(i: Instruction, c: Linker) -> Step:
         return _OPERATIONS[name](a, b)
 
     def run(a: Any, b: Any, d: Any) -> Any:
-        result = compute(elements(a, parts[0]), elements(b, parts[1]))
+        result = compute(elements((a, b), 0), elements((a, b), 1))
         if saturate:
             result = np.clip(result, low, high)
         if accumulate:
-            return (result.sum(axis=-1) + np.asarray(d)).astype(np.uint32)
-        return np.ascontiguousarray(result.astype(raw)).view(np.uint32)[..., 0]
+            return (result[..., list(written)].sum(axis=-1) + np.asarray(d)).astype(np.uint32)
+        result = result.astype(raw)
+        if len(written) < count:
+            kept = np.broadcast_to(np.ascontiguousarray(d)[..., None].view(raw), result.shape)
+            result = np.where([n in written for n in range(count)], result, kept)
+        return np.ascontiguousarray(result).view(np.uint32)[..., 0]
 
     return elementwise(c, i.operands[0], "u32", [(operand, "u32") for operand in i.operands[1:]], run)
 

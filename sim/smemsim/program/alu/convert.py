@@ -388,7 +388,7 @@ def _float_to_float(i: Instruction, c: Linker, form: Modifiers, to: str, source:
     round_to = to_format(
         target, _TO_FLOAT[mode or "rn"] | (rounding.FLUSH if flush and to == "f32" else 0), finite=finite, hands_on_nan=hands_on
     )
-    as_numbers = _flushing(own, flush)
+    as_numbers = _flushing(own, flush and to != "f16")  # machine code to f16 has no .ftz (spec/errata.py)
     whole = _INTEGRAL[integral] if integral else None
     canonical = np.uint32(FLOAT_TYPES["f32"].nan).view(np.float32)
 

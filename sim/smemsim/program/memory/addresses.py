@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -146,8 +146,31 @@ def build_getctarank(i: Instruction, c: Linker) -> Step:
 
 @implements("createpolicy")
 def build_createpolicy(i: Instruction, c: Linker) -> Step:
-    """A cache policy: an opaque word that changes nothing a kernel can see."""
-    if i.modifiers[-1] != "b64":
+    """A cache policy: a word that changes nothing else a kernel can see. What is in it was measured on an H200 (M17)."""
+    words = list(i.modifiers)
+    if words[-1] != "b64" or words[0] not in ("fractional", "range", "cvt"):
         raise unmodelled(i)
     write = c.write(i.operands[0], "b64")
-    return lambda x: write(x, np.uint64(0x12F0000000000000))
+    if words[0] == "cvt":
+        read = c.read(i.operands[1], "b64")
+        return lambda x: write(x, read(x))
+    kept, *others = [word.removeprefix("L2::") for word in words if word.startswith("L2::")] or [""]
+    if kept not in _KEPT or set(others) - {"evict_first", "evict_unchanged"}:
+        raise unmodelled(i)
+    upper = _KEPT[kept] + ("evict_first" in others)
+    if words[0] == "range":  # what of the address and the sizes is in it is not modelled
+        return lambda x: write(x, np.uint64(upper + 8 << 56))
+    if words[0] == "fractional" and len(i.operands) > 1:
+        part = c.read(i.operands[1], "f32")
+        return lambda x: write(x, _policy(upper, part(x)))
+    return lambda x: write(x, _policy(upper, np.float32(1)))
+
+
+_KEPT = {"evict_unchanged": 0x10, "evict_first": 0x12, "evict_last": 0x14, "evict_normal": 0x16}  # the upper byte of a policy
+
+
+def _policy(upper: int, part: Any) -> np.ndarray:
+    """The word for a fraction of the accesses, in sixteenths."""
+    sixteenths = np.clip(np.ceil(np.nan_to_num(np.asarray(part, np.float64)) * 16), 1, 16).astype(np.uint64) - np.uint64(1)
+    found: np.ndarray = np.uint64(upper << 56) | sixteenths << np.uint64(52)
+    return found

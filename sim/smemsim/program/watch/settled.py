@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.program.registers import bits_of, storage
-from smemsim.ptx.module import Immediate, Instruction, Operand, Register
+from smemsim.ptx.module import Immediate, Instruction, Operand, Register, simd_selectors
 
 __all__ = ["TABLES", "changing", "parts_of_video", "trailing_zeros", "value_of"]
 
@@ -66,7 +66,9 @@ def parts_of_video(i: Instruction) -> list[tuple[slice, list[tuple[int, slice]]]
         each = [slice(n, n + size) for n in range(0, 4, size)]
         if "add" in i.modifiers:
             return [(slice(0, 4), [(source, slice(0, 4)) for source in range(3)])]
-        return [(part, [(0, part), (1, part)]) for part in each]
+        written, *picked = simd_selectors(i)
+        own = [[(k // len(each), each[k % len(each)]) for k in (one[n] for one in picked)] for n in range(len(each))]
+        return [(part, own[n] if n in written else [(2, part)]) for n, part in enumerate(each)]
     to, *sources = [_selected(operand) for operand in i.operands]
     result = [(to, list(enumerate(sources[:2])))]
     if to == slice(0, 4):
