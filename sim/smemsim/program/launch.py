@@ -83,10 +83,9 @@ class LaunchConfig:
     """What a kernel is launched with, in the terms of the driver's `CUlaunchConfig`: everything of a launch that the kernel can see.
 
     Sizes are given as one to three numbers and held as three. `block` None is what the kernel's `.reqntid` says, else one thread; `cluster` None what its
-    `.reqnctapercluster` says, else one CTA. `shared_bytes` is dynamic shared memory. `args` has one entry for each parameter, in their order: on
+    `.reqnctapercluster` says, else none: CTAs then are by themselves as in clusters of one, but st.async and red.async are illegal instructions. `shared_bytes` is dynamic shared memory. `args` has one entry for each parameter, in their order: on
     every card the parameter's bytes, on a simulated one also arrays, tensor maps, numbers and None. `entry` names the kernel, and may be left out where
-    the PTX has only one. `clustered` says whether the launch has clusters at all (None: if `cluster` or `.reqnctapercluster` gives one): without them
-    st.async and red.async are illegal instructions, even if `cluster` is one CTA. `cancel` says how a simulated card answers `clusterlaunchcontrol.try_cancel`: a key of `CANCEL`, or "all". Raises InputError.
+    the PTX has only one. `cancel` says how a simulated card answers `clusterlaunchcontrol.try_cancel`: a key of `CANCEL`, or "all". Raises InputError.
 
     >>> LaunchConfig(grid=(4, 2), block=128).grid
     (4, 2, 1)
@@ -100,7 +99,6 @@ class LaunchConfig:
     entry: str | None = None
     cooperative: bool = False
     cancel: str = "resident"
-    clustered: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("grid", "block", "cluster"):
@@ -119,10 +117,9 @@ class LaunchConfig:
             raise Unmodelled(
                 ".blocksareclusters: a driver counts clusters in the grid of this entry; not modelled, unless the launch gives the cluster, and the grid in CTAs"
             )
-        cluster = self.cluster or kernel.cluster
-        clustered = cluster is not None if self.clustered is None else self.clustered
-        block = self.block or kernel.block or (1, 1, 1)
-        return dataclasses.replace(self, entry=kernel.name, block=block, cluster=cluster or (1, 1, 1), clustered=clustered)
+        return dataclasses.replace(
+            self, entry=kernel.name, block=self.block or kernel.block or (1, 1, 1), cluster=self.cluster or kernel.cluster
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -267,13 +264,14 @@ def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
         for n, limit, axis in zip(getattr(config, name), most, "xyz", strict=True):
             if n > limit:
                 raise InputError(f"{name}.{axis} = {n}: at most {limit} ({LAUNCH_LIMITS.source})")
-    threads, ctas = math.prod(config.block), math.prod(config.cluster)
+    cluster = config.cluster or (1, 1, 1)
+    threads, ctas = math.prod(config.block), math.prod(cluster)
     if threads > LAUNCH_LIMITS.threads:
         raise InputError(f"block = {config.block}: {threads} threads; a CTA has at most {LAUNCH_LIMITS.threads}")
     _check_directives(config, kernel)
     if ctas > LAUNCH_LIMITS.cluster:
         raise InputError(f"cluster = {config.cluster}: {ctas} CTAs; a cluster has at most {LAUNCH_LIMITS.cluster}")
-    for n, of, axis in zip(config.grid, config.cluster, "xyz", strict=True):
+    for n, of, axis in zip(config.grid, cluster, "xyz", strict=True):
         if n % of:
             raise InputError(f"grid.{axis} = {n}: needs a multiple of cluster.{axis} = {of}")
     if kernel.local_bytes > LAUNCH_LIMITS.local_bytes:
@@ -427,9 +425,9 @@ class Launch:
     def __post_init__(self) -> None:
         self.schedule = None if self.options.schedule is None else Schedule(self.options.schedule)
         self.program, self.addresses, self.arch = self.kernel.program, self.kernel.addresses, self.kernel.program.arch
-        self.grid, self.block, self.cluster = self.config.grid, self.config.block, self.config.cluster
+        self.grid, self.block, self.cluster = self.config.grid, self.config.block, self.config.cluster or (1, 1, 1)
         self.threads, self.cluster_size, self.ctas = math.prod(self.block), math.prod(self.cluster), math.prod(self.grid)
-        self.is_clustered = bool(self.config.clustered)
+        self.is_clustered = self.config.cluster is not None
         self.shared_bytes, self.limit = self.config.shared_bytes, self.options.limit
         self.multiprocessors = self.options.multiprocessors or card_of(self.arch).named("multiprocessor_count")
 

@@ -278,10 +278,10 @@ class Gpu:
     def _launch_config(self, config: LaunchConfig, *, is_clustered: bool = False) -> Any:
         """The driver's own words for a launch. `is_clustered` names a cluster of one CTA too: without one the driver counts none."""
         cu, attributes = self.cu, []
-        if is_clustered or config.cluster != (1, 1, 1):
+        if is_clustered or config.cluster is not None:
             cluster = cu.CUlaunchAttribute()
             cluster.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = config.cluster
+            cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = config.cluster or (1, 1, 1)
             attributes.append(cluster)
         if config.cooperative:
             cooperative = cu.CUlaunchAttribute()

@@ -399,6 +399,14 @@ def _wake(x: Wave, barrier: Mbarrier) -> None:
             x.wake(wait)
 
 
+def _split(x: Wave, i: Instruction, state: State) -> None:
+    """Lanes of one warp arrive at once, and at a phase and the next one: measured on an H200, the instruction ends the kernel."""
+    for barrier in state.members:
+        _tell_split(x, i, barrier)
+    if i.op == "mbarrier":
+        raise HardwareTrap(f"{i.name}: lanes of a warp arrive more often than a phase has arrivals left", cuda_error=LAUNCH_FAILURE)
+
+
 def _tell_split(x: Wave, i: Instruction, barrier: Mbarrier) -> None:
     """X010: some lanes of one arrive complete a phase, the other lanes count in the next one, and waiting threads go on without those."""
     state = barrier.state
@@ -454,12 +462,7 @@ def arrive(
         _settle(x, [state for state, _, _ in left])
         for (state, threads, _), steps, phase in zip(left, now, phases, strict=True):
             if state.phase != phase and steps < len(threads) and threads[steps - 1] // WARP == threads[steps] // WARP:
-                for barrier in state.members:
-                    _tell_split(x, i, barrier)
-                if i.op == "mbarrier":
-                    raise HardwareTrap(
-                        f"{i.name}: lanes of a warp arrive more often than a phase has arrivals left", cuda_error=LAUNCH_FAILURE
-                    )
+                _split(x, i, state)
         left = [
             (state, threads[steps:], own[steps:]) for (state, threads, own), steps in zip(left, now, strict=True) if steps < len(threads)
         ]
