@@ -280,6 +280,7 @@ def _left(form: str, way: str, arch: str, **given) -> list[list]:
     block = 128 if form == "tcgen05" else N
     gpu = Gpu(arch)
     arrays = [gpu.array(a) for a in (np.zeros((block, 8), np.uint32), np.arange(16, dtype=np.uint32), np.zeros(16, np.uint32))]
+    given |= {"cluster": 1} if form == "st.async" else {}  # which it needs
     run = gpu.launch(kernel(3, body, arch=arch, **text), block=block, args=arrays, progress=False, workers=1, **given)
     assert run.findings == []
     return [a.numpy().tolist() for a in arrays]
