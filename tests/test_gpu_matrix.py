@@ -608,7 +608,8 @@ def test_the_reference_kernel_does_what_it_did_on_an_h200(case: int) -> None:
     assert (d.numpy() == trace["d"][case]).all()
     assert (image.numpy() == trace["image"][case]).all()
     assert (words.numpy() == trace["descriptors"][case]).all()
-    assert not run.findings
+    # It reads stages, and its maps in global memory, with no proxy fence: remarks (rules order.proxy_reads, order.map_in_global_memory).
+    assert {(f.code, str(f.severity)) for f in run.findings.values()} <= {("X003", "note")}
     loads, multiplications = ([e for e in run.events if isinstance(e, kind)] for kind in (Load, Mma))
     assert len(loads) == 4 * sum(used) * k // 64
     assert len(multiplications) == 4 * k // 16
