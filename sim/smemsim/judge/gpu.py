@@ -248,7 +248,7 @@ class Gpu(Device):
             region.data[:] = before[region.begin]
         seconds = min(LONGEST_LATER, options.limit_seconds or LONGEST_LATER)
         done = self.run(kernel, config, dataclasses.replace(options, schedule="latest", workers=1, limit_seconds=seconds, progress=False))
-        others = {"latest": {region.begin: region.data.copy() for region in regions}}
+        others: dict[int | str, dict[int, np.ndarray]] = {"latest": {region.begin: region.data.copy() for region in regions}}
         for region in regions:
             region.data[:] = left[region.begin]
         if done.interrupted or done.out_of_time:

@@ -13,6 +13,7 @@ they are found, the operand's layout is right, and its place in the array says w
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -47,7 +48,9 @@ MOST_WHOLE = 4  # ... in full, if others of their form were found; then by their
 MOST_FAILED = 2  # ... of one line, if they are not found
 _START = START.mask << START.low  # bits of a descriptor
 SWIZZLES = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
-LAWS = {  # XORs of the chunk's number that are no swizzle, by the number of the 128-byte line
+LAWS: dict[
+    str, Callable[[np.ndarray], np.ndarray]
+] = {  # XORs of the chunk's number that are no swizzle, by the number of the 128-byte line
     "c ^ (r // 2 % 4)": lambda line: line >> 1 & 3,
     "c ^ (r // 2 % 8)": lambda line: line >> 1 & 7,
     "c ^ (r // 4 % 8)": lambda line: line >> 2 & 7,
