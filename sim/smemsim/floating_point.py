@@ -31,6 +31,7 @@ class _Room(threading.local):
 
         self.buffer = ctypes.create_string_buffer(_LARGEST)
         self.address = ctypes.addressof(self.buffer)
+        self.is_inside = False  # in a function that runs in the default state, so that those that it calls need not look
 
 
 class _Environment:
@@ -121,13 +122,17 @@ def in_default_state(made: _Made) -> _Made:
 
     @functools.wraps(made)
     def run(*args: Any, **kwargs: Any) -> Any:
-        before = _enter()
-        if before is None:
+        room = _environment().room
+        if room.is_inside:
             return made(*args, **kwargs)
+        before = _enter()
+        room.is_inside = True
         try:
             return made(*args, **kwargs)
         finally:
-            _leave(before)
+            room.is_inside = False
+            if before is not None:
+                _leave(before)
 
     return run  # type: ignore[return-value]
 
