@@ -164,9 +164,7 @@ class Launcher:
             raise CudaError(INVALID_CLUSTER, f"{f.readable} has .explicitcluster: a launch needs the cluster dimension attribute")
         chosen = chosen or own
         _check_size(f, chosen or (1, 1, 1), shape)
-        if cooperative and math.prod(shape) > self.device.multiprocessors * self.device.occupancy.blocks_per_multiprocessor(
-            f, math.prod(threads), shared_bytes
-        ):
+        if cooperative and math.prod(shape) > self._at_once(f, math.prod(threads), shared_bytes, chosen):
             raise CudaError(COOPERATIVE_TOO_LARGE, f"grid = {shape}: not all CTAs are on the card at once, as a cooperative launch needs")
         if shared_bytes > f.dynamic_limit:
             raise CudaError(
@@ -174,6 +172,13 @@ class Launcher:
                 f"{shared_bytes} bytes of dynamic shared memory: {f.readable} may have {f.dynamic_limit}; cudaFuncSetAttribute allows more",
             )
         return {"grid": shape, "block": threads, "cluster": chosen, "shared_bytes": shared_bytes}
+
+    def _at_once(self, f: Function, threads: int, shared_bytes: int, cluster: tuple[int, ...] | None) -> int:
+        """CTAs of a launch that the card holds at once."""
+        if cluster is None:
+            return self.device.multiprocessors * self.device.occupancy.blocks_per_multiprocessor(f, threads, shared_bytes)
+        size = math.prod(cluster)
+        return size * self.device.occupancy.clusters_at_once(f, threads, shared_bytes, size)
 
     def _run_behind(
         self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], stream: Stream | None, *, dependent: bool

@@ -214,7 +214,7 @@ API R cudaFuncGetAttributes(attributes *a, const void *f) {
     if (error) return told(error);
     memset(a, 0, 144);
     a->threads = v[0], a->shared = v[1], a->constant = v[2], a->local = v[3], a->registers = v[4], a->ptx = v[5], a->binary = v[6], a->cache = v[7], a->dynamic = v[8], a->carveout = v[9];
-    a->must_cluster = v[10], a->width = v[11], a->height = v[12], a->depth = v[13], a->policy = v[15];
+    a->must_cluster = v[10], a->width = v[11], a->height = v[12], a->depth = v[13], a->nonportable = (int)v[14], a->policy = v[15];
     return 0;
 }
 API R cudaFuncSetAttribute(const void *f, int attribute, int value) {
