@@ -414,7 +414,8 @@ def _block(f: Function, block: Any) -> tuple[int, int, int]:
     found = _dimensions("block", block, LAUNCH_LIMITS.block)
     required = f.directives.get("reqntid")
     if required and found == (1, 1, 1):
-        found = (*required, 1, 1)[:3]
+        x, y, z = (*required, 1, 1)[:3]
+        found = x, y, z
     threads = math.prod(found)
     if threads > LAUNCH_LIMITS.threads:
         raise CudaError(INVALID_VALUE, f"block = {found}: {threads} threads; a CTA has at most {LAUNCH_LIMITS.threads}")
@@ -427,7 +428,8 @@ def _block(f: Function, block: Any) -> tuple[int, int, int]:
 
 def _cluster(f: Function, cluster: Any) -> tuple[int, int, int] | None:
     """The cluster that a launch asks for. None without one: no attribute, or one with three zeros."""
-    given = (*_some(cluster), 1, 1)[:3] if cluster is not None else (0, 0, 0)
+    x, y, z = (*(_some(cluster) if cluster is not None else (0, 0, 0)), 1, 1)[:3]
+    given = x, y, z
     if not any(given):
         return None
     if not all(given):

@@ -47,7 +47,7 @@ class Rows(NamedTuple):
     tensor: tuple[Any, ...]
     plane: tuple[int, ...]
     first: int
-    count: int
+    extent: int
 
 
 class Use(NamedTuple):
@@ -73,7 +73,7 @@ class Use(NamedTuple):
 @dataclasses.dataclass(frozen=True, eq=False)
 class Brought:
     """A tcgen05.cp: where in global memory the bytes of its rows come from, (rows, bytes), and the column that it writes first. `loads` are the writers of the shared
-    memory that it has read."""
+    memory that it has read. `taken` has the rows of each product."""
 
     event: Copy
     column: int
@@ -82,7 +82,7 @@ class Brought:
     key: int  # equal for equal offsets
     loads: tuple[Any, ...]
     values: np.ndarray | None = None  # the bytes, if threads have stored some of them
-    taken: list[tuple[Rows, Use]] = dataclasses.field(default_factory=list)  # then: what products take of it alone, and of which rows
+    taken: list[tuple[Rows, Use, ScaleLayout]] = dataclasses.field(default_factory=list)  # then: what products take of it alone
 
     @property
     def addresses(self) -> np.ndarray:
@@ -151,7 +151,7 @@ class Factors:
                 if copy.taken:
                     event = copy.event.instruction
                     does = tuple(
-                        (rows.side, use.event.instruction.line, use.k - copy.taken[0][1].k, use.layout) for rows, use in copy.taken
+                        (rows.side, use.event.instruction.line, use.k - copy.taken[0][1].k, layout) for rows, use, layout in copy.taken
                     )
                     self.stored.setdefault((event.line, does), copy)
 
@@ -279,7 +279,7 @@ class Factors:
         low, high = int(numbers.min()), int(numbers.max())
         if low == NOWHERE:
             return {BY_THREADS}
-        count = None if spot is None else spot.rows.count
+        count = None if spot is None else spot.rows.extent
         if low == high and not refs[..., 1].any():
             copy, used = cells.copies[low], [low]
             key = (id(places), copy.key, layout.column - copy.column, count)
@@ -294,7 +294,7 @@ class Factors:
         if number in self._unknown:
             if spot is not None and low == high and isinstance(layout, ScaleLayout):
                 use = Use(event, spot.k, event.k // layout.scales, base, offsets, (cells.copies[low],), layout, part.other, spot.size)
-                cells.copies[low].taken.append((spot.rows, use))
+                cells.copies[low].taken.append((spot.rows, use, layout))
             return {BY_THREADS}
         if spot is None:
             return {NO_TILE}

@@ -241,7 +241,7 @@ class _All:
     def _along_k(self, x: _InRows) -> Finding | None:
         if len(x.k) < 2:
             return None
-        for row in range(0, x.rows.count, WARP_LANES):
+        for row in range(0, x.rows.extent, WARP_LANES):
             seq = x.at[:, row].tolist()
             if min(seq) < 0 or not self._are_of_one(x.at[:, row]):
                 continue
@@ -359,17 +359,17 @@ class _All:
         """Tiles of one tensor with one k, by their factors."""
         found: dict[tuple[object, ...], list[_InRows]] = {}
         for x in self.rows.values():
-            found.setdefault((x.rows.side, x.rows.tensor, x.rows.plane, x.rows.count, x.k[0], x.at[0].tobytes()), []).append(x)
+            found.setdefault((x.rows.side, x.rows.tensor, x.rows.plane, x.rows.extent, x.k[0], x.at[0].tobytes()), []).append(x)
         return found
 
     def _along_rows(self, x: _InRows) -> Finding | None:
         """R508 where two tiles of rows have the factors of one, while those behind them are never used."""
-        alike = self._tiles[x.rows.side, x.rows.tensor, x.rows.plane, x.rows.count, x.k[0], x.at[0].tobytes()]
+        alike = self._tiles[x.rows.side, x.rows.tensor, x.rows.plane, x.rows.extent, x.k[0], x.at[0].tobytes()]
         at = x.at[0]
         if len(alike) < 2 or (at < 0).any() or len(distinct(at)) < 2 or not self.is_data(at):
             return None
         one, two = alike[0], alike[1]
-        if abs(one.rows.first - two.rows.first) < x.rows.count or one.k != two.k:
+        if abs(one.rows.first - two.rows.first) < x.rows.extent or one.k != two.k:
             return None
         tiles = [y for y in self.rows.values() if (y.rows.side, y.rows.tensor, y.rows.plane) == (x.rows.side, x.rows.tensor, x.rows.plane)]
         every = np.concatenate([y.at.reshape(-1) for y in tiles])
@@ -378,7 +378,7 @@ class _All:
         use = two.uses[0]
         return at_instruction(
             "R508", use.event.instruction,
-            f"{_named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.count - 1} are multiplied with the same {self.name}, those from {use.base:#x} on; no "
+            f"{_named(one.rows)} and rows {two.rows.first} to {two.rows.first + two.rows.extent - 1} are multiplied with the same {self.name}, those from {use.base:#x} on; no "
             "product uses the bytes beside them", f"load the {self.name} at the coordinate of {x.rows.side.upper()}'s rows", arrays=self._arrays(use), other=self._loader(use),
         )  # fmt: skip
 
@@ -474,20 +474,20 @@ def _of_all_stored(copies: Sequence[Brought], side: str) -> list[Finding]:
     of_line: dict[int, set[int]] = {}
     for copy in copies:
         used = of_line.setdefault(copy.event.instruction.line, set())
-        used.update(use.layout.scale_id + n for rows, use in copy.taken if rows.side == side for n in range(use.layout.scales))
+        used.update(layout.scale_id + n for rows, _, layout in copy.taken if rows.side == side for n in range(layout.scales))
     found = (_of_stored(copy, side, of_line[copy.event.instruction.line]) for copy in copies)
     return [f for f in found if f is not None][:1]
 
 
 def _of_stored(copy: Brought, side: str, used: set[int]) -> Finding | None:
     """S702 where rows have one factor at several k, and bytes of a cell that are not `used` hold several values."""
-    taken = [(rows, use) for rows, use in copy.taken if rows.side == side]
-    if len({rows for rows, _ in taken}) != 1 or copy.values is None or any(use.layout.column != copy.column for _, use in taken):
+    taken = [one for one in copy.taken if one[0].side == side]
+    if len({rows for rows, *_ in taken}) != 1 or copy.values is None or any(layout.column != copy.column for *_, layout in taken):
         return None
-    each = [(use, use.layout.scale_id + n, use.k + n * use.elements) for _, use in taken for n in range(use.layout.scales)]
+    each = [(use, layout.scale_id + n, use.k + n * use.elements) for _, use, layout in taken for n in range(layout.scales)]
     first: dict[int, int] = {}  # of each byte of a cell the k that it is taken for first
     again = next(((use, (k, first[byte])) for use, byte, k in each if first.setdefault(byte, k) != k), None)
-    cells = copy.values.reshape(len(copy.values), -1, CELL)[:, : -(-taken[0][0].count // WARP_LANES)]
+    cells = copy.values.reshape(len(copy.values), -1, CELL)[:, : -(-taken[0][0].extent // WARP_LANES)]
     idle = [byte for byte in range(CELL) if byte not in used]
     if again is None or not idle or len({k for _, _, k in each}) > CELL or len(distinct(cells[..., idle].astype(np.int64))) < 2:
         return None
@@ -528,7 +528,7 @@ def _sources(load: object) -> np.ndarray:
 
 
 def _named(rows: Rows | None) -> str:
-    return "" if rows is None else f"rows {rows.first} to {rows.first + rows.count - 1} of {rows.side.upper()}"
+    return "" if rows is None else f"rows {rows.first} to {rows.first + rows.extent - 1} of {rows.side.upper()}"
 
 
 def _in_runs(at: np.ndarray) -> bool:

@@ -67,7 +67,9 @@ class Messages:
         """Threads are about to read so."""
         for threads, what in accesses:
             stored = self._of(what).get(what)
-            for warp in distinct(threads >> 5).tolist() if stored is not None else ():
+            if stored is None:
+                continue
+            for warp in distinct(threads >> 5).tolist():
                 own = self.order.wave, warp
                 if own == (stored.wave, stored.warp):
                     continue
