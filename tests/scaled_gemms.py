@@ -10,7 +10,7 @@ import numpy as np
 from ptx_kernels import wait
 from smemsim import Gpu, InstrDescriptor, Run, SmemDescriptor, TensorMap
 
-__all__ = ["Gemm", "Sparse", "run"]
+__all__ = ["Gemm", "Sparse", "SparseWarpgroup", "run"]
 
 BLOCK = 512  # bytes of 128 rows x 4 scale factors
 KINDS = {  # scales of a row for an instruction, elements that share one, element type, scale type
@@ -325,3 +325,89 @@ STORE:
             self.ptx, "k", grid=self.grid, block=128, shared_bytes=8192 + 4096 + 2048 + 32, args=[*maps, metadata, out], progress=False
         )
         return done, int((out.numpy() != a.reshape(rows, 128) @ values[of_b].T).sum())
+
+
+@dataclasses.dataclass(frozen=True)
+class SparseWarpgroup:
+    """D (64 x 16 a CTA) = A B^T of f16, of each four of A's k two are stored: four wgmma.mma_async.sp of 32 k. A register has the metadata of two of them: threads 0 and 1 of
+    four that of the first, threads 2 and 3 that of the second one.
+
+    `steps` are the register and the selector of each; `thread` is PTX that changes the number of the thread, %r2, before it loads metadata."""
+
+    steps: tuple[tuple[int, int], ...] = ((0, 0), (0, 1), (1, 0), (1, 1))
+    grid: int = 1
+    block: int | None = None
+    thread: str = ""
+    same: bool = False  # is the metadata that of one pattern?
+    by_shared: bool = False  # does it come through shared memory?
+    packed: bool = True  # in the order of threads; else in halves, which threads put together
+
+    @property
+    def ptx(self) -> str:
+        """The kernel: parameters are the maps of A and of B, the metadata, and D."""
+        word = SmemDescriptor(arch="sm_90a", start_address=0, stride_byte_offset=1024, swizzle="128B").encode()
+        products = "\n".join(
+            f"""add.s64 %rd10, %rd5, {2 * n}; add.s64 %rd11, %rd6, {4 * n % 8 + n // 2 * 128};
+    wgmma.mma_async.sp.sync.aligned.m64n16k32.f32.f16.f16 {{%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}}, %rd10, %rd11, %e{register}, {selector}, %p{3 if n else 4}, 1, 1, 0, 0;"""
+            for n, (register, selector) in enumerate(self.steps)
+        )
+        block = "%r3" if self.block is None else str(self.block)
+        load = "ld.global.b32 %e0, [%rd3]; ld.global.b32 %e1, [%rd3+512];"
+        if self.by_shared:
+            load += "st.shared.v2.b32 [%r21], {%e0, %e1}; bar.sync 0; ld.shared.v2.b32 {%e0, %e1}, [%r21];"
+        if not self.packed:
+            halves = "ld.global.b16 %h0, [%rd3+{0}]; ld.global.b16 %h1, [%rd3+{1}]; mov.b32 %e{2}, {{%h0, %h1}};"
+            load = "".join(halves.format(256 * n, 512 + 256 * n, n) for n in range(2))
+        return f""".version 8.8
+    .target sm_90a
+    .address_size 64
+    .extern .shared .align 1024 .b8 smem[];
+    .visible .entry k(.param .align 64 .b8 ma[128], .param .align 64 .b8 mb[128], .param .u64 metadata, .param .u64 out) {{
+    .reg .pred %p<8>; .reg .b16 %h<2>; .reg .b32 %r<64>; .reg .b32 %e<2>; .reg .b64 %rd<20>; .reg .f32 %f<8>;
+    mov.b64 %rd1, ma; cvta.param.u64 %rd1, %rd1; mov.b64 %rd2, mb; cvta.param.u64 %rd2, %rd2; ld.param.u64 %rd3, [metadata];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %r1; setp.eq.u32 %p2, %r1, 0; mov.u32 %r3, %ctaid.x; setp.eq.u32 %p3, 0, 0; setp.ne.u32 %p4, 0, 0;
+    mov.u32 %r5, smem; add.u32 %r6, %r5, 8192; add.u32 %r7, %r6, 4096; shl.b32 %r21, %r1, 3; add.u32 %r21, %r21, %r7; add.u32 %r21, %r21, 16;
+    @%p2 mbarrier.init.shared::cta.b64 [%r7], 1; fence.mbarrier_init.release.cluster; bar.sync 0;
+    mov.u32 %r30, 0; mov.u32 %r33, 64; shl.b32 %r31, %r3, 6; {self.thread} mul.wide.u32 %rd10, {block}, 1024; add.u64 %rd3, %rd3, %rd10; mul.wide.u32 %rd10, %r2, {4 if self.packed else 2};
+    add.u64 %rd3, %rd3, %rd10; {load} add.u32 %r34, %r6, 2048;
+    shr.u32 %r32, %r5, 4; cvt.u64.u32 %rd5, %r32; or.b64 %rd5, %rd5, {word}; shr.u32 %r32, %r6, 4; cvt.u64.u32 %rd6, %r32; or.b64 %rd6, %rd6, {word};
+    @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r7], {8192 + 4096};
+    @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r5], [%rd1, {{%r30, %r31}}], [%r7];
+    @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r6], [%rd2, {{%r30, %r30}}], [%r7];
+    @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r34], [%rd2, {{%r33, %r30}}], [%r7]; {wait("%r7", 0, "LOADED")}
+    wgmma.fence.sync.aligned;
+    {products}
+    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+    ld.param.u64 %rd4, [out]; shl.b32 %r42, %r3, 7; add.u32 %r42, %r42, %r1; mul.wide.u32 %rd8, %r42, 32; add.u64 %rd4, %rd4, %rd8;
+    st.global.v4.f32 [%rd4], {{%f0, %f1, %f2, %f3}}; st.global.v4.f32 [%rd4+16], {{%f4, %f5, %f6, %f7}};
+    ret; }}"""
+
+    def run(self) -> tuple[Run, int]:
+        """What a launch with random numbers finds, and how many elements of D are wrong."""
+        rng, gpu, rows = np.random.default_rng(1), Gpu("sm_90a"), 64 * self.grid
+        pairs = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])
+        pick = np.full((rows, 32), 3) if self.same else rng.integers(0, 6, (rows, 32))  # of each four k
+        of_a, of_b = rng.integers(-3, 4, (rows, 64)).astype(np.float16), rng.integers(-3, 4, (16, 128)).astype(np.float16)
+        a = np.zeros((rows, 32, 4))
+        np.put_along_axis(a, pairs[pick], of_a.reshape(rows, 32, 2), axis=2)
+        nibbles = (pairs[pick][..., 0] | pairs[pick][..., 1] << 2).reshape(rows, 4, 2, 4)  # step, thread of two, group
+        halves = (nibbles << 4 * np.arange(4)).sum(axis=-1).astype(np.uint16)
+        # CTA, warp, row of 8 (of the other 8: the upper half), register, selector, thread of two
+        order = halves.reshape(self.grid, 4, 2, 8, 2, 2, 2)
+        words = order[:, :, 0].astype(np.uint32) | order[:, :, 1].astype(np.uint32) << 16
+        packed = words.transpose(0, 3, 1, 2, 4, 5)
+        raw = np.ascontiguousarray(packed)
+        if not self.packed:  # the lower halves of a CTA, then the upper ones
+            raw = np.ascontiguousarray(raw.reshape(self.grid, 256).view(np.uint16).reshape(self.grid, 256, 2).swapaxes(1, 2))
+        metadata, maps = gpu.array(raw), []
+        for tile, box in ((of_a, (64, 64)), (of_b, (64, 16))):
+            array = gpu.array(tile)
+            maps.append(TensorMap.tiled(data_type="f16", global_address=array.address, global_dim=tile.shape[::-1], global_strides=(2 * tile.shape[1],), box_dim=box, swizzle="128B"))  # fmt: skip
+        out = gpu.array(
+            np.zeros((self.grid, 4, 8, 4, 2, 2, 2), np.float32)
+        )  # CTA, warp, row of 8, thread of four, 8 columns, the other 8 rows, two columns
+        done = gpu.launch(
+            self.ptx, "k", grid=self.grid, block=128, shared_bytes=8192 + 4096 + 16 + 1024, args=[*maps, metadata, out], progress=False
+        )
+        d = out.numpy().transpose(0, 1, 5, 2, 4, 3, 6).reshape(rows, 16)
+        return done, int((d != a.reshape(rows, 128) @ of_b.astype(float).T).sum())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernels import changed, kernel, said_of_damaged, word_with
 from scaled import ARCH, MODES, scaled
-from scaled_gemms import Gemm, Sparse, run
+from scaled_gemms import Gemm, Sparse, SparseWarpgroup, run
 from smemsim import InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
 from smemsim.cli import main
 from smemsim.spec.tensor_memory import COPY_SHAPES
@@ -568,3 +568,31 @@ def test_rows_and_k_of_a_sparse_operand_have_metadata_of_their_own(kernel, codes
     assert (wrong > 0) == bool(codes)
     assert [f.code for f in done.findings] == codes, done.text()
     assert all(words in f.message and "tcgen05.mma.sp." in f.instruction for f in done.findings)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        (SparseWarpgroup(grid=2), ""),
+        (SparseWarpgroup(by_shared=True), ""),
+        (SparseWarpgroup(same=True), ""),
+        (SparseWarpgroup(steps=((0, 0), (0, 0), (1, 0), (1, 1))), "at k = 32 with the metadata of k = 0"),
+        (SparseWarpgroup(steps=((0, 0), (0, 1), (0, 0), (0, 1)), by_shared=True), "at k = 64 with the metadata of k = 0"),
+        (SparseWarpgroup(grid=2, block=0), "rows 0 to 63 of A and rows 64 to 127 are multiplied with the same metadata"),
+        (SparseWarpgroup(thread="and.b32 %r2, %r1, 123;"), "rows 0 and 1 of A get the same metadata"),
+        (SparseWarpgroup(thread="and.b32 %r2, %r1, 126;"), "at k = 16 with the metadata of k = 0"),
+    ],
+)
+def test_metadata_in_registers_is_that_of_its_rows_and_k(kernel, words):
+    done, wrong = kernel.run()
+    assert (wrong > 0) == bool(words)
+    assert [f.code for f in done.findings] == ["R508"] * bool(words), done.text()
+    assert all(words in f.message and "wgmma.mma_async.sp." in f.instruction for f in done.findings)
+    assert ("not checked: sparse metadata" in done.text()) == kernel.same
+
+
+def test_metadata_that_threads_put_together_is_not_checked():
+    for sparse in (SparseWarpgroup(packed=False), SparseWarpgroup(packed=False, steps=((0, 0), (0, 0), (1, 0), (1, 1)))):
+        done, wrong = sparse.run()
+        assert (done.findings, wrong > 0) == ([], sparse.steps[1] == (0, 0)), done.text()
+        assert "not checked: sparse metadata" in done.text()

@@ -881,3 +881,27 @@ def test_a_lock_in_global_memory_that_nobody_has_made_is_told(use, is_doubtful):
     text = ptx_kernel(2, f"@%p9 atom.global.exch.b32 %r2, [%d20], 1; {use}")
     lock, out = gpu.empty(4, np.uint32), gpu.array(np.zeros(1, np.uint32))
     assert codes(gpu.launch(text, "k", block=1, args=[lock, out], progress=False)) == ["R507"] * is_doubtful
+
+
+SPARSE = """
+    mov.u32 %r0, %tid.x; and.b32 %r1, %r0, 3; setp.eq.u32 %p0, %r1, 0; mov.u32 %r2, data; mad.lo.u32 %r2, %r0, 4, %r2; mov.b32 %r3, 0x44444444;
+    @%p0 st.shared.b32 [%r2], %r3; bar.warp.sync -1; ld.shared.b32 %r4, [%r2]; mov.b32 %r5, 0x3c003c00; mov.f32 %f0, 0f00000000;
+    mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r5, %r5}, {%r5, %r5}, {%f0, %f0, %f0, %f0}, METADATA;
+    ld.param.u64 %rd0, [out]; mul.wide.u32 %rd1, %r0, 4; add.u64 %rd0, %rd0, %rd1; st.global.f32 [%rd0], %f1; ret;"""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [("%r4, 0", ""), ("%r4, 1", "ld.shared.b32 reads shared"), ("%r6, 0", "%r6, which line 7 reads, has never got a value")],
+)
+def test_the_threads_that_the_selector_names_have_the_metadata(metadata, words):
+    gpu = Gpu("sm_90a")
+    out = gpu.array(np.zeros(32, np.float32))
+    text = (
+        ".version 8.8\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 out) { .shared .b32 data[32]; .reg .pred %p<1>; .reg .b32 %r<7>; .reg .b64 %rd<2>; .reg .f32 %f<5>;"
+        + SPARSE.replace("METADATA", metadata)
+        + "}"
+    )
+    done = gpu.launch(text, "k", grid=1, block=32, args=[out], progress=False)
+    assert [f.code for f in done.findings] == ["R507"] * bool(words), done.text()
+    assert all(words in f.message for f in done.findings)

@@ -466,7 +466,7 @@ def test_wgmma_gives_the_registers_of_the_machine(form: str, given_: dict, count
         device = gpu.array(held)
         args = (gpu.array(data), device, WORD.encode(), WORD.encode() + 8)
         launch, told = gpu.prepare(wgmma_kernel(text, spare), LaunchConfig(grid=2, block=128, args=args)), []
-        launch.judge = SimpleNamespace(multiplied=lambda x, products: told.extend(products.all))  # noqa: B023
+        launch.judge = SimpleNamespace(multiplied=lambda x, products: told.extend(products.all), metadata=lambda *given: None)  # noqa: B023
         execute(launch, watch=watched)
         assert list(launch.events) == told
         assert [(type(e), e.cta, e.n) for e in told] == [(Mma, 0, given["n"]), (Mma, 1, given["n"])]

@@ -329,6 +329,7 @@ def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_
         {reason: count for reason, count in reads.missed.items() if reason != RECOGNISED}
         | reads.factors.missed
         | reads.factors.missed_metadata
+        | reads.factors.missed_registers
     )
     done = reads.instructions - sum(reads.missed_instructions.values())
     a, b = ((0 if why_not else reads.sides_checked[side], reads.sides[side]) for side in "ab")

@@ -121,6 +121,11 @@ class MmaSync:
         """
         return _register_places(self.shape, self.stored_k, self.row.bits)
 
+    @property
+    def metadata_threads(self) -> np.ndarray:
+        """The thread that has the metadata of every group of a sparse A, (M, groups)."""
+        return _metadata_places(self.shape[0], self.groups, self.selector, self.row.bits)[0]
+
     def execute(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, metadata: np.ndarray | None = None) -> np.ndarray:
         """D's registers of those of A, B and C; `metadata` of a sparse instruction is uint32 (warps, 32)."""
         (m, n, k), stored, bits = self.shape, self.stored_k, self.row.bits

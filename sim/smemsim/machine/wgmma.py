@@ -141,6 +141,11 @@ class Wgmma:
         """The raw bits of an element of D."""
         return np.uint16 if self.d_type == "f16" else np.uint32
 
+    @property
+    def metadata_places(self) -> tuple[np.ndarray, np.ndarray]:
+        """(thread, lowest bit) of the metadata of every group of a sparse A, (64, groups)."""
+        return _metadata_places(2 * self.stored_k // self.row.group, self.sparsity_selector)
+
     def a(self, word: int | SmemDescriptor) -> SharedOperand:
         """A behind a descriptor."""
         return SharedOperand(word, self.a_type, self.a_major, WGMMA_M, self.stored_k)

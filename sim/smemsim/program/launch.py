@@ -311,6 +311,9 @@ class Judge(Protocol):
     def multiplied(self, x: Wave, products: Products) -> None:
         """Called with the events of one matrix instruction that several CTAs execute together, each by itself, right before they happen."""
 
+    def metadata(self, x: Wave, products: Products, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray) -> None:
+        """Called with the events of a wgmma.mma_async.sp, the thread and the lowest bit of each metadata nibble of A, (64, groups), and the registers (warpgroups, 128)."""
+
     def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
         """Called with the boxes of tensor memory that warps store to: (warp, CTA in the wave, first lane, first column, the column behind the last)."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smemsim.distinct import distinct
+from smemsim.judge.operands.metadata import RegisterSources
 from smemsim.judge.operands.places import Places
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.memory import SharedMemory
@@ -20,12 +21,14 @@ from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copied_operand, copy_shape
 from smemsim.machine.tmem.layout import MetadataLayout, ScaleLayout, cells_of_metadata, cells_of_scales
 from smemsim.program.events import Copy, Mma
+from smemsim.program.watch.history import may_be_written
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import COLUMNS, LANE_SHIFT, LANES, WARP_LANES
 
 if TYPE_CHECKING:
+    from smemsim.program.launch import Launch
     from smemsim.program.wave import Cta, Wave
     from smemsim.words.tensor_map import TensorMap
 
@@ -34,6 +37,7 @@ __all__ = ["Brought", "Factors", "Rows", "Use"]
 CELL, BYTE = 4, 8  # bytes, bits
 WINDOWS = LANES // WARP_LANES
 BY_THREADS = "scale factors that no load has brought from global memory"
+IN_REGISTERS = "registers that no array holds as they are, or at several addresses"
 NO_TILE = "scale factors of operands that no tensor load has brought"
 COLUMNS_END = 1 << LANE_SHIFT
 NOWHERE = -1  # of a cell: no copy that is followed has written it
@@ -60,7 +64,7 @@ class Use(NamedTuple):
     base: int
     offsets: np.ndarray
     copies: tuple[Brought, ...]
-    layout: ScaleLayout | MetadataLayout
+    layout: ScaleLayout | MetadataLayout | None  # in tensor memory; None: metadata in registers, which no copy has brought
     other: Rows | None  # of the other operand
     size: tuple[int, int]  # rows and k of the whole tensor; 0 where it has more dimensions
 
@@ -124,6 +128,8 @@ class Factors:
         self.uses: dict[Rows, dict[tuple[int, int, int], Use]] = {}
         self.brought: dict[tuple[int, int], Brought] = {}
         self.metadata: dict[Rows, dict[tuple[int, int, int], Use]] = {}  # as `uses`: the metadata of a sparse A
+        self.registers: dict[Rows, dict[tuple[int, int, int], Use]] = {}  # as `uses`: the metadata that wgmma.mma_async.sp has in registers
+        self.missed_registers: collections.Counter[str] = collections.Counter()
         self.missed: collections.Counter[str] = collections.Counter()
         self.missed_metadata: collections.Counter[str] = collections.Counter()
         self.stored: dict[Any, Brought] = {}  # copies of factors that threads have stored, by what products take of them
@@ -137,6 +143,7 @@ class Factors:
         self._taken: dict[Any, tuple[int, np.ndarray, int, _CellsRead]] = {}
         self._of_bulk: dict[Any, tuple[int, np.ndarray, int]] = {}
         self._forms: dict[Any, tuple[Transfer, _Form | None]] = {}
+        self._sources: dict[Launch, RegisterSources] = {}
 
     def finish(self) -> None:
         """No more is to come: what was needed on the way is dropped."""
@@ -159,7 +166,9 @@ class Factors:
         """Take what another process has seen."""
         _merge(self.uses, other.uses)
         _merge(self.metadata, other.metadata)
+        _merge(self.registers, other.registers)
         self.missed_metadata.update(other.missed_metadata)
+        self.missed_registers.update(other.missed_registers)
         known = {(copy.base, copy.offsets.tobytes()) for copy in self.brought.values()}
         for copy in other.brought.values():
             if (copy.base, copy.offsets.tobytes()) not in known:
@@ -249,6 +258,25 @@ class Factors:
                 part = _Part(event.metadata, n, slice(n * own, (n + 1) * own), None, self.metadata)
                 reasons |= self._use(x, member, event, spot, part)
             self.missed_metadata.update(f"sparse metadata: {reason}" for reason in sorted(reasons)[:1])
+
+    def of_registers(
+        self, x: Wave, cta: Cta, event: Mma, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray,
+        places_of: Callable[[SharedMemory, SharedOperand], Places | None],
+    ) -> None:  # fmt: skip
+        """The metadata of a wgmma.mma_async.sp, registers (128,), of which `places` are (thread, lowest bit), (rows, groups)."""
+        launch, spot = x.launch, self._spot(cta, event, "a", places_of)
+        if launch not in self._sources:
+            self._sources = {launch: RegisterSources(launch.memory, may_be_written(launch) or ())}
+        thread, bit = (of[:, places[1][0] % BYTE == 0] for of in places)
+        threads = distinct(thread.reshape(-1))
+        at = self._sources[launch].of(registers[threads], threads)
+        if spot is None or at is None:
+            self.missed_registers["sparse metadata: " + (NO_TILE if at is not None else IN_REGISTERS)] += 1
+            return
+        base, offsets, number = self._known((at[np.searchsorted(threads, thread)] + bit // BYTE)[: spot.rows.extent])
+        uses = self.registers.setdefault(spot.rows, {})
+        if (spot.k, base, number) not in uses:
+            uses[spot.k, base, number] = Use(event, spot.k, event.k // thread.shape[1], base, offsets, (), None, None, spot.size)
 
     def _scaled(self, x: Wave, members: Sequence[Cta], event: Mma, spots: dict[str, list[_Spot | None]]) -> None:
         """Notes the scale factors of a product, whose operands are these."""

@@ -302,6 +302,11 @@ class Reads:
                 members = sorted(_group_of(x, event), key=lambda cta: cta.index)
                 self.factors.multiplied(x, members, event, self._places_read)
 
+    def metadata(self, x: Wave, products: Products, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray) -> None:
+        """Note the metadata registers of wgmma.mma_async.sp."""
+        for event, own in zip(products.all, registers, strict=True):
+            self.factors.of_registers(x, x.numbered(event.cta), event, places, own, self._places_read)
+
     def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
         """Warps store to boxes of tensor memory: (warp, CTA in the wave, first lane, first column, the column behind the last)."""
         if self._is_scaled(x):

@@ -42,12 +42,19 @@ def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
     """S701, S702 and R508 of a launch that has come to its end: at most one of each operand."""
     factors.finish()
     stored = [f for side in SIDES for f in _of_all_stored(list(factors.stored.values()), side)]
-    of_metadata = list(itertools.islice(_All(factors, factors.metadata, launch, "metadata").of("a"), 1)) if factors.metadata else []
+    of_metadata = [f for uses in (factors.metadata, factors.registers) for f in _of_metadata(factors, uses, launch)]
     if stored or not factors.uses:
         return [*stored, *of_metadata]
     every = _All(factors, factors.uses, launch, "scale factors")
     found = [next(every.of(side), None) for side in SIDES]
     return [f for f in (*found, *of_metadata) if f is not None] or every.crossed()
+
+
+def _of_metadata(factors: Factors, uses: dict[Rows, dict[tuple[int, int, int], Use]], launch: Launch) -> list[Finding]:
+    """R508 and S701 of sparse metadata, at most one. Metadata in registers counts only if all of it is known: what is not known may be what seems to be unused."""
+    if not uses or (uses is factors.registers and factors.missed_registers):
+        return []
+    return list(itertools.islice(_All(factors, uses, launch, "metadata").of("a"), 1))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -159,8 +166,12 @@ class _All:
                 continue
             inside = at[at >= 0]
             counts = np.unique(inside, return_counts=True)[1]
-            if len(counts) in (len(inside), 1) or _in_runs(inside):
+            if len(counts) in (len(inside), 1) or (use.copies and _in_runs(inside)):
                 self._seen[id(use.offsets)] = use.offsets
+                continue
+            if not use.copies:
+                if self.is_data(inside) and self._has_others(x, len(inside) - len(counts)):
+                    return self._shared_rows(x, use, at)
                 continue
             loaded = _union(_sources(load) for copy in use.copies for load in copy.loads)
             idle = loaded[~_among(loaded, self.every)]
@@ -176,6 +187,16 @@ class _All:
                 arrays=self._arrays(use), other=use.event.instruction,
             )  # fmt: skip
         return None
+
+    def _shared_rows(self, x: _InRows, use: Use, at: np.ndarray) -> Finding:
+        """R508 of rows whose metadata threads have loaded from one address."""
+        first = next(n for n in range(1, len(at)) if at[n] in at[:n])
+        twin = int(np.flatnonzero(at == at[first])[0])
+        return at_instruction(
+            "R508", use.event.instruction,
+            f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}; no product uses the bytes "
+            "beside those", f"load the {self.name} of row {x.rows.first + first} in the thread that has it (PTX ISA 9.1 §9.7.15.6)", arrays=self._arrays(use),
+        )  # fmt: skip
 
     def _in_map(self, x: _InRows) -> Finding | None:
         """S701 where a tensor map has the factors as a matrix of the operand's rows and its blocks of K, and rows get those of other rows."""
@@ -270,7 +291,7 @@ class _All:
             return self._same_columns(x, n, before, copy)
         if returns and not _is_periodic(seq):
             return self._not_refilled(x, n, before)
-        if returns and self._has_others(x, x.at.size - len(distinct(x.at))):
+        if (returns or x.uses[n].layout is None) and self._has_others(x, x.at.size - len(distinct(x.at))):
             return self._not_refilled(x, n, before)
         return None
 
@@ -325,11 +346,12 @@ class _All:
         return _same_id(x.rows, x.uses[n], (x.k[n], x.k[before]), len(siblings), self._arrays(x.uses[n]))
 
     def _same_columns(self, x: _InRows, n: int, before: int, copy: Brought) -> Finding:
-        use = x.uses[n]
+        use, layout = x.uses[n], x.uses[n].layout
+        assert layout is not None, "a copy has brought the factors"
         return at_instruction(
             "S702", use.event.instruction,
-            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, which columns {use.layout.column} to "
-            f"{use.layout.column + use.layout.columns - 1} hold; what line {copy.event.instruction.line} copies to columns from {copy.column} on is never used",
+            f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, which columns {layout.column} to "
+            f"{layout.column + layout.columns - 1} hold; what line {copy.event.instruction.line} copies to columns from {copy.column} on is never used",
             f"the columns that hold the {self.name} of this k", arrays=self._arrays(use), other=copy.event.instruction,
         )  # fmt: skip
 
@@ -340,7 +362,8 @@ class _All:
         return at_instruction(
             "R508", use.event.instruction,
             f"{_named(x.rows)} are multiplied at k = {x.k[n]} with the {self.name} of k = {x.k[before]}, those from {use.base:#x} on{line}; no product uses those of k = "
-            f"{x.k[n]}", f"load and copy the {self.name} of each tile of k, and name the columns that hold them", arrays=self._arrays(use), other=loader,
+            f"{x.k[n]}", f"load and copy the {self.name} of each tile of k, and name the columns that hold them" if use.copies else
+            f"load the {self.name} of each k; the sparsity selector says which threads of four have them", arrays=self._arrays(use), other=loader,
         )  # fmt: skip
 
     def _out_of_order(self, x: _InRows, row: int, seq: list[int]) -> Finding:

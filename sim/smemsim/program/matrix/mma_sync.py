@@ -55,13 +55,15 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     kind = f"b{of.bits}"
     writes = [c.write(item, kind) for item in parts[0]]
     reads = [[c.read(item, kind) for item in part] for part in parts[1:]]
-    metadata = None
+    metadata, where = None, None
     if isinstance(of, MmaSync) and of.is_sparse:
-        metadata = c.read(operands.next("metadata"), "b32")
+        operand = operands.next("metadata")
+        metadata = c.read(operand, "b32")
         selector = operands.next("a selector")
         if not isinstance(selector, Immediate):
             raise unmodelled(i, "the sparsity selector is no immediate")
         of = dataclasses.replace(of, selector=selector.value)
+        where = operand, of
     operands.end()
     inferred = EVIDENCE if of.d_type != "s32" else {}
 
@@ -70,7 +72,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         a, b, start = (_stacked(part, x) for part in reads)
         d = of.execute(a, b, start, None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP))
         if x.watch is not None and x.watch.unwritten.slots:
-            _follow(x, i, parts, of.places)
+            _follow(x, i, parts, of.places, where)
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))
 
@@ -105,8 +107,11 @@ def _named(i: Instruction, words: Modifiers) -> MmaSync | QuadPairs:
     return of
 
 
-def _follow(x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...] | None) -> None:
-    """The registers of D get the doubts of C, and row by row those of A, column by column those of B; `parts` are the registers of D, A, B and C.
+def _follow(
+    x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...] | None,
+    metadata: tuple[Operand, MmaSync] | None,
+) -> None:  # fmt: skip
+    """The registers of D get the doubts of C, and row by row those of A and its metadata, column by column those of B; `parts` are the registers of D, A, B and C.
 
     Without `places`, as `MmaSync` has them, all of them get the doubts of everything that the warp has.
     """
@@ -123,6 +128,9 @@ def _follow(x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places:
         if marks is not None:
             of_rows = doubts.all(marks.reshape(len(marks), warps, WARP)[register, :, thread], axis=1)
             of_elements = doubts.join(of_elements, doubts.computed(i, of_rows, is_result=True)[at])
+    if metadata is not None and (marks := unwritten.of_registers([metadata[0]], x.threads)) is not None:
+        of_rows = doubts.all(marks.reshape(warps, WARP)[:, metadata[1].metadata_threads], axis=2).T
+        of_elements = doubts.join(of_elements, doubts.computed(i, of_rows, is_result=True)[row])
     of_registers = doubts.all(of_elements.transpose(0, 2, 1).reshape(len(parts[0]), -1, x.n), axis=1)
     unwritten.put_registers(
         parts[0], x.threads, of_registers if c is None else doubts.join(of_registers, doubts.computed(i, c, is_result=True))

@@ -208,7 +208,8 @@ class _Mma:
         a_parts = items(a, A_REGISTERS, "A") if self.in_registers else (a,)
         self.read_a = [c.read(part, "b32" if self.in_registers else "b64") for part in a_parts]
         self.read_b = c.read(operands.next("B"), "b64")
-        self.metadata = c.read(operands.next("metadata"), "b32") if is_sparse else None
+        self.metadata_items = [operands.next("metadata")] if is_sparse else []
+        self.metadata = c.read(self.metadata_items[0], "b32") if is_sparse else None
         selector = _number(i, operands, "sp-sel") if is_sparse else 0
         self.scale_d = c.read(operands.next("scale-d"), "pred")
         signs = [_number(i, operands, "imm-scale") for _ in range(2)] if row.signs else [1, 1]
@@ -227,7 +228,7 @@ class _Mma:
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.sums = frozenset(slot for part in d for slot in slots_in(part))
         self.slots = self.sums | {slot for part in self.a_items for slot in slots_in(part)}
-        self.named = bits_of_slots(self.slots)
+        self.named = bits_of_slots(self.slots | {slot for part in self.metadata_items for slot in slots_in(part)})
         self._behind: dict[tuple[int, ...], tuple[SharedOperand, ...]] = {}
         self.d_slots = _apart(d, dataclasses.replace(i, operands=i.operands[1:]).slots)
 
@@ -247,6 +248,8 @@ class _Mma:
         make = functools.partial(self._events, here.issuers, (words.a, words.b), adds, goes_on)  # keeps no CTA
         products = Products(len(adds), make, here.each if _are_alike(goes_on, own) else ())
         judge_products(x, products)  # before they are executed: one may be what ends the kernel
+        if metadata is not None and x.launch.judge is not None:
+            x.launch.judge.metadata(x, products, of.metadata_places, metadata)
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read(words.reads, registers, metadata)
         self._record(x, products, operands.unwritten)
@@ -419,12 +422,17 @@ class _Product(Product):
         return a[0] if a else np.zeros((self.m, 0), np.uint8), b
 
     def rows_of_registers(self) -> np.ndarray | None:
-        """The marks of A's rows, where it is in registers."""
+        """The marks of A's rows that registers give it: its elements, if they are in registers, and its metadata."""
+        doubts, found = self.unwritten.doubts, None
         marks = self.unwritten.of_registers(self.made.a_items, self.threads)
-        if marks is None:
-            return None
-        thread, register, _ = a_places(element_format(self.made.of.a_type).bits, self.made.of.stored_k)
-        return self.unwritten.doubts.all(marks[register, thread], axis=1)
+        if marks is not None:
+            thread, register, _ = a_places(element_format(self.made.of.a_type).bits, self.made.of.stored_k)
+            found = doubts.all(marks[register, thread], axis=1)
+        of_metadata = self.unwritten.of_registers(self.made.metadata_items, self.threads)
+        if of_metadata is not None:
+            rows = doubts.all(of_metadata[0][self.made.of.metadata_places[0]], axis=1)
+            found = rows if found is None else doubts.join(found, rows)
+        return found
 
     def marks(self) -> np.ndarray:
         marks = self.unwritten.of_registers(self.made.d, self.threads)

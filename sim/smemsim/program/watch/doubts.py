@@ -184,6 +184,7 @@ MOST_NUMBERS = 64  # different ones in a register that says which bits are taken
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
 )  # they say themselves where the values go, and so does st.async
+METADATA = {"mma": 4, "wgmma": 3}  # which operand a sparse instruction's metadata is
 
 
 def is_followed(i: Instruction) -> bool:
@@ -943,7 +944,9 @@ def _items(operand: Operand) -> Sequence[Operand]:
 def _is_value(i: Instruction, n: int, operand: Operand) -> bool:
     """Is an operand a value that is stored, multiplied or a result, and not what decides where or how?"""
     if i.op == "wgmma":
-        return n == 0 or (n == 1 and isinstance(operand, Vector))
+        return n == 0 or (n == 1 and isinstance(operand, Vector)) or (n == METADATA["wgmma"] and "sp" in i.modifiers)
+    if i.op == "mma" and n == METADATA["mma"]:  # of a sparse one, the only one that has so many operands
+        return True
     if i.op == "tcgen05":
         return i.modifiers[0] in ("ld", "st") and not isinstance(operand, Address)
     return n in {"atom": (0, 2), "ldmatrix": (0,), "mma": (0, 1, 2, 3), "shfl": (0, 1), "st": (1,), "stmatrix": (1,)}[i.op]
