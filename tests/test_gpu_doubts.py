@@ -592,6 +592,84 @@ def test_bytes_of_shared_memory_are_uninitialised_each_by_itself(body, told, rem
     assert {f.code for f in done.findings.values() if f.is_milder} == remarks
 
 
+FRAGMENTS = {
+    "A of f16": ("a", "row", "m16n16k16.{s}.f16", 32),
+    "B of f16": ("b", "col", "m16n16k16.{s}.f16", 32),
+    "A of s8": ("a", "row", "m16n16k16.{s}.s8", 16),
+    "B of s8": ("b", "col", "m16n16k16.{s}.s8", 16),
+    "A of f64": ("a", "row", "m8n8k4.{s}.f64", 32),
+    "B of f64": ("b", "col", "m8n8k4.{s}.f64", 32),
+}
+PRODUCTS = {
+    "f16": ("m16n16k16.f32.f32", "%r", 8, 8, "m16n16k16.{s}.f32", 64),
+    "s8": ("m16n16k16.s32.s8.s8.s32", "%r", 2, 8, "m16n16k16.{s}.s32", 64),
+    "f64": ("m8n8k4.f64.f64.f64.f64", "%d", 1, 2, "m8n8k4.{s}.f64", 64),
+}
+
+
+@pytest.mark.parametrize("past", [0, 1], ids=["rows that are there", "a row more"])
+@pytest.mark.parametrize("space", ["shared", "global"])
+@pytest.mark.parametrize("name", FRAGMENTS)
+def test_rows_of_a_wmma_fragment_are_told_where_their_rows_of_d_are_used(name, space, past):
+    """Five rows of A, or of B, are there. D goes to shared memory and is copied from there, each element by its row, or column, in A's, or B's, own order."""
+    which, order, form, pitch = FRAGMENTS[name]
+    shape, kind, own, results, stored, of_row = PRODUCTS[name.split()[-1]]
+    other = "b" if which == "a" else "a"
+    named = {side: fragment(kind, first, own) for side, first in ((which, 0), (other, 10))}
+    other_form, d = form.format(s="global"), fragment(kind, 30, results)
+    text = f"""
+    mov.u32 %r50, sm; {"mov.u64 %d29, %d22;" if space == "global" else "cvt.u64.u32 %d29, %r50;"} shl.b32 %r51, %r1, 2; add.u32 %r52, %r51, %r50; cvt.u64.u32 %d28, %r51; add.u64 %d28, %d28, %d29;
+    mov.u32 %r53, %r1; mov.u32 %r55, 0;
+FILL: setp.lt.u32 %p1, %r51, {5 * pitch}; @%p1 st.{space}.u32 [%d28], %r55; add.u32 %r51, %r51, 128; add.u64 %d28, %d28, 128; setp.lt.u32 %p1, %r51, 512; @%p1 bra FILL;
+    bar.warp.sync -1;
+    wmma.load.{which}.sync.aligned.{order}.{form.format(s=space)} {named[which]}, [%d29];
+    wmma.load.{other}.sync.aligned.{"col" if other == "b" else "row"}.{other_form} {named[other]}, [%d20];
+    {zeroed(kind, 30, results)}
+    wmma.mma.sync.aligned.row.col.{shape} {d}, {named["a"]}, {named["b"]}, {d};
+    add.u32 %r50, %r50, 1024; cvt.u64.u32 %d27, %r50;
+    wmma.store.d.sync.aligned.{"row" if which == "a" else "col"}.{stored.format(s="shared")} [%d27], {d}; bar.warp.sync -1;
+    mov.u32 %r51, %r53; shl.b32 %r52, %r51, 2; add.u32 %r52, %r52, %r50; cvt.u64.u32 %d28, %r53; shl.b64 %d28, %d28, 2; add.u64 %d28, %d28, %d21;
+COPY: setp.ge.u32 %p1, %r51, {(5 + past) * of_row // 4}; @%p1 bra DONE; ld.shared.u32 %r54, [%r52]; st.global.u32 [%d28], %r54;
+    add.u32 %r51, %r51, 32; add.u32 %r52, %r52, 128; add.u64 %d28, %d28, 128; bra COPY;
+DONE:"""
+    gpu = Gpu("sm_90a")
+    arrays = [gpu.array(np.zeros(512, np.uint8)), gpu.array(np.zeros(256, np.uint32)), gpu.empty(512, np.uint8)]
+    assert codes(gpu.launch(ptx_kernel(3, text), "k", block=32, args=arrays, progress=False)) == ["R507"] * past
+
+
+def fragment(kind: str, first: int, count: int) -> str:
+    return "{" + ", ".join(f"{kind}{first + n}" for n in range(count)) + "}"
+
+
+def zeroed(kind: str, first: int, count: int) -> str:
+    return " ".join(f"mov.b{64 if kind == '%d' else 32} {kind}{n}, 0;" for n in range(first, first + count))
+
+
+VOTES = {
+    "a lane that has a value settles any": ("setp.ne.u32 %p1, %r2, 999; vote.sync.any.pred %p2, %p1, -1; selp.u32 %r4, 1, 0, %p2; red.global.add.u32 [%d1], %r4;", True, set(), set()),
+    "a lane that has a value settles all": ("setp.eq.u32 %p1, %r2, 999; vote.sync.all.pred %p2, %p1, -1; selp.u32 %r4, 1, 0, %p2; red.global.add.u32 [%d1], %r4;", True, set(), set()),
+    "a negated one settles all": ("setp.ne.u32 %p1, %r2, 999; vote.sync.all.pred %p2, !%p1, -1; selp.u32 %r4, 1, 0, %p2; red.global.add.u32 [%d1], %r4;", True, set(), set()),
+    "any that they leave open": ("setp.eq.u32 %p1, %r2, 999; vote.sync.any.pred %p2, %p1, -1; selp.u32 %r4, 1, 0, %p2; red.global.add.u32 [%d1], %r4;", True, set(), {"R507"}),
+    "a branch on it": ("setp.eq.u32 %p1, %r2, 999; vote.sync.any.pred %p2, %p1, -1; @%p2 red.global.add.u32 [%d1], 1;", True, set(), {"R507"}),
+    "no lane has a value": ("setp.eq.u32 %p1, %r2, 999; vote.sync.any.pred %p2, %p1, -1; selp.u32 %r4, 1, 0, %p2; red.global.add.u32 [%d1], %r4;", False, {"R507"}, set()),
+    "the bits of lanes that have one": ("setp.eq.u32 %p1, %r2, 999; vote.sync.ballot.b32 %r4, %p1, -1; and.b32 %r4, %r4, 0xff; red.global.add.u32 [%d1], %r4;", True, set(), set()),
+    "the bits of others": ("setp.eq.u32 %p1, %r2, 999; vote.sync.ballot.b32 %r4, %p1, -1; and.b32 %r4, %r4, 0x1ff; red.global.add.u32 [%d1], %r4;", True, {"R507"}, set()),
+    "one that it decides by itself": ("setp.eq.u32 %p1, %r2, 999; vote.sync.any.pred %p2, %p1, -1; @%p1 red.global.add.u32 [%d1], 1;", True, {"R507"}, set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize(("body", "some", "told", "remarks"), VOTES.values(), ids=VOTES)
+def test_lanes_that_have_a_value_vote_beside_others(body, some, told, remarks, tiers, monkeypatch):
+    """Lanes 0 to 7 have one. FlashAttention-4 rescales all rows of a warp if one of them needs it, rows past the end among them."""
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    head = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; mov.u32 %r3, sm; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4;"
+    fill = "setp.lt.u32 %p1, %r1, 8; @%p1 st.shared.u32 [%r3], %r1; bar.sync 0;" if some else ""
+    done, _ = run(f"{head} {fill} ld.shared.u32 %r2, [%r3]; {body}", [np.zeros(32, np.uint32)])
+    assert {f.code for f in done.findings.values() if not f.is_milder} == told
+    assert {f.code for f in done.findings.values() if f.is_milder} == remarks
+
+
 def test_any_number_of_combinations_is_followed():
     """Each thread adds up other ones of 13 uninitialised words: the last one has all of them."""
     gpu, count = Gpu("sm_90a"), 13

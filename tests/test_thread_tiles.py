@@ -89,10 +89,10 @@ def test_numbers_that_lie_in_many_places_say_nothing():
 # ---- Tiles whose elements change on the way: converted from f32, or transposed
 
 
-def converted(law: str, *, transposed: bool, shift: int = 0) -> str:
+def converted(law: str, *, transposed: bool, shift: int = 0, half: int = 0) -> str:
     """D = A B^T of tiles of 64 x 64 f16, two of them along K. A comes from f32, or from (K, M), element by element; B is copied in chunks.
 
-    A's second tile is that of the k `shift` further on, modulo 128.
+    A's second tile is that of the k `shift` further on, modulo 128; B's tiles are those of the k exclusive-ored with `half`.
     """
     d = ", ".join(f"%f{n}" for n in range(32))
     step = 256 if transposed else 4  # bytes from k to k, of 128 rows or of f32
@@ -123,7 +123,7 @@ MORE: shr.u32 %row, %q, 3; and.b32 %c, %q, 7;
   {law}
   xor.b32 %s, %s, %c; shl.b32 %s, %s, 4; mov.u32 %to, tile; add.u32 %to, %to, %s; shl.b32 %s, %row, 7; add.u32 %to, %to, %s;
   st.shared.v4.b32 [%to], {{%v0, %v1, %v2, %v3}};
-  shl.b32 %x, %c, 3; add.u32 %x, %x, %k; mul.wide.u32 %at, %x, 2; add.u64 %at, %at, %fromb; mul.wide.u32 %y, %row, 256; add.u64 %at, %at, %y;
+  shl.b32 %x, %c, 3; add.u32 %x, %x, %k; xor.b32 %x, %x, {half}; mul.wide.u32 %at, %x, 2; add.u64 %at, %at, %fromb; mul.wide.u32 %y, %row, 256; add.u64 %at, %at, %y;
   ld.global.v4.b32 {{%v0, %v1, %v2, %v3}}, [%at];
   and.b32 %s, %row, 7; xor.b32 %s, %s, %c; shl.b32 %s, %s, 4; mov.u32 %to, tile; add.u32 %to, %to, %s; shl.b32 %s, %row, 7; add.u32 %to, %to, %s;
   st.shared.v4.b32 [%to+{ROWS * WIDTH}], {{%v0, %v1, %v2, %v3}};
@@ -140,18 +140,19 @@ MORE: shr.u32 %row, %q, 3; and.b32 %c, %q, 7;
 }}"""
 
 
-def run_converted(law: str, *, transposed: bool, shift: int = 0, few: bool = False) -> Run:
-    return product(law, transposed=transposed, shift=shift, few=few)[0]
+def run_converted(law: str, *, transposed: bool, shift: int = 0, half: int = 0, few: bool = False) -> Run:
+    return product(law, transposed=transposed, shift=shift, half=half, few=few)[0]
 
 
-def product(law: str, *, transposed: bool, shift: int = 0, few: bool = False) -> tuple[Run, DeviceArray, np.ndarray]:
+def product(law: str, *, transposed: bool, shift: int = 0, half: int = 0, few: bool = False) -> tuple[Run, DeviceArray, np.ndarray]:
     """(the run, D, A B^T) of tiles that change on the way."""
     gpu, rng = Gpu("sm_90a"), np.random.default_rng(1)
     shape, kind = ((128, 128), np.float16) if transposed else ((64, 128), np.float32)
     a = np.resize(rng.standard_normal(16), shape).astype(kind) if few else rng.standard_normal(shape).astype(kind)
     b = rng.standard_normal((64, 128)).astype(np.float16)
     d = gpu.array(np.zeros((64, 64), np.float32))
-    run = gpu.launch(converted(law, transposed=transposed, shift=shift), block=128, args=[gpu.array(a), gpu.array(b), d], progress=False)
+    text = converted(law, transposed=transposed, shift=shift, half=half)
+    run = gpu.launch(text, block=128, args=[gpu.array(a), gpu.array(b), d], progress=False)
     left = (a.T[:64] if transposed else a).astype(np.float16).astype(np.float32)
     return run, d, left @ b.astype(np.float32).T
 
@@ -191,6 +192,13 @@ def test_a_and_b_of_one_sum_go_on_by_the_same_k(shift: int, transposed: bool):
     assert "which threads load) goes on by" in found.message
     assert ", B by 16 k; st.shared.v4.b32 of line" in found.message
     assert "st.shared" in ran.ptx.splitlines()[found.line - 1]
+
+
+@BOTH
+def test_a_sum_may_go_through_a_and_b_in_different_orders(transposed: bool):
+    """The imaginary part of a complex product: re and im of each row lie side by side, and A's re is multiplied with B's im."""
+    ran = run_converted(RIGHT, transposed=transposed, half=64)
+    assert (ran.findings, ran.judged.a) == ([], (8, 8))
 
 
 def test_elements_that_lie_in_many_places_are_not_recognised():

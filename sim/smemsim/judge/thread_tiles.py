@@ -90,7 +90,7 @@ class ThreadTiles:
         ] = {}  # the last tile of each side and form of operand: its word but for the start address
         self._first: int | None = None  # the CTA whose sums are followed
         self._right: dict[tuple[str, int], Recognised] = {}  # the last tile of each side and line that lies as it is read
-        self._sums: dict[tuple[object, ...], _Step] = {}
+        self._sums: dict[tuple[object, ...], _Sum] = {}
 
     def look(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand, chunks: np.ndarray) -> bool:
         """Look at an operand of an instruction, of which `chunks` are the places in the window, as `_Places` has them. Is its layout known to be right?"""
@@ -105,27 +105,46 @@ class ThreadTiles:
     def follow(self, x: Wave, cta: Cta, event: Mma, reads: dict[str, SharedOperand | OperandRead | None]) -> None:
         """Look for the elements of those operands of an instruction that threads wrote (the others are what tensor loads brought), and where the sum goes on
         from the tiles before."""
-        if event.is_sparse or self._tiles >= MOST_TILES or (self._first is not None and cta.number != self._first):
+        if event.is_sparse or (self._first is not None and cta.number != self._first):
             return
         self._first = cta.number
-        now: list[Recognised | OperandRead | None] = []
-        for side in ("a", "b"):
-            read = reads[side]
-            now.append(self._recognised(x, cta, event, side, read) if isinstance(read, SharedOperand) else read)
         key = cta.number, event.thread // WGMMA_THREADS, event.kind, event.d
-        before = self._sums.pop(key, None)
-        if now[0] is None or now[1] is None:
+        if event.begins or key not in self._sums:
+            self._close(self._sums.pop(key, None))
+            self._sums[key] = _Sum(is_whole=event.begins)
+        own = self._sums[key]
+        now: list[Recognised | OperandRead | None] = [None, None]
+        if self._tiles < MOST_TILES:
+            for n, side in enumerate(("a", "b")):
+                read = reads[side]
+                now[n] = self._recognised(x, cta, event, side, read) if isinstance(read, SharedOperand) else read
+        if now[0] is None or now[1] is None or not any(isinstance(read, Recognised) for read in now):
+            own.is_whole, own.last = False, None
             return
-        step = self._sums[key] = _Step(now[0], now[1])
-        if before is None or event.begins or any(code for code in self.found if code[0] == "step"):
+        step, before = _Step(now[0], now[1]), own.last
+        own.last = step
+        if before is None or own.has_left:
             return
-        found = _parted(before, step)
+        own.adds(_move(step.a, before.a), _move(step.b, before.b))
+        found = None if own.found is not None else _parted(before, step)
         if found is not None:
             side, by, other = found
             operand = event.operand(side)
             assert operand is not None
-            writer = _writer_of(x, cta, operand)
-            self.found["step", event.instruction.line] = _found_step(event, step, side, (by, other), writer)
+            own.found = event, step, side, (by, other), _writer_of(x, cta, operand)
+
+    def finish(self) -> None:
+        """All sums are over."""
+        for own in self._sums.values():
+            self._close(own)
+        self._sums.clear()
+
+    def _close(self, own: _Sum | None) -> None:
+        """A sum is over: tell where its A and B parted, unless it went through the same k of both, in another order."""
+        if own is None or own.found is None or (own.is_whole and own.has_all_of_both) or any(key[0] == "step" for key in self.found):
+            return
+        line = own.found[0].instruction.line
+        self.found["step", line] = _found_step(*own.found, milder=None if own.is_whole else Severity.NOTE)
 
     def _recognised(self, x: Wave, cta: Cta, event: Mma, side: str, what: SharedOperand) -> Recognised | None:
         """Where an operand's elements are in global memory. If only another swizzle has them, that is reported."""
@@ -204,6 +223,35 @@ class _Step:
 
     a: Recognised | OperandRead
     b: Recognised | OperandRead
+
+
+@dataclasses.dataclass(eq=False)
+class _Sum:
+    """What one accumulator adds up: where its tiles of A and B lie, counted from the first one's, and the first step at which the two part.
+
+    A sum may go through A and B in different orders: the imaginary part of a complex product, whose halves lie side by side along K, or products of high
+    and low parts. So it is over before anything is said. `is_whole`: all of its tiles were recognised.
+    """
+
+    is_whole: bool
+    last: _Step | None = None
+    found: tuple[Mma, _Step, str, tuple[tuple[int, int], tuple[int, int]], Instruction | None] | None = None
+    has_left: bool = False  # it goes on with other matrices
+    at: tuple[list[tuple[int, int]], list[tuple[int, int]]] = dataclasses.field(default_factory=lambda: ([(0, 0)], [(0, 0)]))
+
+    def adds(self, *moves: tuple[int, int] | None) -> None:
+        """The next tiles of A and B, by how many rows and k they are further on."""
+        for at, move in zip(self.at, moves, strict=True):
+            if move is None:
+                self.has_left, self.is_whole = True, False
+            else:
+                at.append((at[-1][0] + move[0], at[-1][1] + move[1]))
+
+    @property
+    def has_all_of_both(self) -> bool:
+        """Has it multiplied each k of A, and each k of B, that it has multiplied of the other one?"""
+        a, b = ({(rows, k - min(k for _, k in at)) for rows, k in at} for at in self.at)
+        return a == b
 
 
 def _extent(read: Recognised | OperandRead) -> int:
@@ -357,7 +405,15 @@ def _found_written(
     )  # fmt: skip
 
 
-def _found_step(event: Mma, step: _Step, side: str, moves: tuple[tuple[int, int], tuple[int, int]], writer: Instruction | None) -> Finding:
+def _found_step(
+    event: Mma,
+    step: _Step,
+    side: str,
+    moves: tuple[tuple[int, int], tuple[int, int]],
+    writer: Instruction | None,
+    *,
+    milder: Severity | None,
+) -> Finding:
     (rows, k), (_, of_other) = moves
     name, other = ("A", "B") if side == "a" else ("B", "A")
     own = step.a if side == "a" else step.b
@@ -368,6 +424,7 @@ def _found_step(event: Mma, step: _Step, side: str, moves: tuple[tuple[int, int]
         "R508", writer or event.instruction, f"the product at line {event.instruction.line} multiplies other k of A than of B: from the product before, {name} (the "
         f"array at {own.begin:#x}, which threads load) goes on {goes}, {other} by {of_other} k{at}",
         f"load {name} at the same k as {other}, or read both from the same stage",
+        milder=milder,
     )  # fmt: skip
 
 

@@ -114,6 +114,7 @@ class Reads:
             self._close(wave)
         self._forget()
         self.factors.finish()
+        self.threads.finish()
         return self
 
     def merge(self, other: Reads) -> None:

@@ -239,11 +239,16 @@ def build_load(i: Instruction, c: Linker) -> Step:
         x.launch.evidence.add(_LAYOUT)
         count = memory.line.shape[1]
         values = np.empty((x.n, count), kind)
+        marks: dict[int, np.ndarray] = {}  # by element those of its bytes, (threads, bytes)
         for memory.element in range(count):
             for piece in memory.where(x):
                 note_read(x, i, piece, memory.size)
                 found = piece.memory.view(kind)[piece.at // memory.size]
                 values[slice(None) if piece.part is None else piece.part, memory.element] = found
+            if x.watch is not None and (read := x.watch.unwritten.taken()) is not None:
+                marks[memory.element] = read[x.threads, : memory.size]
+        if x.watch is not None and (marks or x.watch.unwritten.slots):
+            _mark_fragment(x, memory.registers, marks, count, memory.size)
         registers = values.view(np.uint64 if memory.size == 8 else np.uint32)
         for n, write in enumerate(writes):
             write(x, registers[:, n % registers.shape[1]])
@@ -262,12 +267,16 @@ def build_store(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         x.launch.evidence.add(_LAYOUT)
         values = np.ascontiguousarray(np.stack([np.broadcast_to(read(x), x.n) for read in reads], -1)).view(kind)
+        marks = None if x.watch is None else _marks_of(x, memory.registers, memory.size)
         for memory.element in range(values.shape[1]):
             for piece in memory.where(x):
                 mine = values[slice(None) if piece.part is None else piece.part, memory.element]
                 written = values_of(x, piece, memory.size, lambda mine=mine: mine)  # type: ignore[misc]
                 piece.memory.view(kind)[piece.at // memory.size] = mine
                 note_write(x, i, piece, memory.size, written=written)
+                if marks is not None:
+                    mine_of_marks = marks[:, memory.element]
+                    x.watch.unwritten.stored(i, piece, memory.size, mine_of_marks if piece.part is None else mine_of_marks[piece.part])
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.4"), run)
 
@@ -277,9 +286,11 @@ def build_wmma_mma(i: Instruction, c: Linker) -> Step:
     """`wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 d, a, b, c`, or with four types; `.satfinite` of integers."""
     operands, of = Operands(i), _wmma_named(i)
     kind = "b64" if of.d_type == "f64" else "b32"
-    d = [c.write(item, kind) for item in items(operands.next("D"), _registers("d", of.shape, of.d_type), "D")]
+    targets = items(operands.next("D"), _registers("d", of.shape, of.d_type), "D")
+    d = [c.write(item, kind) for item in targets]
     parts = [("a", of.a_type), ("b", of.a_type), ("c", of.c_type)]
-    reads = [[c.read(item, kind) for item in items(operands.next(name), _registers(name, of.shape, t), name.upper())] for name, t in parts]
+    fragments = [items(operands.next(name), _registers(name, of.shape, t), name.upper()) for name, t in parts]
+    reads = [[c.read(item, kind) for item in fragment] for fragment in fragments]
     operands.end()
 
     def matrix(x: Wave, which: int) -> np.ndarray:
@@ -293,11 +304,53 @@ def build_wmma_mma(i: Instruction, c: Linker) -> Step:
         x.launch.evidence.add(_LAYOUT)
         note_inferred(x, EVIDENCE if of.d_type != "s32" else {})
         product = of.execute(*(matrix(x, n) for n in range(3)))
+        if x.watch is not None and x.watch.unwritten.slots:
+            _follow_fragments(x, i, targets, fragments, parts, of)
         registers = np.ascontiguousarray(product.reshape(x.n, -1)).view(np.uint64 if of.d_type == "f64" else np.uint32)
         for n, write in enumerate(d):
             write(x, registers[:, n])
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.4"), run)
+
+
+def _mark_fragment(x: Wave, registers: Sequence[Operand], marks: Mapping[int, np.ndarray], count: int, size: int) -> None:
+    """The registers of a fragment have got elements of `size` bytes with these marks; other elements have none."""
+    each = np.zeros((len(x.threads), count, size), np.int32)
+    for element, own in marks.items():
+        each[:, element, : own.shape[1]] = own
+    _put_fragment(x, registers, each.reshape(len(x.threads), count * size))
+
+
+def _put_fragment(x: Wave, registers: Sequence[Operand], marks: np.ndarray) -> None:
+    """Registers have got values whose bytes have these marks (threads, bytes): those that are left repeat the first."""
+    size = 8 if marks.shape[1] * WARP > len(registers) * WARP * 4 else 4
+    of_registers = marks.reshape(len(marks), -1, size).transpose(1, 0, 2)
+    x.watch.unwritten.put_parts_of_registers(registers, x.threads, of_registers[np.arange(len(registers)) % len(of_registers)])
+
+
+def _marks_of(x: Wave, registers: Sequence[Operand], size: int) -> np.ndarray | None:
+    """The marks of the elements of a fragment, of `size` bytes each: (threads, elements); None where there are none."""
+    unwritten = x.watch.unwritten
+    found = unwritten.parts_of_registers(registers, x.threads, max(4, size)) if unwritten.slots else None
+    return None if found is None else unwritten.doubts.all(found.transpose(1, 0, 2).reshape(len(x.threads), -1, size), axis=2)
+
+
+def _follow_fragments(
+    x: Wave, i: Instruction, targets: Sequence[Operand], fragments: Sequence[Sequence[Operand]], parts: Sequence[tuple[str, str]], of: Wmma
+) -> None:
+    """D has the marks of C, row by row those of A, and column by column those of B."""
+    doubts, rows, columns = x.watch.unwritten.doubts, of.shape[0], of.shape[1]
+    found = np.zeros((x.n // WARP, rows, columns), np.int32)
+    for (name, dtype), fragment in zip(parts, fragments, strict=True):
+        marks = _marks_of(x, fragment, _BYTES[dtype])
+        if marks is None:
+            continue
+        high, wide = _extent(name, of.shape, dtype)
+        matrices = marks[:, : high * wide // WARP].reshape(-1, high, wide)
+        if name != "c":
+            matrices = np.expand_dims(doubts.all(matrices, axis=2 if name == "a" else 1), 2 if name == "a" else 1)
+        found = doubts.join(found, np.broadcast_to(doubts.computed(i, matrices, is_result=True), found.shape))
+    _put_fragment(x, targets, found.reshape(x.n, -1).repeat(_BYTES[of.d_type], axis=1))
 
 
 def _wmma_named(i: Instruction) -> Wmma:

@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from smemsim.program.memory.spaces import Piece
     from smemsim.program.wave import Wave
 
-__all__ = ["WORD", "Doubts", "Follows", "Product", "Tell", "Unwritten", "Words", "is_followed", "uses"]
+__all__ = ["WORD", "Doubts", "Follows", "Product", "Tell", "Unwritten", "Words", "end_of", "is_followed", "uses"]
 
 
 WORD = 4
+VOTED = " in which lanes that have a value vote too"
 
 
 # ---- Sets of doubts
@@ -60,6 +61,7 @@ class Doubts:
         self._tells: list[Tell] = []
         self._whole: dict[int, Hashable] = {}  # by number their key: those that leave nothing of a result without doubt
         self._computed: dict[int, tuple[Hashable, Callable[[Instruction], Tell]]] = {}  # by number what `of` has been given for `computed`
+        self._milder: dict[int, int] = {}  # by number the mark that `milder` gives
         self._of_results: set[int] = set()  # of these the ones for which only results count
 
     def of(
@@ -143,6 +145,21 @@ class Doubts:
         for number in sorted(doubts):
             self._tells[number](user)
 
+    def milder(self, marks: np.ndarray, name: str, of: Callable[[Tell], Tell]) -> np.ndarray:
+        """The marks with other doubts in place of their own: told by what `of` makes of the first ones' tells, which `name` stands for."""
+        known, which = np.unique(marks, return_inverse=True)
+        made = []
+        for mark in known.tolist():
+            other = 0
+            for number in sorted(self._sets[mark]):
+                own = self._milder.get(number)
+                if own is None:
+                    own = self.of((name, number), of(self._tells[number]))
+                    self._milder.update(dict.fromkeys((number, *self._sets[own]), own))
+                other = self.union(other, own)
+            made.append(other)
+        return np.array(made, np.int32)[which.reshape(marks.shape)]
+
     @property
     def are_whole(self) -> bool:
         """Is there one that leaves nothing of a result without doubt?"""
@@ -182,7 +199,7 @@ MOVING = BITWISE | frozenset(CHOOSING) | {"mov", "selp"}  # that make values of 
 UPWARD = frozenset(("add", "mad", "mul", "sub"))  # of integers: a byte of a result comes of the same and lower bytes of what they read
 MOST_NUMBERS = 64  # different ones in a register that says which bits are taken
 TELLING = frozenset(
-    ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
+    ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma", "wmma")
 )  # they say themselves where the values go, and so does st.async
 METADATA = {"mma": 4, "wgmma": 3}  # which operand a sparse instruction's metadata is
 
@@ -193,7 +210,7 @@ def is_followed(i: Instruction) -> bool:
         return i.modifiers[:2] == ("async", "bulk") and {"shared::cta", "shared::cluster"} <= set(i.modifiers)
     if i.op == "atom":  # what others make of a value that nobody has written is none either
         return "exch" in i.modifiers
-    return i.op in ("ld", "ldmatrix", "wgmma", "red") or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "cp", "mma"))
+    return i.op in ("ld", "ldmatrix", "wgmma", "wmma", "red") or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "cp", "mma"))
 
 
 class Words:
@@ -301,6 +318,7 @@ class Unwritten:
         self.local: Words | None = None
         self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
         self.is_stored = False  # is what is told of values just now that a store puts them into global memory, and no more?
+        self.is_voted = False  # does what is told come from a vote in which other lanes had a value (`_voted`)?
         self.matrix_is_unwritten = False  # has the ldmatrix that runs read words that nobody has written?
         self._pieces: list[Piece] | None = None  # where the store that runs writes
         for slot, reader in x.program.never_given.items():
@@ -322,13 +340,13 @@ class Unwritten:
 
     def nobody(self, i: Instruction, *, is_whole: bool = False) -> int:
         """The mark of what an instruction reads from shared memory that nobody has written; `is_whole`: nothing of what it makes is without."""
-        return self.doubts.of(("shared", i.line), lambda user: self.is_used(i.line, user), is_whole=is_whole)
+        return self.doubts.of(("shared", i.line), lambda user: self.is_used(i.line, user, is_voted=self.is_voted), is_whole=is_whole)
 
     def padding(self, i: Instruction) -> int:
         """The mark of uninitialised bytes of shared memory beside bytes of the same element that are written: compilers copy the padding of structures."""
         return self.doubts.of(
-            ("shared padding", i.line), lambda user: self.is_used(i.line, user, is_copied=self.is_stored),
-            computed=lambda by: lambda user: self.is_used(i.line, user),
+            ("shared padding", i.line), lambda user: self.is_used(i.line, user, is_copied=self.is_stored, is_voted=self.is_voted),
+            computed=lambda by: lambda user: self.is_used(i.line, user, is_voted=self.is_voted),
         )  # fmt: skip
 
     def loads(self, threads: np.ndarray, marks: np.ndarray, size: int) -> None:
@@ -340,6 +358,11 @@ class Unwritten:
             self.read = np.pad(self.read, ((0, 0), (0, size - self.read.shape[1])))
         marks = np.pad(marks, ((0, 0), (0, self.read.shape[1] - size)))
         self.read[threads] = self.doubts.join(self.read[threads], marks)
+
+    def taken(self) -> np.ndarray | None:
+        """What threads have just loaded, which an instruction hands on itself: the marks of the bytes of every thread; None where nothing is in doubt."""
+        read, self.read = self.read, None
+        return read
 
     def copied(self, threads: np.ndarray, flat: np.ndarray) -> None:
         """What threads have just loaded goes to places of shared memory (cp.async)."""
@@ -397,10 +420,10 @@ class Unwritten:
         is_copied = self.is_stored and id(user) not in accumulations(self.x.launch.program) and not is_result(by)
         if is_copied and is_padding:
             return
+        end, milder = end_of(user, by, is_copied=is_copied, is_voted=self.is_voted)
         self.x.launch.find(
-            "R507", i, f"{i.name} reads bytes of local memory that its thread has not written{uses(user, by)}{', and nothing else depends on it' if is_copied else ''}",
-            "give each element of the array a value before it is read: T a[N] = {}", because="PTX ISA 9.1 §5.1.6: local memory is not initialised",
-            milder=Severity.NOTE if is_copied else None,
+            "R507", i, f"{i.name} reads bytes of local memory that its thread has not written{end}",
+            "give each element of the array a value before it is read: T a[N] = {}", because="PTX ISA 9.1 §5.1.6: local memory is not initialised", milder=milder,
         )  # fmt: skip
 
     def of_registers(self, operands: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
@@ -586,14 +609,24 @@ class Unwritten:
         for piece in pieces:
             each = marks if piece.part is None else [own[:, piece.part] for own in marks]
             if piece.space == "global":
-                self.is_stored = True
-                self.doubts.tell(i, np.concatenate([own.reshape(-1) for own in each]))
-                self.is_stored = False
+                self._told_as_stored(i, np.concatenate([own.reshape(-1) for own in each]))
                 continue
             memory = self._shared() if piece.space == "shared" else self._local()
             for n, own in enumerate(each):
                 memory.put(piece.at + n * size, size, own[0] if len(own) == 1 else own.T)
         return pieces
+
+    def stored(self, i: Instruction, piece: Piece, size: int, marks: np.ndarray) -> None:
+        """Values with these marks (n,) have been stored to a piece of shared or global memory."""
+        if piece.space == "global":
+            self._told_as_stored(i, marks)
+        elif self.shared is not None or marks.any():
+            self.put_stored(piece.at, size, marks)
+
+    def _told_as_stored(self, i: Instruction, marks: np.ndarray) -> None:
+        self.is_stored = True
+        self.doubts.tell(i, marks)
+        self.is_stored = False
 
     def _stored(self, operand: Operand, threads: np.ndarray, size: int) -> np.ndarray:
         """The marks of the lower bytes of an operand, (bytes, n), or (1, n) if all have the same."""
@@ -652,6 +685,8 @@ class Unwritten:
         known = [m for m in marks if m is not None]
         if not known:
             return 0
+        if i.op == "vote" and "ballot" not in i.modifiers:
+            return self._voted(i, threads)
         if i.op in EXCHANGES:
             return self.of_warps(known, threads)
         if i.op not in COMPUTING:
@@ -672,6 +707,36 @@ class Unwritten:
                 handed_on = np.where(_value(x, source, threads) == (logic == "or"), 0, handed_on)
         return handed_on
 
+    def _voted(self, i: Instruction, threads: np.ndarray) -> np.ndarray:
+        """The marks of a vote: none where a lane that has a value settles it. Where lanes that have one vote beside others, they have what they need from it in many
+        kernels (FlashAttention-4 rescales all rows if one of them, which may lie past the end, has to be): its use is a remark."""
+        own = self._part(i.operands[1], threads)
+        doubtful = own != 0
+        warps = threads // WARP
+        settling = _value(self.x, i.operands[1], threads) == ("any" in i.modifiers)
+        settled = np.zeros(self.total // WARP, bool)
+        settled[warps[settling & ~doubtful]] = "uni" not in i.modifiers
+        of_warps = self.of_warps([own, self._part(i.operands[2], threads)], threads)
+        has_value = np.zeros(self.total // WARP, bool)
+        has_value[warps[~doubtful]] = True
+        found: np.ndarray = np.where(has_value[warps], self.doubts.milder(of_warps, "voted", self._of_vote), of_warps)
+        return np.where(settled[warps], np.int32(0), found)
+
+    def _balloted(self, i: Instruction, threads: np.ndarray) -> np.ndarray:
+        """The marks (bytes, n) of a ballot, of whose bytes each has the bits of eight lanes."""
+        given = np.zeros(self.total, np.int32)
+        given[threads] = self._part(i.operands[1], threads)
+        bytes_ = self.doubts.all(given.reshape(-1, WORD, WARP // WORD), axis=2)[threads // WARP].T
+        return self.doubts.join(bytes_, np.broadcast_to(self.of_warps([self._part(i.operands[2], threads)], threads), bytes_.shape))
+
+    def _of_vote(self, tell: Tell) -> Tell:
+        def voted(user: Instruction | None) -> None:
+            before, self.is_voted = self.is_voted, True
+            tell(user)
+            self.is_voted = before
+
+        return voted
+
     def _handed_on_in_parts(self, i: Instruction, threads: np.ndarray) -> list[tuple[int, np.ndarray]] | None:
         """The marks (parts, n) of the results of what packs, unpacks or computes halves, or bytes, of a register; None of other instructions."""
         is_packed = not PACKED.isdisjoint(i.modifiers)
@@ -690,6 +755,8 @@ class Unwritten:
             return [(result.slot, self._converted_pair(i, sources, threads))]
         elif isinstance(result, Register) and i.op == "cvt" and len(sources) == 1 and self._of(sources[0], threads) is not None:
             return self._converted(i, result, sources[0], threads)
+        elif isinstance(result, Register) and i.op == "vote" and "ballot" in i.modifiers:
+            return [(result.slot, self._balloted(i, threads))]
         elif isinstance(result, Register) and is_packed and i.op in BY_HALVES:
             return [(result.slot, self._joined([self._parts_of(source, threads, 2) for source in sources]))]
         elif isinstance(result, Register) and _cancels(i, sources):
@@ -949,6 +1016,8 @@ def _is_value(i: Instruction, n: int, operand: Operand) -> bool:
         return True
     if i.op == "tcgen05":
         return i.modifiers[0] in ("ld", "st") and not isinstance(operand, Address)
+    if i.op == "wmma":
+        return n in {"load": (0,), "mma": (0, 1, 2, 3), "store": (1,)}[i.modifiers[0]]
     return n in {"atom": (0, 2), "ldmatrix": (0,), "mma": (0, 1, 2, 3), "shfl": (0, 1), "st": (1,), "stmatrix": (1,)}[i.op]
 
 
@@ -986,6 +1055,14 @@ def uses(user: Instruction | None, by: Instruction | None = None) -> str:
     """The end of a sentence about a value: what uses it, or what another instruction computes with it."""
     value = "the value" if by is None else f"what {by.name} of line {by.line} computes with the value"
     return f"; {user.name} of line {user.line} uses {value}" if user is not None else ""
+
+
+def end_of(
+    user: Instruction | None, by: Instruction | None = None, *, is_copied: bool = False, is_voted: bool = False
+) -> tuple[str, Severity | None]:
+    """`uses`, and why that is a remark: a store copies the value and nothing else depends on it, or lanes that have a value vote too."""
+    why = ", and nothing else depends on it" if is_copied else f" by way of a vote{VOTED}" if is_voted else ""
+    return uses(user, by) + why, Severity.NOTE if why else None
 
 
 class Follows(abc.ABC):

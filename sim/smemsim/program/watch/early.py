@@ -12,11 +12,10 @@ from smemsim.program.barriers.causes import before_loads, is_wait
 from smemsim.program.barriers.mbarrier import mbarriers
 from smemsim.program.runs import Runs
 from smemsim.program.watch.bytes import WHOLE
-from smemsim.program.watch.doubts import is_followed, uses
+from smemsim.program.watch.doubts import end_of, is_followed
 from smemsim.program.watch.operations import Operation
 from smemsim.program.watch.telling import WORD, Telling, Waited
 from smemsim.ptx.module import Instruction
-from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
@@ -66,19 +65,21 @@ class EarlyReads:
                 tell = functools.partial(self.telling.find, "X004", i, late, sentence, repair)
                 self.telling.came_late(i, tell, self.late)
 
-    def is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False) -> None:
-        """An instruction uses a value that a line read so; nobody can any more, where there is no user. `is_copied`: padding that a store copies is a remark."""
+    def is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
+        """An instruction uses a value that a line read so; nobody can any more, where there is no user. `is_copied`, `is_voted`: `end_of`."""
         if line in self.late:
             self.late.pop(line)()
         elif line in self._reads:
-            self._say(*self._reads[line], user, is_copied=is_copied)
+            self._say(*self._reads[line], user, is_copied=is_copied, is_voted=is_voted)
 
-    def _say(self, i: Instruction, words: np.ndarray, user: Instruction | None = None, *, is_copied: bool = False) -> None:
+    def _say(
+        self, i: Instruction, words: np.ndarray, user: Instruction | None = None, *, is_copied: bool = False, is_voted: bool = False
+    ) -> None:
         """R507 of bytes, of each word as bits."""
         places = np.flatnonzero(words)
         where = self._where(places, words[places])
-        sentence = f"{{i}} reads {where}, which nobody has written{uses(user)}{', and nothing else depends on it' if is_copied else ''}"
-        milder = Severity.NOTE if is_copied else None
+        end, milder = end_of(user, is_copied=is_copied, is_voted=is_voted)
+        sentence = f"{{i}} reads {where}, which nobody has written{end}"
         self.telling.find("R507", i, places, sentence, self._repair(i, int(places[0])), milder=milder)
 
     def _where(self, places: np.ndarray, bits: np.ndarray) -> str:

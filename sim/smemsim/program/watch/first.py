@@ -308,8 +308,8 @@ class WatchOfFirst:
     def _blank_bytes(self, at: np.ndarray) -> np.ndarray:
         return self.spread().shared.blank_bytes(at)
 
-    def _is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False) -> None:
-        self.spread().early.is_used(line, user, is_copied=is_copied)
+    def _is_used(self, line: int, user: Instruction | None, *, is_copied: bool = False, is_voted: bool = False) -> None:
+        self.spread().early.is_used(line, user, is_copied=is_copied, is_voted=is_voted)
 
     def __getattr__(self, name: str) -> Any:
         """What is not here, the watch of all has."""

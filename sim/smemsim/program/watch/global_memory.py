@@ -20,7 +20,7 @@ from smemsim.program.scopes import GPU
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.dependence import Prerequisite
-from smemsim.program.watch.doubts import Unwritten, is_result, uses
+from smemsim.program.watch.doubts import Unwritten, end_of, is_result
 from smemsim.program.watch.history import LINE, ArrayShadow, History, Pending, ProxyFence, Written, scope_of
 from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.watch.telling import BARRIER, LOOKS_AGAIN, Telling
@@ -128,7 +128,7 @@ class GlobalShadow:
         if array is None:
             return
         if array.blank is not None:
-            if i.op in ("ld", "cp"):
+            if i.op in ("ld", "cp", "wmma"):
                 self._follows_blank(i, array, piece.at, size)
             elif i.op in ATOMICS:  # that have left what happened to lie there
                 array.blank.fill(piece.at, size)
@@ -356,10 +356,11 @@ class GlobalShadow:
         is_copied = (
             isinstance(array.blank, Garbage) and self.unwritten.is_stored and id(user) not in self._accumulations and not is_result(by)
         )
+        end, milder = end_of(user, by, is_copied=is_copied, is_voted=self.unwritten.is_voted)
         self.x.launch.find(
-            "R507", i, f"{i.name} reads {where}, which nobody has written{uses(user, by)}{', and nothing else depends on it' if is_copied else ''}",
+            "R507", i, f"{i.name} reads {where}, which nobody has written{end}",
             "write it first, in this kernel or before it (Gpu.zeros, cudaMemset, torch.zeros)",
-            because="CUDA Runtime API, cudaMalloc: the memory is not cleared", milder=Severity.NOTE if is_copied else None,
+            because="CUDA Runtime API, cudaMalloc: the memory is not cleared", milder=milder,
             arrays=(array.region.begin,),
         )  # fmt: skip
 

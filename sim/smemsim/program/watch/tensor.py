@@ -17,7 +17,7 @@ from smemsim.distinct import distinct
 from smemsim.machine.tmem.layout import boxes_of_d
 from smemsim.program.watch import sets
 from smemsim.program.watch.clocks import Alike, Formal, Order, count_of
-from smemsim.program.watch.doubts import Unwritten, is_followed, uses
+from smemsim.program.watch.doubts import Unwritten, end_of, is_followed, uses
 from smemsim.program.watch.operations import GROUP, NOBODY, OPERATIONS, Operation, Operations
 from smemsim.program.watch.registers import Named
 from smemsim.program.watch.telling import Telling
@@ -602,8 +602,9 @@ class TensorShadow:
             i, cells = self.early[line]
             cta = int(np.argmax(cells.any((1, 2))))
             where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
-            message = f"{i.name} reads {where}, which nobody has written{uses(user)}"
-            self.x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST))
+            end, milder = end_of(user, is_voted=self.unwritten.is_voted)
+            message = f"{i.name} reads {where}, which nobody has written{end}"
+            self.x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], _WRITE_FIRST), milder=milder)
 
     def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
         """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait.

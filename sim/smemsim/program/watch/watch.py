@@ -341,7 +341,7 @@ class Watch:
 
     def _doubtful(self, x: Wave, i: Instruction, at: np.ndarray, flat: np.ndarray, size: int) -> None:
         """The running threads read words of which some have a value that is in doubt, or none."""
-        if i.op == "ld":
+        if i.op in ("ld", "wmma"):
             marks = self.unwritten.of_access(i, flat, size)
             if marks.any():
                 self.unwritten.loads(x.threads, marks, size)
