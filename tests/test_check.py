@@ -106,6 +106,44 @@ def faults(scenario):
 FAULTS = [pytest.param(k, n, id=f"{'-'.join(map(str, k))}: {what}") for k in KERNELS for n, (_, what, _) in enumerate(faults(kernel(*k)))]
 
 
+DAMAGE = [{"stride_byte_offset": 512}, {"stride_byte_offset": 2048}, {"swizzle": "64B"}, {"base_offset": 3}]
+
+
+def as_words(scenario):
+    """The same operand as a list of raw words."""
+    other = changed(scenario, WORD, lambda word: word)
+    a, begin = other["step"][1]["a"], scenario["buffer"]["s"]["address"]
+    a["words"] = [a["word"] & ~0x3FFF | begin + add >> 4 for add in a.pop("k_add")]
+    for key in ("word", "start", "start_offset"):
+        a.pop(key, None)
+    return other
+
+
+def changed_words(finding):
+    """The words that a repair changes: the first one as it is, and as it must be."""
+    for _, *words in finding.together or ([finding.fix] if finding.fix else []):
+        first = [word[0] if isinstance(word, list) else word for word in words]
+        if isinstance(first[1], str) and first[1].startswith("0x"):
+            yield [int(word, 16) for word in first]
+
+
+@pytest.mark.parametrize("of", [KERNELS[n] for n in (0, 1, 3, 5, 7)], ids=lambda of: "-".join(map(str, of)))
+@pytest.mark.parametrize("idle", [{"leading_byte_offset": 4096}, {"base_offset": 2}])
+def test_a_repair_names_every_field_of_the_word_that_it_changes(of, idle):
+    """Fields beside the wrong one may be set to what no instruction uses: they stay, or the repair names them."""
+    reserved, seen = 1 << 15, 0
+    for damage in DAMAGE:
+        wrong = changed(changed(kernel(*of), WORD, word_with(of[0], **idle | damage)), WORD, lambda word: word | reserved)
+        for finding in [*check(wrong).findings, *check(as_words(wrong)).findings]:
+            for old, new in changed_words(finding):
+                seen += 1
+                before, after = (SmemDescriptor.decode(word, arch=of[0]) for word in (old, new))
+                for name in ("swizzle", "leading_byte_offset", "stride_byte_offset", "base_offset"):
+                    assert getattr(before, name) == getattr(after, name) or name in finding.repair, finding.repair
+                assert not (old ^ new) & reserved or "bits 15:14 2 must be 0" in finding.repair, finding.repair
+    assert seen
+
+
 @pytest.mark.parametrize(("of", "number"), FAULTS)
 def test_a_planted_fault_is_the_first_finding_and_its_repair_works(of, number):
     right, _, scenario = list(faults(kernel(*of)))[number]

@@ -170,13 +170,13 @@ def _fails(copy_of: pathlib.Path, files: Iterable[str], seconds: float) -> str:
     return failed[0] if failed else f"pytest ended with {done.returncode}"
 
 
-def _killed(mutant: Mutant, copy_of: pathlib.Path, first: int, seconds: float, *, quick: bool) -> str:
-    """Which test kills it, "" if none does. `quick`: of the first files of tests alone."""
+def _killed(mutant: Mutant, copy_of: pathlib.Path, first: int, seconds: float) -> str:
+    """Which test kills it, "" if none does."""
     place = copy_of / mutant.path.relative_to(ROOT)
     files = witnesses_of(mutant.path)
     place.write_text(mutant.text, encoding="utf-8")
     try:
-        return _fails(copy_of, files[:first], seconds) or ("" if quick else _fails(copy_of, files[first:], seconds))
+        return _fails(copy_of, files[:first], seconds) or _fails(copy_of, files[first:], seconds)
     finally:
         shutil.copyfile(mutant.path, place)
 
@@ -188,7 +188,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=6, metavar="N", help="mutants of each package (6)")
     parser.add_argument("--seed", type=int, default=1, help="other mutants (1)")
     parser.add_argument("--first", type=int, default=6, metavar="N", help="how many files of tests are run before all others (6)")
-    parser.add_argument("--quick", action="store_true", help="run these first files alone: a survivor may still be killed by others")
     parser.add_argument("--seconds", type=float, default=900.0, help="a mutant whose tests take longer counts as killed (900)")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append a line for each mutant")
@@ -206,7 +205,7 @@ def main(argv: list[str] | None = None) -> int:
             (shutil.copytree if source.is_dir() else shutil.copyfile)(source, copy_of / part)
         for mutant in drawn:
             begun = time.monotonic()
-            by = _killed(mutant, copy_of, given.first, given.seconds, quick=given.quick)
+            by = _killed(mutant, copy_of, given.first, given.seconds)
             print(f"{'killed by ' + by if by else 'SURVIVED'}  {mutant}  ({time.monotonic() - begun:.0f} s)", flush=True)
             survivors += [mutant] if not by else []
             if given.json is not None:

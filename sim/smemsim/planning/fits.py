@@ -16,6 +16,7 @@ from smemsim.planning.make import Plan, plan
 from smemsim.spec.findings import Severity
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.words.operand import operand_addresses
+from smemsim.words.operand_layout import used_strides
 from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["Fit", "fit"]
@@ -97,9 +98,17 @@ def _told(p: Plan, block: int, step: int) -> str:
     return f"K step {step} of block {block} of a tile of {p.wish.rows} x {p.wish.k} {p.wish.fmt.name} without gaps"
 
 
+def _strides(d: SmemDescriptor, p: Plan) -> tuple[int, int]:
+    """LBO and SBO of a plan; those of the descriptor where the instruction does not use them."""
+    one, wish = p.arrangement.instruction, p.wish
+    used = used_strides(MODES[d.swizzle], wish.major, one.rows, one.k, wish.fmt.elements_per_chunk(one.packing))
+    lbo, sbo = (getattr(p if used[name] else d, name) for name in ("leading_byte_offset", "stride_byte_offset"))
+    return lbo, sbo
+
+
 def _misfit(d: SmemDescriptor, made: list[Plan]) -> Finding:
     p, strides = made[0], (d.leading_byte_offset, d.stride_byte_offset)
-    wanted = [(p.leading_byte_offset, p.stride_byte_offset) for p in made]
+    wanted = [_strides(d, p) for p in made]
     if strides in wanted:
         starts = sorted({int(advance) for advance in made[wanted.index(strides)].advances.ravel()})
         return _finding(
@@ -107,9 +116,11 @@ def _misfit(d: SmemDescriptor, made: list[Plan]) -> Finding:
             f"start address {d.start_address:#x} is neither the begin of a tile of {p.wish.rows} x {p.wish.k} {p.wish.fmt.name}, which is a multiple of {max(MODES[d.swizzle].period, 128)} B, nor that of a later K step or block, which lie {starts} B behind it",
             f"start address {_base(d):#x}, or {_base(d):#x} and one of these", "PTX ISA 9.1 §9.7.16.3.3",
         )  # fmt: skip
-    swapped = strides[::-1] in wanted
+    swapped = strides[::-1] in [(p.leading_byte_offset, p.stride_byte_offset) for p in made]
     code = "D309" if swapped else "D308"
-    right = wanted[wanted.index(strides[::-1])] if swapped else wanted[0]
+    if swapped:
+        wanted = [(p.leading_byte_offset, p.stride_byte_offset) for p in made]
+    right = strides[::-1] if swapped else wanted[0]
     words = [_with(d, leading_byte_offset=lbo, stride_byte_offset=sbo).word for lbo, sbo in dict.fromkeys([right, *wanted])]
     needs = " or ".join(f"LBO {lbo} B, SBO {sbo} B" for lbo, sbo in dict.fromkeys([right, *wanted]))
     says = "look swapped" if swapped else "do not fit"

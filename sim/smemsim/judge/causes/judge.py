@@ -9,7 +9,7 @@ import numpy as np
 from smemsim.errors import Unmodelled
 from smemsim.finding import Element, Finding, Fix
 from smemsim.judge.causes.pattern import pattern
-from smemsim.judge.causes.repairs import Repair, descriptor_repairs, transposed_repair, word_fix
+from smemsim.judge.causes.repairs import Repair, descriptor_repairs, named_changes, transposed_repair, word_fix
 from smemsim.judge.causes.threads import refused_for_its_swizzle
 from smemsim.judge.causes.writers import all_right, paired_repairs, writer_repairs
 from smemsim.judge.instructions import idesc_with
@@ -202,7 +202,12 @@ def _undecodable(machine: Machine, read: Read, scenario: ScenarioTables, why: st
     places = read.placed(machine.memory)
     for s in read.solutions(places) if places is not None else ():
         fix, word = word_fix(read, s, bool((read.field_starts != s.starts).any()))
-        return [finding("D302", read.where / "word", read.title, why, f"write {word}: swizzle {s.swizzle}", changes=(fix,) if fix else ())]
+        fields = "".join(f", {part}" for part in (named_changes(read, s),) if part)
+        return [
+            finding(
+                "D302", read.where / "word", read.title, why, f"write {word}: swizzle {s.swizzle}{fields}", changes=(fix,) if fix else ()
+            )
+        ]
     for best in transposed_repair(read, places, _other_idesc(read, scenario)) if places is not None else ():
         return [finding(best.code, best.where, read.title, f"{why}; {best.message}", best.text, changes=best.changes, subject=read.where)]
     return [finding("D302", read.where / "word", read.title, why)]

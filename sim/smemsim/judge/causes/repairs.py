@@ -20,7 +20,7 @@ from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.words.smem import SmemDescriptor
 
-__all__ = ["Repair", "changes_of", "descriptor_repairs", "transposed_repair", "word_fix"]
+__all__ = ["Repair", "changes_of", "descriptor_repairs", "named_changes", "transposed_repair", "word_fix"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,19 +39,18 @@ class Repair:
 def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
     """What differs between the descriptors that are and those that would work."""
     d, starts = read.descriptor, read.field_starts
-    given = (("leading_byte_offset", d.leading_byte_offset, s.leading), ("stride_byte_offset", d.stride_byte_offset, s.stride))
-    strides = [(name, is_, wanted) for name, is_, wanted in given if wanted is not None and is_ != wanted]
+    strides = _strides(read, s)
     other_mode, base, moved = s.swizzle is not d.swizzle, d.base_offset != 0, bool((starts != s.starts).any())
     whole = (
         d.swizzle is not Swizzle.INVALID and d.stride_byte_offset == ATOM_ROWS * MODES[d.swizzle].width
     )  # the descriptor of another, packed tile
     fields = len(strides) + other_mode + base + moved
-    word, changes = word_fix(read, s, moved)[1], changes_of(read, s) or ()
+    word = word_fix(read, s, moved)[1]
     where = words_path(read.where, read.operand)
-    changed = "".join(f"{name} {is_} must be {wanted}, " for name, is_, wanted in strides).removesuffix(", ")
+    changes, changed = changes_of(read, s) or (), named_changes(read, s)
     also = f", and starts {_listed(starts)} must be {_listed(s.starts)}" if moved else ""
     if other_mode:
-        text = f"swizzle {d.swizzle} must be {s.swizzle}" + (f", {changed}" if changed else "") + f": {word}{also}"
+        text = _swizzle(read, s) + (f", {changed}" if changed else "") + f": {word}{also}"
         numbers: dict[str, Value] = {"read": str(d.swizzle), "needed": str(s.swizzle)}
         if strides and whole:
             yield Repair(
@@ -71,9 +70,26 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
         yield Repair(code, where, why, f"{changed}: {word}{also}", fields, changes, numbers)
     elif base:
         why = f"base_offset {d.base_offset} on data that lies by absolute addresses"
-        yield Repair("D306", where, why, f"base_offset must be 0: {word}{also}", fields, changes)
+        yield Repair("D306", where, why, f"{changed}: {word}{also}", fields, changes)
     elif moved:
         yield _advance(read, s, starts)
+
+
+def _strides(read: Read, s: FoundDescriptor) -> list[tuple[str, int, int]]:
+    """The strides that must be others: name, value, and what it must be."""
+    d = read.descriptor
+    given = (("leading_byte_offset", d.leading_byte_offset, s.leading), ("stride_byte_offset", d.stride_byte_offset, s.stride))
+    return [(name, is_, wanted) for name, is_, wanted in given if wanted is not None and is_ != wanted]
+
+
+def _swizzle(read: Read, s: FoundDescriptor) -> str:
+    return "" if s.swizzle is read.descriptor.swizzle else f"swizzle {read.descriptor.swizzle} must be {s.swizzle}"
+
+
+def named_changes(read: Read, s: FoundDescriptor) -> str:
+    """All fields of the word that must be others, but for the swizzle and the start."""
+    named = [*_strides(read, s), *_other_fields(read, int(_kept_words(read, s)[0, 0]))]
+    return ", ".join(f"{name} {is_} must be {wanted}" for name, is_, wanted in named)
 
 
 def _listed(starts: np.ndarray) -> str:
@@ -84,26 +100,42 @@ def _listed(starts: np.ndarray) -> str:
 
 def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, str]:
     """(the whole change of the scenario, None where `word` alone is not enough; the word to write): fields that are not used stay as they are."""
-    given = read.operand.word
+    given, new = read.operand.word, int(_kept_words(read, s)[0, 0])
     if given is None:
-        return _words_fix(read, s), f"{int(s.words[0, 0]):#018x}"
+        return _words_fix(read, s), f"{new:#018x}"
+    word = f"{new & ~START.mask | given & START.mask:#018x}"
+    return None if moved else Fix(read.where / "word", f"{given:#018x}", word), word
+
+
+def _kept_words(read: Read, s: FoundDescriptor) -> np.ndarray:
+    """The words that would work, (blocks, steps), in which strides that are not used are those of the words that are there."""
     d = read.descriptor
     leading, stride = (
         now if wanted is None else wanted for now, wanted in ((d.leading_byte_offset, s.leading), (d.stride_byte_offset, s.stride))
     )
     if s.leading is None and s.stride == d.leading_byte_offset != d.stride_byte_offset:
         leading = CHUNK  # the two were exchanged, and what stays in LBO is not used: one unit, as compilers write
-    start = (given & START.mask) << START.shift
-    new = SmemDescriptor(arch=read.arch, start_address=start, leading_byte_offset=leading, stride_byte_offset=stride, swizzle=s.swizzle)
-    word = f"{new.encode():#018x}"
-    return None if moved else Fix(read.where / "word", f"{given:#018x}", word), word
+    if s.absolute:
+        return s.words
+    new = SmemDescriptor(arch=read.arch, start_address=0, leading_byte_offset=leading, stride_byte_offset=stride, swizzle=s.swizzle)
+    return s.words & np.uint64(START.mask) | np.uint64(new.encode())
+
+
+def _other_fields(read: Read, new: int) -> list[tuple[str, int, int]]:
+    """What a new word changes beside strides, swizzle and start: each field with the value that it has and the one that it must have."""
+    d, word = read.descriptor, SmemDescriptor.decode(new, arch=read.arch)
+    fields = [(name, int(getattr(d, name)), int(getattr(word, name))) for name in ("base_offset", "lbo_mode")]
+    fields += [
+        (f"bits {field.high}:{field.low}", raw, field.raw(new)) for _, field, raw in d.table.constants(d.word) if field.raw(new) != raw
+    ]
+    return [(name, is_, wanted) for name, is_, wanted in fields if is_ != wanted]
 
 
 def changes_of(read: Read, s: FoundDescriptor) -> tuple[Fix, ...] | None:
     """Everything that must change for the operand's words to be these: the word, what moves its start; None where the scenario's keys cannot give them."""
     moved = bool((s.starts != read.field_starts).any())
     if read.operand.word is None:
-        return (_words_fix(read, s),) if (s.words != read.words).any() else ()
+        return (_words_fix(read, s),) if (_kept_words(read, s) != read.words).any() else ()
     own = word_fix(read, s, False)[0]
     starts = _start_fixes(read, s) if moved else ()
     if moved and not starts:
@@ -114,7 +146,7 @@ def changes_of(read: Read, s: FoundDescriptor) -> tuple[Fix, ...] | None:
 def _words_fix(read: Read, s: FoundDescriptor) -> Fix:
     """All the raw words, listed as the scenario lists them."""
     nested = read.operand.words is not None and isinstance(read.operand.words[0], tuple)
-    old, new = ([[f"{word:#018x}" for word in row] for row in words.tolist()] for words in (read.words, s.words))
+    old, new = ([[f"{word:#018x}" for word in row] for row in words.tolist()] for words in (read.words, _kept_words(read, s)))
     return Fix(read.where / "words", old if nested else old[0], new if nested else new[0])
 
 
@@ -247,14 +279,14 @@ def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iter
     that goes with it, None where there is none."""
     other = "MN" if read.major == "K" else "K"
     for s in read.solutions(places, other):
-        word = f"{int(s.words[0, 0]):#018x}"
-        changes = changes_of(read, s)
+        word, changes = f"{int(_kept_words(read, s)[0, 0]):#018x}", changes_of(read, s)
+        fields = "".join(f", {part}" for part in (_swizzle(read, s), named_changes(read, s)) if part)
         fixes = () if changes is None else (Fix(read.where / "major", read.major, other), *((idesc,) if idesc else ()), *changes)
         yield Repair(
             "R505",
             read.where / "major",
             f"the operand lies {other}-major: it is the transpose of what is meant",
-            f"major {other}{_as_written(read, other, idesc)}, word {word}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
+            f"major {other}{_as_written(read, other, idesc)}, word {word}{fields}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
             2 if changes is None or changes else 0,  # words that fit the other major-ness as they stand were made for it
             fixes,
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smemsim.finding import Fix, Path
-from smemsim.judge.causes.repairs import Repair, changes_of, word_fix
+from smemsim.judge.causes.repairs import Repair, changes_of, named_changes, word_fix
 from smemsim.judge.scenario import MapArguments, ScenarioTables, TensorStep, TmaLoad, listed
 from smemsim.judge.state import (
     COMMON_SWIZZLES,
@@ -94,6 +94,10 @@ def _box_is_as_wide(machine: Machine, path: Path, swizzle: str) -> bool:
     return row == MODES[Swizzle(swizzle)].width < MODES[SWIZZLES[tm.arguments["swizzle"]]].width
 
 
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
+
+
 def paired_repairs(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     """The writer's swizzle and the descriptor, changed together: where no single change is enough."""
     for path, now, values in _targets(machine):
@@ -103,7 +107,7 @@ def paired_repairs(machine: Machine, read: Read, scenario: ScenarioTables, rerun
             for s in read.solutions(places) if places is not None else ():
                 word, changes = word_fix(read, s, False)[1], changes_of(read, s)
                 change = Fix(path, scenario.value_at(path) or now, value)
-                yield Repair("R501", path, "no single change is enough", f"{path} = {value} and {read.where}: {word} together", 2,
+                yield Repair("R501", path, "no single change is enough", f"{path} = {value} and {read.where}: {word}{_in_brackets(named_changes(read, s))} together", 2,
                              () if changes is None else (change, *changes), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
                 return
 
