@@ -375,3 +375,26 @@ def test_a_missing_fence_is_not_the_cause_of_an_overwrite_in_flight():
         kernel(1, body.replace("; ", ";\n")), block=32, args=[gpu.array(np.zeros(64, np.uint32))], progress=False
     ).findings
     assert {f.code: f.cause for f in findings} == {"X003": None, "X005": None}
+
+
+# Both CTAs expect bytes, each of its own mbarrier, and arrive: at their own, or both at that of one CTA.
+TWICE = """mov.u32 %r4, %cluster_ctarank; mov.u32 %r9, bar; setp.eq.u32 %p4, %r4, 0; @%p9 mbarrier.init.shared::cta.b64 [bar], 1;
+@%p9 fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; @%p9 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 16;
+mapa.shared::cluster.u32 %r8, %r9, {rank}; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+{who} mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8]; {again} barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"""
+
+
+@pytest.mark.parametrize(
+    ("given", "repair"),
+    [
+        ({"rank": "%r4", "who": "@%p9", "again": ""}, None),
+        ({"rank": "0", "who": "@%p9", "again": ""}, "mapa to rank 1 in CTA 1, not to rank 0"),
+        ({"rank": "%r4", "who": "", "again": ""}, "wait for the phase"),  # all threads arrive
+        ({"rank": "%r4", "who": "@%p9", "again": "@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];"}, "wait for the phase"),
+    ],
+)
+def test_too_many_arrivals_that_another_cta_was_to_get_are_told_by_their_rank(given, repair):
+    gpu = smemsim.Gpu("sm_90a")
+    done = gpu.launch(kernel(0, TWICE.format(**given), arch="sm_90a"), grid=2, cluster=2, block=32, progress=False)
+    assert [f.code for f in done.findings] == ([] if repair is None else ["X010"])
+    assert all(f.repair.startswith(repair) and ("gets no arrival" in f.message) == ("mapa" in repair) for f in done.findings)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.program.barriers.mbarrier import Delivery, Mbarrier
+from smemsim.program.barriers.misdirected import members, misdirected, siblings
 from smemsim.program.linking.flow import following
 from smemsim.program.wave import WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
@@ -112,24 +113,10 @@ def is_wait(i: Instruction) -> bool:
 # ---- arrivals of the other CTAs of a cluster
 
 
-def _members(barrier: Mbarrier, x: Wave) -> list[Cta]:
-    """The CTAs of the mbarrier's cluster, in the order of their ranks."""
-    first = barrier.cta.index - barrier.cta.rank
-    return x.ctas[first : first + x.launch.cluster_size]
-
-
-def _siblings(barrier: Mbarrier, x: Wave) -> Iterator[Mbarrier]:
-    """The mbarriers at the offset of `barrier` in the other CTAs of its cluster."""
-    for cta in _members(barrier, x):
-        other = cta.state.get("mbarriers", {}).get(barrier.offset)
-        if other is not None and other is not barrier:
-            yield other
-
-
 def _never_here(barrier: Mbarrier, x: Wave) -> list[Cta]:
     """The CTAs of the cluster that have never arrived at an mbarrier that another CTA has arrived at."""
     came = {rank for _, rank in barrier.state.arrivals}
-    return [cta for cta in _members(barrier, x) if cta.rank not in came] if came else []
+    return [cta for cta in members(barrier, x) if cta.rank not in came] if came else []
 
 
 def _is_stuck(x: Wave, barrier: Mbarrier, cta: Cta) -> bool:
@@ -140,14 +127,14 @@ def _is_stuck(x: Wave, barrier: Mbarrier, cta: Cta) -> bool:
 
 def _arrives_elsewhere(barrier: Mbarrier, x: Wave, cta: Cta) -> bool:
     """Has a CTA arrived at the same mbarrier of another CTA?"""
-    return any(by == cta.rank for other in _siblings(barrier, x) for _, by in other.state.arrivals)
+    return any(by == cta.rank for other in siblings(barrier, x) for _, by in other.state.arrivals)
 
 
 def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
     """For an incomplete phase with some arrivals: which CTAs of the cluster never arrived, where they arrive instead, and what to change."""
     text, repair = "", ""
     for cta in _never_here(barrier, x) if 0 < barrier.state.pending < barrier.state.expected else ():
-        instead = [(line, other) for other in _siblings(barrier, x) for line, by in other.state.arrivals if by == cta.rank]
+        instead = [(line, other) for other in siblings(barrier, x) for line, by in other.state.arrivals if by == cta.rank]
         if instead:
             line, other = instead[0]
             text += f"; CTA {cta.number} has arrived at that of CTA {other.cta.number} (line {line}), never at this one"
@@ -158,53 +145,6 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
             f"shared::cluster there; or correct the {barrier.state.expected} that mbarrier.init says"
         )
     return text, repair
-
-
-def misdirected(barrier: Mbarrier, x: Wave) -> tuple[str, str] | None:
-    """Arrivals that land at the mbarrier of another CTA than the one that waits for them in vain: by which mask or rank, who gets none, and what to change.
-
-    The CTA that issues them does as another one does, at the same CTAs: their places have to be relative to its own rank.
-    """
-    if x.launch.cluster_size == 1:
-        return None
-    group = sorted([barrier, *_siblings(barrier, x)], key=lambda b: b.cta.rank)
-    starved = {b.cta.rank for b in group if b.waits and not b.state.arrivals and not b.state.phase}
-    reached: dict[tuple[int, int], set[int]] = {}
-    for b in group if starved else ():
-        for by in b.state.arrivals:
-            reached.setdefault(by, set()).add(b.cta.rank)
-    for (line, rank), targets in sorted(reached.items()):
-        alike = [other for (at, other), same in reached.items() if at == line and other < rank and same == targets]
-        wanted = {to + rank - min(alike) for to in targets} if alike else {rank}
-        if wanted <= starved and barrier.cta.rank in starved | targets:
-            return _told_misdirected(barrier, x, (line, rank), targets, wanted)
-    return None
-
-
-def _told_misdirected(barrier: Mbarrier, x: Wave, by: tuple[int, int], targets: set[int], wanted: set[int]) -> tuple[str, str]:
-    members = _members(barrier, x)
-    (line, rank), number = by, members[by[1]].number
-    i = next(i for i in x.program.inlined.body if i.line == line and i.op in ("mbarrier", "tcgen05", "cp"))
-    mask, right = (sum(1 << to for to in ranks) for ranks in (targets, wanted))
-    get, none = (_ctas(members[to].number for to in sorted(ranks)) for ranks in (targets, wanted))
-    gets = f"the mbarrier at {barrier.offset:#x} of {none} get{'s' * (len(wanted) == 1)} no arrival"
-    if "multicast::cluster" in i.modifiers:
-        shift = f" ({mask:#x} << {rank})" if mask << rank == right else ""
-        return (
-            f"{gets}: the mask {mask:#x} of {i.name} at line {line} sends that of CTA {number} to {get}",
-            f"a mask relative to the CTA's own pair or group: {right:#x}{shift} in CTA {number}",
-        )
-    to = ", ".join(map(str, sorted(wanted)))
-    return (
-        f"{gets}: {i.name} at line {line} arrives from CTA {number} at that of {get}",
-        f"mapa to rank {to} in CTA {number}, not to rank {', '.join(map(str, sorted(targets)))}: the rank is relative to the CTA's own pair or group",
-    )
-
-
-def _ctas(numbers: Iterable[int]) -> str:
-    """CTAs in words."""
-    named = list(map(str, numbers))
-    return f"CTA{'s' * (len(named) > 1)} {', '.join(named)}"
 
 
 # ---- bytes that came twice, or elsewhere
@@ -243,18 +183,18 @@ def unexpected(barrier: Mbarrier, x: Wave) -> Cause | None:
         return None
     d, rank, number = far[0], barrier.cta.rank, barrier.cta.number
     why = (
-        f"the mask {d.mask:#x} of CTA {_members(barrier, x)[d.issuer].number} reaches CTA {number} (bit {rank}), which expects no bytes: {barrier.state.all_brought} came to "
+        f"the mask {d.mask:#x} of CTA {members(barrier, x)[d.issuer].number} reaches CTA {number} (bit {rank}), which expects no bytes: {barrier.state.all_brought} came to "
         f"its mbarrier at {barrier.offset:#x}, and a phase does not end while they are not expected"
     )
     return d.instruction, why, f"the mask {d.mask & ~(1 << rank):#x}, or mbarrier.arrive.expect_tx of {d.size} bytes in CTA {number}"
 
 
 def _twice(barrier: Mbarrier, x: Wave, first: Delivery, second: Delivery) -> Cause:
-    members = _members(barrier, x)
-    i, cta = second.instruction, members[second.to]
+    ctas = members(barrier, x)
+    i, cta = second.instruction, ctas[second.to]
     place = f"shared {second.begin:#x} to {second.begin + second.size - 1:#x} of CTA {cta.number}"
     if first.issuer != second.issuer:
-        both = " and ".join(f"CTA {members[d.issuer].number}" + (f" (mask {d.mask:#x})" if d.is_multicast else "") for d in (first, second))
+        both = " and ".join(f"CTA {ctas[d.issuer].number}" + (f" (mask {d.mask:#x})" if d.is_multicast else "") for d in (first, second))
         why = f"line {i.line} brings {place} twice for one expectation, from {both}"
         return i, why, f"leave bit {cta.rank}, of CTA {cta.number}, out of the mask of one of them, or let each load another part"
     if first.instruction is i:
@@ -274,7 +214,7 @@ def _sent_elsewhere(barrier: Mbarrier, x: Wave) -> dict[int, list[Delivery]]:
     """Copies that went to other CTAs of the cluster, where their bytes lie at places that nothing came to here; by these places."""
     here = {d.begin for d in barrier.state.sources.values() if d.to == barrier.cta.rank}
     found: dict[int, list[Delivery]] = {}
-    for other in _siblings(barrier, x):
+    for other in siblings(barrier, x):
         for key, d in other.state.sources.items():
             if (
                 key not in barrier.state.sources
@@ -292,10 +232,10 @@ def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     if not elsewhere or sum(found[0].size for found in elsewhere.values()) != missing:
         return None
     candidates = sorted(next(iter(elsewhere.values())), key=lambda d: (d.issuer != barrier.cta.rank, d.issuer))
-    d, rank, number, members = candidates[0], barrier.cta.rank, barrier.cta.number, _members(barrier, x)
+    d, rank, number, ctas = candidates[0], barrier.cta.rank, barrier.cta.number, members(barrier, x)
     does = f"at line {d.instruction.line} ({d.size} bytes) does not reach CTA {number}"
     if d.is_multicast and len(candidates) > 1 and d.issuer != rank:
-        who = " or ".join(f"CTA {members[one.issuer].number} (mask {one.mask:#x})" for one in candidates)
+        who = " or ".join(f"CTA {ctas[one.issuer].number} (mask {one.mask:#x})" for one in candidates)
         return (
             d.instruction,
             f"what {who} loads {does}: bit {rank} is in neither mask",
@@ -304,14 +244,16 @@ def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     if d.instruction.op == "cp":
         because = f"its mask {d.mask:#x} leaves out bit {rank}" if d.is_multicast else "it has no .multicast::cluster"
         right = f"multicast with the mask {d.mask | 1 << rank:#x}, or do not expect these bytes in CTA {number}"
-        return d.instruction, f"what CTA {members[d.issuer].number} loads {does}: {because}", right
-    why = f"what CTA {members[d.issuer].number} stores {does}: it goes to CTA {', '.join(str(members[one.to].number) for one in candidates)} alone"
+        return d.instruction, f"what CTA {ctas[d.issuer].number} loads {does}: {because}", right
+    why = (
+        f"what CTA {ctas[d.issuer].number} stores {does}: it goes to CTA {', '.join(str(ctas[one.to].number) for one in candidates)} alone"
+    )
     return d.instruction, why, f"store it to CTA {number} too, or do not expect these bytes there"
 
 
 def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
     """Copies of another CTA that complete on its own mbarrier at the same offset, which nobody told to expect as much."""
-    for other in _siblings(barrier, x):
+    for other in siblings(barrier, x):
         own = [d for d in other.state.sources.values() if d.issuer == other.cta.rank and not d.is_multicast]
         if not own or other.state.all_brought - other.state.all_expected != short:
             continue
@@ -329,12 +271,14 @@ def _at_a_sibling(barrier: Mbarrier, x: Wave, short: int) -> Cause | None:
 
 def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     """A multicast that some CTAs issue and others do not, whose part is missing."""
-    issued = {key for other in (barrier, *_siblings(barrier, x)) for key in other.state.sources}
+    issued = {key for other in (barrier, *siblings(barrier, x)) for key in other.state.sources}
     for (line, _), d in barrier.state.sources.items():
-        absent = [cta for cta in _members(barrier, x) if (line, cta.rank) not in issued]
+        absent = [cta for cta in members(barrier, x) if (line, cta.rank) not in issued]
         if d.is_multicast and absent and missing % d.size == 0 and missing // d.size <= len(absent):
             names = ", ".join(str(cta.number) for cta in absent)
-            why = f"line {line} brings {d.size} bytes from CTA {_members(barrier, x)[d.issuer].number}, and has not been issued by CTA {names}"
+            why = (
+                f"line {line} brings {d.size} bytes from CTA {members(barrier, x)[d.issuer].number}, and has not been issued by CTA {names}"
+            )
             part = "its part" if len(absent) == 1 else "their parts"
             return d.instruction, why, f"let CTA {names} issue {part} too, or expect {missing} bytes fewer"
     return None

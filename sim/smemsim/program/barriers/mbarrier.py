@@ -21,6 +21,7 @@ from smemsim.distinct import distinct
 from smemsim.errors import HardwareTrap
 from smemsim.finding import Touched
 from smemsim.program.barriers import loops
+from smemsim.program.barriers.misdirected import misdirected
 from smemsim.program.scopes import CLUSTER, GPU
 from smemsim.program.traps import find_misuse, miscount, misuse
 from smemsim.program.wave import WARP, Cta, Wait
@@ -211,18 +212,28 @@ class State:
             for barrier in self.members:
                 x.watch.lifetimes.arrives(i, barrier, barrier.cta.index, distinct(threads // WARP), is_commit=is_commit, releases=releases)
 
-    def fitting(self, x: Wave, threads: int, step: int, i: Instruction) -> int:
+    def fitting(self, x: Wave, threads: np.ndarray, step: int, i: Instruction) -> int:
         """How many of some threads arrive in the current phase, each `step` times."""
-        if step > self.pending and not self.pending and self.tx > 0:
-            miscount(
-                x, i, f"{step} arrivals at the mbarrier at {self._named}, of whose phase all have come: it waits for {self.tx} bytes", "wait for the phase (mbarrier.try_wait) before arriving in the next; expect only bytes that come",
-            )  # fmt: skip
         if step > self.pending:
-            miscount(
-                x, i, f"{step} arrivals at the mbarrier at {self._named}, of whose phase only {self.pending} are "
-                "left", f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
-            )  # fmt: skip
-        return min(threads, self.pending // step)
+            self._too_many(x, step, i)
+        return min(len(threads), self.pending // step)
+
+    def _too_many(self, x: Wave, step: int, i: Instruction) -> None:
+        """X010: more arrivals than the phase has left."""
+        why, repair = (
+            f"only {self.pending} are left",
+            f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
+        )
+        if not self.pending and self.tx > 0:
+            why = f"all have come: it waits for {self.tx} bytes"
+            repair = "wait for the phase (mbarrier.try_wait) before arriving in the next; expect only bytes that come"
+        elsewhere = misdirected(self.members[0], x, unawaited=True)
+        if elsewhere is not None:
+            why, repair = (
+                f"{why}; {elsewhere[0]}",
+                f"{elsewhere[1]}; or, if it is to arrive there, mbarrier.init with as many arrivals as come in a phase",
+            )
+        miscount(x, i, f"{step} arrivals at the mbarrier at {self._named}, of whose phase {why}", repair)
 
     def _count_arrivals(self, x: Wave, threads: np.ndarray, i: Instruction, count: int) -> None:
         """Remember which CTAs arrive by which line."""
@@ -448,7 +459,7 @@ def arrive(
     tokens = [np.empty(len(threads), np.uint64) for _, threads in arrivals]
     left = [(state, threads, own) for (state, threads), own in zip(arrivals, tokens, strict=True) if len(threads)]
     while left:
-        now = [state.fitting(x, len(threads), count, i) for state, threads, _ in left]
+        now = [state.fitting(x, threads, count, i) for state, threads, _ in left]
         for (state, _, own), steps in zip(left, now, strict=True):
             if steps == 1:
                 own[0] = state.word
