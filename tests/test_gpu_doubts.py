@@ -133,6 +133,59 @@ def without_a_byte(text: str, byte: int) -> str:
     return text.replace("@%p1 st.shared.b32 [%r6], %r7;", stores)
 
 
+def half_of_k(types: str, side: str, other: int | None) -> str:
+    """The same tile of elements of 8 bits; the upper half of K of one side is not written, and words of the other side have a value there, or none."""
+    word = "mov.b32 %r41, %r7;" if other is None else f"selp.b32 %r41, {other}, %r7, %p6;"
+    mine, others = ("lt", "ge") if side == "a" else ("ge", "lt")
+    left = f"setp.{mine}.u32 %p7, %r8, 2048; and.pred %p7, %p7, %p6; not.pred %p7, %p7; and.pred %p1, %p1, %p7;"
+    if other is None:
+        left += f"setp.{others}.u32 %p7, %r8, 2048; and.pred %p7, %p7, %p6; not.pred %p7, %p7; and.pred %p1, %p1, %p7;"
+    store = f"and.b32 %r40, %r8, 128; setp.ne.u32 %p6, %r40, 0; {left} {word} @%p1 st.shared.b32 [%r6], %r41;"
+    text = short_tile(store=ALL, written=2048).replace("@%p1 st.shared.b32 [%r6], %r7;", store)
+    scale = ", 1, 1" if types.startswith("f32") else ""
+    return text.replace("m64n8k16.f32.bf16.bf16", f"m64n8k32.{types}").replace("%rd4, 1, 1, 1, 0, 0;", f"%rd4, 1{scale};")
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize(
+    ("types", "other", "told"),
+    [
+        ("s32.s8.s8", 0, []),
+        ("s32.u8.u8", 0, []),
+        ("s32.s8.u8", 0x010000, ["R507"]),
+        ("s32.s8.s8", None, ["R507"]),
+        ("f32.e4m3.e4m3", 0, ["R507"]),
+        ("f32.e5m2.e4m3", 0, ["R507"]),
+    ],
+)
+def test_integers_that_nobody_wrote_count_for_nothing_beside_zeros(side, types, other, told):
+    """The rest of K may hold anything in one operand if the other one has zeros there; of a floating-point type it may hold a NaN."""
+    run = launched(half_of_k(types, side, other))
+    assert codes(run)[:1] == told, run.text()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "types", "told"),
+    [
+        (("%r8", "%r8"), (0, 0), "s8.s8", []),
+        (("%r7", "%r8"), (5, 0), "s8.u8", []),
+        (("%r7", "%r8"), (0, 5), "s8.s8", ["R507"]),
+        (("%r8", "%r7"), (5, 0), "u8.u8", ["R507"]),
+        (("%r8", "%r8"), (0, 0), "e4m3.e4m3", ["R507"]),
+    ],
+)
+def test_registers_of_integers_that_nobody_wrote_count_for_nothing_beside_zeros(a, b, types, told):
+    """Two registers of A have the lower half of K, two the upper one; B has one register for each half."""
+    d_type = "f32" if "e4m3" in types else "s32"
+    run = launched(kernel(f"""
+    ld.param.b64 %rd1, [out]; mov.u32 %r10, %tid.x; mov.u32 %r20, smem; ld.shared.u32 %r8, [%r20]; mov.b32 %r7, 0x01020304; mov.b32 %r6, 0;
+    mov.b32 %r40, {b[0]}; mov.b32 %r41, {b[1]};
+    mma.sync.aligned.m16n8k32.row.col.{d_type}.{types}.{d_type} {listed(1, 4)}, {{{a[0]}, {a[0]}, {a[1]}, {a[1]}}}, {{%r40, %r41}}, {{%r6, %r6, %r6, %r6}};
+    mul.wide.u32 %rd3, %r10, 16; add.s64 %rd3, %rd3, %rd1; {ALL}
+""", ".b64 out", ".b64 in", shared=64))  # fmt: skip
+    assert codes(run) == told, run.text()
+
+
 EVEN, ODD = "st.global.v2.b32 [%rd3], {%r1, %r3};", "st.global.v2.b32 [%rd3], {%r2, %r4};"  # columns of D
 
 

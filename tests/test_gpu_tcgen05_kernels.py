@@ -437,6 +437,34 @@ def test_scale_factors_that_nobody_wrote_are_found() -> None:
     assert [f.code for f in multiplied(text, images)[0].findings] == ["R507"]
 
 
+@pytest.mark.parametrize("group", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "largest", "beside", "told"),
+    [
+        ("i8", "s8", 126, 0, []),
+        ("f8f6f4", "e2m1", -6, 0, []),
+        ("i8", "s8", 126, 1, ["R507"]),
+        ("f8f6f4", "e2m1", -6, 1, ["R507"]),
+        ("f8f6f4", "e4m3", 448, 0, ["R507"]),
+    ],
+)
+def test_numbers_that_nobody_wrote_count_for_nothing_beside_zeros(group, kind, dtype, largest, beside, told) -> None:
+    """B has the upper half of K written in no row; A has zeros there, but for one element."""
+    text, images, a, b, i = product(kind, dtype, group, d_type="s32" if kind == "i8" else "f32")
+    a[:, i.k // 2 :], b[:, i.k // 2 :] = 0, largest
+    a[5, -1] = beside
+    for cta in range(group):
+        shared, half = SharedMemory("sm_100a"), i.n // group
+        lay_out(shared, a[cta * 128 : cta * 128 + 128], dtype, "K", "32B", 0x400, packing=KINDS[kind].packing)
+        lay_out(shared, b[cta * half : (cta + 1) * half], dtype, "K", "32B", 0x2400, packing=KINDS[kind].packing)
+        images[cta] = shared.bytes[0x400 - shared.begin : 0x4400 - shared.begin]
+    word = {"s8": 0x7E7E7E7E, "e2m1": 0xFFFFFFFF, "e4m3": 0x7E7E7E7E}[dtype]
+    store = "st.shared.b32 [%r152], %r154;"
+    assert store in text
+    run, _ = multiplied(text.replace(store, f"setp.ne.b32 %p5, %r154, {word}; @%p5 {store}"), images, group)
+    assert [f.code for f in run.findings] == told, run.text()
+
+
 def allocating(body: str) -> str:
     """One warp allocates: `body` with the slot in %r1."""
     return kernel(f"mov.u32 %r1, smem;\n{body}", shared=64, arch="sm_100a")

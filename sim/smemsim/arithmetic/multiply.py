@@ -14,9 +14,12 @@ from smemsim.arithmetic.dot import NOTHING
 from smemsim.arithmetic.values import accumulator, columns, numbers
 from smemsim.errors import InputError
 from smemsim.spec.assumptions import assumed, in_force
-from smemsim.spec.formats import element_format
+from smemsim.spec.formats import SCALE_BIAS, element_format
 from smemsim.spec.grades import Grade
 from smemsim.spec.mma_arithmetic import ARITHMETIC, LARGEST_ZERO_EXPONENT, LEAST_KEPT_BITS, NAN, MmaArithmetic, arithmetic_of
+
+NEGLIGIBLE = -200  # powers of two, of a product of scale factors: times two numbers of 8 bits (2^16 each) and a sum of 2^8, far below half the least f32 (2^-150)
+HUGE = 1000  # an exponent that no product of scale factors has
 
 __all__ = ["Factors", "Options", "Sums", "add_tiles", "certain", "is_added_in_place", "multiply", "multiply_tiles", "row_of"]
 
@@ -33,6 +36,25 @@ class Factors:
     def of(self, a: np.ndarray, b: np.ndarray) -> Factors:
         """These factors' type and block with other raw bits."""
         return Factors(a, b, self.dtype, self.k_per_factor)
+
+    def negligible(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which elements of A (M, K) and of B (N, K) count for nothing in an f32, whatever numbers of 8 bits or fewer they and their partners are.
+
+        >>> a, b = np.array([[0, 126]], np.uint8), np.array([[0, 0]], np.uint8)
+        >>> Factors(a, b, "ue8m0", 2).negligible()[0].tolist(), Factors(a, b, "ue4m3", 2).negligible()[0].tolist()
+        ([[True, True, False, False]], [[True, True, True, True]])
+        """
+        a, b = (_exponents(bits, self.dtype) for bits in (self.a, self.b))
+        found = a + b.max(axis=0) < NEGLIGIBLE, b + a.max(axis=0) < NEGLIGIBLE
+        return found[0].repeat(self.k_per_factor, axis=1), found[1].repeat(self.k_per_factor, axis=1)
+
+
+def _exponents(bits: np.ndarray, dtype: str) -> np.ndarray:
+    """Exponents of powers of two that scale factors are not above: tiny ones of zeros, huge ones of NaNs."""
+    fmt = element_format(dtype)
+    magnitude = bits.astype(np.int32) & fmt.magnitude
+    found = np.where(magnitude == 0, -HUGE, magnitude >> fmt.fraction_bits) if fmt.fraction_bits else magnitude - SCALE_BIAS
+    return np.where(magnitude == fmt.magnitude, 2 * HUGE, found)
 
 
 class Options(NamedTuple):

@@ -89,6 +89,11 @@ class MmaSync:
         return self.a_type, self.b_type, self.d_type
 
     @property
+    def has_numbers_alone(self) -> bool:
+        """Is an element times zero always zero, and is K that of the registers?"""
+        return self.d_type == "s32" and not self.xor and not self.is_sparse
+
+    @property
     def bits(self) -> int:
         """Bits of a register: 32, for f64 64."""
         return max(32, self.row.bits)

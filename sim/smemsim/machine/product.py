@@ -193,6 +193,12 @@ class SharedOperand:
         """(rows, k) the bytes of that word in which each element lies, as bits."""
         return shared.operand_bytes(self.number, **self._form)
 
+    def zeros(self, shared: SharedMemory) -> np.ndarray:
+        """(rows, k) which elements are zero."""
+        fmt, (bits, _) = element_format(self.dtype), self.bits(shared)
+        found: np.ndarray = bits & (fmt.magnitude << fmt.dropped_bits if fmt.is_float else (1 << fmt.bits) - 1) == 0
+        return found
+
     def chunks(self, shared: SharedMemory) -> np.ndarray:
         """The chunks of 16 bytes that it has bytes in, counted from the window's begin, ascending; that behind the last one stands for all past the end."""
         return shared.operand_chunks(self.number, **self._form)

@@ -65,6 +65,7 @@ __all__ = [
     "prepare",
     "prepared",
     "scale_address",
+    "scale_factors",
     "stored_k",
     "tcgen05_mma",
 ]
@@ -608,7 +609,7 @@ def _values(issue: Issue, a: Sequence[np.ndarray], b: np.ndarray, c: np.ndarray)
         b = np.where(mma.zero_columns[:, None], 0, b)
     if mma.i.d_type == "f16":
         c = c.astype(np.uint16)  # 16-bit elements are the lower halves of their cells
-    factors = None if mma.scales is None else _read_factors(mma.i, mma.scales, issue.tensor)
+    factors = None if mma.scales is None else scale_factors(mma.i, mma.scales, issue.tensor)
     index = None if mma.metadata is None else _read_index(mma.i, mma.metadata, issue.tensor, a)
     return Values(a, b, c, factors, index)
 
@@ -733,7 +734,7 @@ def _gather(tensor: tuple[TensorMemory, ...], cta: np.ndarray, lane: np.ndarray,
     return words
 
 
-def _read_factors(i: InstrDescriptor, layouts: tuple[ScaleLayout, ScaleLayout], tensor: tuple[TensorMemory, ...]) -> Factors:
+def scale_factors(i: InstrDescriptor, layouts: tuple[ScaleLayout, ScaleLayout], tensor: tuple[TensorMemory, ...]) -> Factors:
     """The scale factors of A (M, factors) and of B (N, factors).
 
     Every factor lies in tensor memory several times; where the copies differ nobody knows which lanes of the array read which: Unmodelled.

@@ -41,6 +41,11 @@ class ElementFormat(NamedTuple):
         return (1 << self.exponent_bits + self.fraction_bits) - 1
 
     @property
+    def has_numbers_alone(self) -> bool:
+        """Is each of its words a number, neither infinite nor a NaN? Times zero it is zero then."""
+        return not self.specials
+
+    @property
     def largest(self) -> int:
         """The largest finite number, without dropped bits."""
         below = {"ieee": 1 << self.fraction_bits, "nan": 1}.get(self.specials, 0)

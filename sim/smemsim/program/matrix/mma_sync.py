@@ -72,7 +72,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         a, b, start = (_stacked(part, x) for part in reads)
         d = of.execute(a, b, start, None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP))
         if x.watch is not None and x.watch.unwritten.slots:
-            _follow(x, i, parts, of.places, where)
+            _follow(x, i, parts, of.places, where, (a, b) if isinstance(of, MmaSync) and of.has_numbers_alone else None)
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))
 
@@ -109,11 +109,12 @@ def _named(i: Instruction, words: Modifiers) -> MmaSync | QuadPairs:
 
 def _follow(
     x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...] | None,
-    metadata: tuple[Operand, MmaSync] | None,
+    metadata: tuple[Operand, MmaSync] | None, values: tuple[np.ndarray, np.ndarray] | None,
 ) -> None:  # fmt: skip
     """The registers of D get the doubts of C, and row by row those of A and its metadata, column by column those of B; `parts` are the registers of D, A, B and C.
 
-    Without `places`, as `MmaSync` has them, all of them get the doubts of everything that the warp has.
+    Without `places`, as `MmaSync` has them, all of them get the doubts of everything that the warp has. `values` are the registers of A and B if their elements
+    are always numbers: what is multiplied with zeros alone counts for nothing then.
     """
     unwritten, doubts, warps = x.watch.unwritten, x.watch.unwritten.doubts, x.n // WARP
     if places is None:
@@ -124,9 +125,11 @@ def _follow(
     a, b, c = (unwritten.of_registers(part, x.threads) for part in parts[1:])
     row, column = places[2]
     of_elements = np.zeros((len(row), WARP, warps), np.int32)
-    for marks, (thread, register), at in ((a, places[0], row), (b, places[1], column)):
+    idle = (None, None) if values is None else [_are_zeros(*one) for one in zip(values[::-1], (b, a), places[1::-1], strict=True)]
+    for marks, (thread, register), at, nothing in ((a, places[0], row, idle[0]), (b, places[1], column, idle[1])):
         if marks is not None:
-            of_rows = doubts.all(marks.reshape(len(marks), warps, WARP)[register, :, thread], axis=1)
+            of_operand = marks.reshape(len(marks), warps, WARP)[register, :, thread]
+            of_rows = doubts.all(of_operand if nothing is None else np.where(nothing, np.int32(0), of_operand), axis=1)
             of_elements = doubts.join(of_elements, doubts.computed(i, of_rows, is_result=True)[at])
     if metadata is not None and (marks := unwritten.of_registers([metadata[0]], x.threads)) is not None:
         of_rows = doubts.all(marks.reshape(warps, WARP)[:, metadata[1].metadata_threads], axis=2).T
@@ -135,6 +138,14 @@ def _follow(
     unwritten.put_registers(
         parts[0], x.threads, of_registers if c is None else doubts.join(of_registers, doubts.computed(i, c, is_result=True))
     )
+
+
+def _are_zeros(values: np.ndarray, marks: np.ndarray | None, places: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """(k, warps) are all elements at a k zero, in registers (registers, warps, 32) whose values are certain?"""
+    thread, register = places
+    are_zero = values == 0 if marks is None else (values == 0) & (marks.reshape(values.shape) == 0)
+    found: np.ndarray = are_zero[register, :, thread].all(axis=0)
+    return found
 
 
 def note_inferred(x: Wave, evidence: Mapping[str, str]) -> None:

@@ -421,6 +421,15 @@ class _Product(Product):
         b, *a = (operand.bytes_of_words(self.cta.shared) for operand in self.operands)
         return a[0] if a else np.zeros((self.m, 0), np.uint8), b
 
+    def idle(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        types = [element_format(name) for name in (self.made.of.a_type, self.made.of.b_type)]
+        if self.made.of.is_sparse or len(self.operands) < 2 or not any(fmt.has_numbers_alone for fmt in types):
+            return None, None
+        operands, parts = self.operands[::-1], zip(self.words(), self.bytes(), strict=True)
+        zeros = [operand.zeros(self.cta.shared) & self.is_known(*part) for operand, part in zip(operands, parts, strict=True)]
+        a, b = (other.all(axis=0) if fmt.has_numbers_alone else None for fmt, other in zip(types, zeros[::-1], strict=True))
+        return a, b
+
     def rows_of_registers(self) -> np.ndarray | None:
         """The marks of A's rows that registers give it: its elements, if they are in registers, and its metadata."""
         doubts, found = self.unwritten.doubts, None

@@ -14,7 +14,7 @@ from smemsim.arithmetic.multiply import row_of
 from smemsim.errors import HardwareTrap, InputError
 from smemsim.finding import Finding
 from smemsim.machine.memory import SharedMemory
-from smemsim.machine.tcgen05 import Issue, Prepared, Tcgen05Mma, Together, descriptor_of, execute, prepared, scale_address
+from smemsim.machine.tcgen05 import Issue, Prepared, Tcgen05Mma, Together, descriptor_of, execute, prepared, scale_address, scale_factors
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import tcgen05_shift
 from smemsim.machine.tmem.layout import ATmemLayout, Copies, boxes_of, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
@@ -371,6 +371,33 @@ class _Product(Product):
     def bytes(self) -> tuple[np.ndarray, np.ndarray]:
         b, *a = (np.concatenate([operand.bytes_of_words(m.shared) for m in self.members]) for operand in self.mma.shared_operands)
         return a[0] if a else np.zeros((self.m, 0), np.uint8), b
+
+    def idle(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        mma, types = self.mma, [element_format(name) for name in (self.mma.i.a_type, self.mma.i.b_type)]
+        if mma.metadata is not None or len(mma.shared_operands) < 2 or not any(fmt.has_numbers_alone for fmt in types):
+            return None, None
+        operands, parts = mma.shared_operands[::-1], zip(self.words(), self.bytes(), strict=True)
+        zeros = [
+            np.concatenate([operand.zeros(member.shared) for member in self.members]) & self.is_known(*part)
+            for operand, part in zip(operands, parts, strict=True)
+        ]
+        a, b = (
+            other.all(axis=0) | of_scales if fmt.has_numbers_alone else None
+            for fmt, other, of_scales in zip(types, zeros[::-1], self._small_scales(), strict=True)
+        )
+        return a, b
+
+    def _small_scales(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of which elements of A and of B are the scale factors so small that they count for nothing?"""
+        scales = self.mma.scales
+        if scales is not None:
+            marks = [
+                self._joined(np.zeros(rows, np.int32), cells_of_scales(layout))
+                for rows, layout in zip((self.m, self.n), scales, strict=True)
+            ]
+            if not any(of_rows.any() for of_rows in marks):
+                return scale_factors(self.mma.i, scales, tuple(tensor_of(member) for member in self.members)).negligible()
+        return np.array(False), np.array(False)
 
     def of_tensor_memory(self) -> tuple[np.ndarray, np.ndarray]:
         """The marks of the rows of A and of B that what lies in tensor memory gives them: A, scale factors, metadata."""

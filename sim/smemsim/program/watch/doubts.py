@@ -1148,10 +1148,25 @@ class Product(Follows):
         there = np.zeros(self.unwritten.words + 1, np.uint8)
         there[places] = bits
         a, b = self.words()
-        if np.all((bits == WHOLE) | (bits == 0)):
-            return (there[a] != 0).any(1), (there[b] != 0).any(1)
-        of_a, of_b = self.bytes()
-        return (there[a] & of_a != 0).any(1), (there[b] & of_b != 0).any(1)
+        of_a, of_b = (WHOLE, WHOLE) if np.all((bits == WHOLE) | (bits == 0)) else self.bytes()
+        read = there[a] & of_a != 0, there[b] & of_b != 0
+        if any(these.any() for these in read):
+            read = tuple(these if idle is None else these & ~idle for these, idle in zip(read, self.idle(), strict=True))
+        return read[0].any(1), read[1].any(1)
+
+    def idle(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Which elements of A (m, k) and of B (n, k) change nothing of D, whatever they are: all that they are multiplied with is zero, and their type has numbers
+        alone. None: no element is known to be one."""
+        return None, None
+
+    def is_known(self, at: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Have these bytes of words in shared memory certain values?"""
+        at = np.minimum(at, self.unwritten.words - 1)
+        unknown = self.unwritten.blank(at.reshape(-1)).reshape(at.shape)
+        if self.unwritten.shared is not None:
+            unknown = unknown | np.packbits(self.unwritten.shared.marks[at] != 0, axis=-1, bitorder="little")[..., 0]
+        found: np.ndarray = unknown & bits == 0
+        return found
 
     def finish(self, rows: np.ndarray | None, columns: np.ndarray | None, *, goes_on: bool) -> None:
         """D is there: it has the marks of what was found, those of rows and columns that came from elsewhere, and its own where the sum goes on."""
