@@ -80,6 +80,19 @@ def loaded(wait: str) -> str:
     return f"{init()} bar.sync 0; {LOAD} {wait} {READ}"
 
 
+def expected_apart(order: str, copy_first: bool = False) -> str:
+    """Warp 0 expects the bytes of a bulk load by an expect_tx without an arrival; warp 1 makes the only arrival of the phase. `order` stands between the two."""
+    expect = "@%p1 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 256;"
+    copy = "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 256, [bar];"
+    first, second = (copy, expect) if copy_first else (expect, copy)
+    return f"""{init()} bar.sync 0; {first} {second} {order} setp.eq.u32 %p14, %r1, 32; @!%p14 bra A; mbarrier.arrive.shared::cta.b64 _, [bar]; A:
+    {waits()} {READ}"""
+
+
+EXPECTED_FIRST = f"""{init()} bar.sync 0; @!%p1 bra L; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 256; mbarrier.arrive{{}}.shared::cta.b64 _, [bar];
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 256, [bar]; L: {waits()} {READ}"""  # by the thread that arrives
+
+
 def ring(
     *, full: str = "", free: str = "", arrive: str = "mbarrier.arrive.shared::cta.b64 _, [%r12];", read_first: bool = True, readers: int = 32
 ) -> str:  # fmt: skip
@@ -520,6 +533,14 @@ KERNELS = (
     Kernel("bulk load, relaxed test",                  loaded(RELAXED_TEST), "X004"),
     Kernel("bulk load, the fence before the wait",     loaded(f"{ACQ} {RELAXED}"), "X004"),
     Kernel("bulk load, a wait for the other parity",   loaded(waits(parity="1")), "X006"),
+    Kernel("bytes expected apart, no order",           expected_apart(""), "X010"),
+    Kernel("bytes expected apart, behind the copy",    expected_apart("", copy_first=True), "X010"),
+    Kernel("bytes expected apart, a pair of CTAs",     expected_apart(""), "X010", cluster=2),
+    Kernel("bytes expected apart, ordered",            expected_apart("bar.sync 0;")),
+    Kernel("bytes expected apart, ordered, a pair",    expected_apart("bar.sync 0;"), cluster=2),
+    Kernel("bytes expected, then an arrival",          EXPECTED_FIRST.format("")),
+    Kernel("bytes expected, then a relaxed arrival",   EXPECTED_FIRST.format(".relaxed.cta")),
+    Kernel("bytes expected, more of them later",       EXPECTED_FIRST.format("").replace("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 256; mbarrier.arrive.shared", "mbarrier.arrive.expect_tx.shared").replace("_, [bar];\n", "_, [bar], 128; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 128;\n")),
     Kernel("ring, the next bytes are expected early",  EARLY, "X010"),
     Kernel("four phases, by the state",                by_token()),
     Kernel("four phases, by the state, relaxed waits", by_token(wait=".relaxed.cta")),

@@ -995,7 +995,27 @@ def test_registers_that_nobody_gives_back_are_waited_for_for_ever(directives, ot
     run = smemsim.Gpu("sm_90a").launch(kernel("", body, directives=directives), block=256)
     assert [f.code for f in run.findings] == codes
     assert all("setmaxnreg.inc" in f.instruction for f in run.findings)
-    assert all(f.repair.startswith(".minnctapersm 1" if "minnctapersm 2" in directives else "setmaxnreg.dec") for f in run.findings)
+    assert all(
+        f.repair.startswith(".minnctapersm 1" if "minnctapersm 2" in directives else "setmaxnreg.dec to at most 24 registers")
+        for f in run.findings
+    )
+
+
+@pytest.mark.parametrize(
+    ("gives", "asks", "repair"),
+    [
+        (40, 256, "setmaxnreg.inc of at most 232 registers here"),  # 24 in the others would not be enough
+        (56, 232, "setmaxnreg.dec to at most 40 registers in the other warps, or setmaxnreg.inc of at most 224 registers here"),
+    ],
+)
+def test_the_numbers_of_registers_that_fit_are_named(gives, asks, repair):
+    body = """mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128; @%p1 bra A; setmaxnreg.inc.sync.aligned.u32 {}; bra B; A: setmaxnreg.dec.sync.aligned.u32 {}; B:"""
+    directives = ".maxntid 384 .minnctapersm 1"  # 168 registers a thread
+    run = smemsim.Gpu("sm_90a").launch(kernel("", body.format(asks, gives), directives=directives), block=384)
+    assert [(f.code, f.repair) for f in run.findings] == [("X006", repair)]
+    least, most = (int(word) for word in repair.split() if word.isdigit()) if gives == 56 else (gives, 232)
+    for fixed in ((asks, least), (most, gives)) if gives == 56 else ((most, gives),):
+        assert not smemsim.Gpu("sm_90a").launch(kernel("", body.format(*fixed), directives=directives), block=384).findings
 
 
 @pytest.mark.parametrize(("threads", "codes"), [(128, []), (96, ["X011"])])

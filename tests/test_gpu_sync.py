@@ -599,6 +599,9 @@ def test_cp_async_arrives():
         assert results(body).tolist() == [0] * 32
     alone = body.replace("@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];", "")  # without .noinc it is no arrival of those that init counts
     assert "X006" in found(alone, np.zeros(32, np.uint32), block=1)
+    (hang,) = run(alone, [np.zeros(32, np.uint32)], block=1)[0].findings.values()
+    assert "adds an arrival and makes it: line" in hang.message
+    assert hang.repair.startswith("cp.async.mbarrier.arrive.noinc in line")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.distinct import distinct
-from smemsim.program.barriers.mbarrier import Delivery, Mbarrier
+from smemsim.program.barriers.mbarrier import ADDS_OWN, Delivery, Mbarrier
 from smemsim.program.barriers.misdirected import members, misdirected, siblings
 from smemsim.program.linking.flow import following
 from smemsim.program.wave import WARP, Cta, Wait
@@ -39,6 +39,11 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         return 0, elsewhere[1]
     if state.phase > state.seen:
         return 0, _unseen(barrier)
+    if state.pending and (lines := state.done.get(ADDS_OWN)):
+        return (
+            1,
+            f"cp.async.mbarrier.arrive.noinc in line {min(lines)}: without .noinc it adds the arrival that it makes, and none of the {state.expected} of mbarrier.init comes",
+        )
     if state.pending != state.expected and state.pending:
         absent = _never_here(barrier, x)
         if absent:  # who has arrived nowhere and waits for something else is held up by that

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
 __all__ = [
+    "ADDS_OWN",
     "Delivery",
     "Mbarrier",
     "State",
@@ -51,6 +52,9 @@ __all__ = [
     "states_of",
     "with_threads",
 ]
+
+
+ADDS_OWN = "adds an arrival and makes it"  # in `State.done`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +147,12 @@ class State:
         # Two that bring the same bytes for one expectation in one phase, the first time; the same where a phase has ended between.
         self.doubled: tuple[Delivery, Delivery] | None = None
         self.repeated: tuple[Delivery, Delivery] | None = None
-        self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
+        self.done: dict[str, dict[int, str]] = {
+            "arrives": {},
+            "expects bytes": {},
+            "brings bytes": {},
+            ADDS_OWN: {},
+        }  # instructions by line
 
     def _belongs_to(self, members: Sequence[Mbarrier]) -> None:
         self.members = tuple(members)
@@ -289,6 +298,10 @@ class State:
         """The current phase waits for `count` arrivals more, which nobody but the hardware makes; for fewer, where they have come (negative)."""
         self.pending += count
         self._settles(x)
+
+    def adds_own(self, i: Instruction) -> None:
+        """Note an instruction that adds an arrival to the phase, and makes it: the count is what it was."""
+        self._note(ADDS_OWN, i)
 
     def sent(self, by: Delivery) -> None:
         """Remember who stores here by st.async or red.async."""

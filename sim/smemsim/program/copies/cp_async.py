@@ -181,7 +181,9 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
                 x.select(kept)
             if counts:
                 lands(x, functools.partial(_arrives, x, i, cta, offset, threads[part]), stream=GROUP)
-            elif x.late is not None:
+                continue
+            barrier.state.adds_own(i)
+            if x.late is not None:
                 barrier.alone().adds(x, len(threads[part]))
                 lands(x, functools.partial(_come, x, barrier, len(threads[part])), stream=GROUP)
 

@@ -174,15 +174,25 @@ def check_registers(x: Wave) -> None:
         if total > warps * at_entry and "inc" in i.modifiers:
             x.launch.find(
                 "X006", i, f"{i.name} waits for ever: with {most} registers a thread here the {warps} warps would have {WARP * total}, and the CTA has "
-                f"{WARP * warps * at_entry}, {at_entry} a thread, since its launch", _fewer(total, warps, at_entry, alone), because="PTX ISA 9.1 §9.7.19.5",
+                f"{WARP * warps * at_entry}, {at_entry} a thread, since its launch", _fewer(of_warps, warps, at_entry, alone), because="PTX ISA 9.1 §9.7.19.5",
             )  # fmt: skip
 
 
-def _fewer(total: int, warps: int, at_entry: int, alone: int) -> str:
+def _fewer(of_warps: dict[int, tuple[int, Instruction]], warps: int, at_entry: int, alone: int) -> str:
     """What to change where warps ask for more registers than their CTA has; `alone` has a thread of a CTA that need not share the multiprocessor."""
-    if at_entry < alone and total <= warps * alone:
+    counts = [count for count, _ in of_warps.values()] + [at_entry] * (warps - len(of_warps))
+    pool, most = warps * at_entry, max(counts)
+    if at_entry < alone and sum(counts) <= warps * alone:
         return f".minnctapersm 1 (__launch_bounds__(threads, 1)): a thread then begins with {alone} registers, and that is enough"
-    return "setmaxnreg.dec in the warps that need fewer"
+    asking = counts.count(most)
+    here = (pool - sum(counts) + asking * most) // asking // SETMAXNREG.step * SETMAXNREG.step
+    others = (pool - asking * most) // max(1, warps - asking) // SETMAXNREG.step * SETMAXNREG.step
+    less = f"setmaxnreg.inc of at most {here} registers here"
+    return (
+        f"setmaxnreg.dec to at most {others} registers in the other warps, or {less}"
+        if others >= SETMAXNREG[0] and asking < warps
+        else less
+    )
 
 
 def _check_warpgroups(x: Wave, of_warps: dict[int, tuple[int, Instruction]], warps: int) -> None:

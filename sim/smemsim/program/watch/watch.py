@@ -53,6 +53,7 @@ from smemsim.program.watch.clocks import EXCUSES, Alike, Formal, Order, count_of
 from smemsim.program.watch.doubts import Unwritten
 from smemsim.program.watch.early import EarlyReads
 from smemsim.program.watch.epochs import LAST, STEP
+from smemsim.program.watch.expected import ExpectedBytes
 from smemsim.program.watch.freed import FreedByOthers
 from smemsim.program.watch.global_memory import GlobalShadow, GlobalsOfFirst, is_for_shared
 from smemsim.program.watch.history import History
@@ -136,6 +137,7 @@ class Watch:
         self.maps = None if self.globals is None else MapsInMemory(self.order, self.operations, self.telling, self.globals)
         # By line: the instruction, the warp, the mbarrier, and its phase before; then the same of those that rule order.sibling_arrivals excuses.
         self._early_arrivals: tuple[dict[int, _Early], dict[int, _Early]] = {}, {}
+        self.expected = ExpectedBytes(self.order, self.telling)
         self.endings = Endings(x, self.order, self.operations, self.groups)
         self.operations.holders += [self.alone, self.order, self.groups, self.shared, self.tensor, self.registers]
         if self.globals is not None and self.maps is not None:
@@ -149,7 +151,7 @@ class Watch:
         """What is known of all CTAs, from what is known of the first one, where nothing was to be told; `brought` has by warp what the phases have brought to each CTA
         that it waited for last."""
         self.operations.spread(first.operations, twins, np.asarray(first.order.read_done.all(axis=0)))
-        for part in ("order", "groups", "barriers", "lanes", "shared", "registers", "alone", "tensor", "objects"):
+        for part in ("order", "groups", "barriers", "lanes", "shared", "registers", "alone", "tensor", "objects", "expected"):
             getattr(self, part).spread(getattr(first, part), twins)
         self.telling.spread(first.telling, twins, brought)
         wrong, excused = first._early_arrivals
@@ -173,7 +175,13 @@ class Watch:
     def ends_in_order(self, cta: Cta) -> bool:
         """All threads have exited: is there nothing to be said of that, of a wave of this CTA alone?"""
         unwritten = self.unwritten
-        if self.lifetimes.is_needed or any(self._early_arrivals) or unwritten.overwrites.is_open or unwritten.doubts.are_whole:
+        if (
+            self.lifetimes.is_needed
+            or any(self._early_arrivals)
+            or self.expected.is_needed
+            or unwritten.overwrites.is_open
+            or unwritten.doubts.are_whole
+        ):
             return False
         return self.endings.are_over(cta)
 
@@ -184,6 +192,7 @@ class Watch:
         self.unwritten.overwrites.ended()
         self.unwritten.doubts.abandon(self._is_race)
         self._tell_early_arrivals()
+        self.expected.ended()
 
     def let_go(self) -> None:
         """The wave is over: the parts know each other no more, so that their tables are freed."""
@@ -662,6 +671,7 @@ class Watch:
                 "PTX ISA 9.1 §9.7.13.15.9", formal=formal,
             )  # fmt: skip
         self.objects.uses(i, barrier, warps)
+        self.expected.uses(i, barrier, warps)
 
     def arrive(self, i: Instruction, arrivals: Sequence[tuple[np.ndarray, Mbarrier]]) -> None:
         """Warps are about to arrive at mbarriers: do they know that the phase before is over (rule order.mbarrier_phases)?"""
