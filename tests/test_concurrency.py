@@ -1285,3 +1285,21 @@ def test_other_orders_and_tiers_agree_about_readers(seed, monkeypatch):
     assert is_wrong(schedule="latest") == told == is_wrong(schedule=seed)
     monkeypatch.setenv("SMEMSIM_TIERS", "closures")
     assert Drawn(seed).disagreement() == ""
+
+
+STORED_LATE = f"""{init(32)} bar.sync 0; @!%p2 bra TAKE; mbarrier.arrive.shared::cta.b64 _, [bar]; st.shared.u32 [%r8], %r3; bra OUT;
+TAKE: {waits()} ld.shared.u32 %r9, [%r8]; {RESULT} OUT:"""
+
+
+@pytest.mark.parametrize(
+    ("body", "is_moved"),
+    [
+        (ring(read_first=False), True),
+        (STORED_LATE, True),
+        (ring(free=" "), False),  # the producer has not waited for the arrival
+        (ring(arrive="mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12];"), False),  # the arrival is where it should be
+    ],
+)
+def test_an_arrival_that_comes_before_the_access_is_to_be_moved(body, is_moved):
+    found = next(f for f in run(Kernel("", body)).findings if f.code == "X008")
+    assert found.repair.startswith("move mbarrier.arrive of line") is is_moved

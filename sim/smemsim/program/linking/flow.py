@@ -94,6 +94,32 @@ def leads_by(program: Program, first: Instruction, then: Instruction, others: It
     return any(is_way(first, i) and is_way(i, then) for i in known) if id(first) in places and id(then) in places else False
 
 
+def leads_past(program: Program, first: Instruction, then: Instruction, others: Iterable[Instruction]) -> bool:
+    """Does a path of the program lead from one instruction to another by none of `others`, and not by the first one again?"""
+    ends, found = {id(first), *map(id, others)}, False
+
+    def scan(instructions: Sequence[Instruction]) -> bool:
+        """Does the path go on behind these?"""
+        nonlocal found
+        for i in instructions:
+            found = found or i is then
+            if found or id(i) in ends:
+                return False
+        return True
+
+    def step(n: int) -> Iterable[int]:
+        after = (following(program, n) or ()) if scan(program.blocks[n].instructions) else ()
+        return [m for m in after if m < len(program.blocks)]
+
+    for n, block in enumerate(program.blocks):
+        for at, i in enumerate(block.instructions):
+            if i is first and scan(block.instructions[at + 1 :]):
+                for m in following(program, n) or ():
+                    if m < len(program.blocks):
+                        _reached(m, step)
+    return found
+
+
 def _reached(n: int, step: Callable[[int], Iterable[int]]) -> set[int]:
     """Block n and those that steps from it lead to."""
     reached: set[int] = set()

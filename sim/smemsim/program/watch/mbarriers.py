@@ -8,6 +8,7 @@ last asynchronous arrival of each line.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.program.barriers.mbarrier import Mbarrier
+from smemsim.program.linking.flow import leads_past
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.watch.telling import BARRIER, WORD, Telling
@@ -114,6 +116,28 @@ class MbarrierObjects:
         one = self._objects.get(barrier)
         if one is not None:
             one.arrivals[i.line] = _Arrival(i, barrier.state.phase, tuple(after))
+
+    def arrives_before(self, warp: int, line: int, other: int) -> int:
+        """The line of an arrival of a warp that another one has waited for, if the access of `line` may follow it before the warp waits again; 0 if there is none."""
+        than = self.telling.lines.get(line)
+        for one in self._objects.values() if than is not None else ():
+            own = warp - one.first
+            if not 0 <= own < len(one.when) or one.phase[own] == WAITS or one.when[own] > self.order.has_seen(other, warp):
+                continue
+            by = self.telling.lines.get(int(one.line[own]))
+            if by is not None and by.op == "mbarrier" and by.modifiers[0] == "arrive" and leads_past(self.x.program, by, than, self._waits):
+                return by.line
+        return 0
+
+    @functools.cached_property
+    def _waits(self) -> list[Instruction]:
+        """The instructions of the program that wait for other threads."""
+        return [
+            i
+            for block in self.x.program.blocks
+            for i in block.instructions
+            if i.op in ("bar", "barrier") or (i.op == "mbarrier" and i.modifiers[0] in ("try_wait", "test_wait"))
+        ]
 
     # ---- what ends it
 

@@ -1034,7 +1034,7 @@ class SharedShadow:
                 why, change = self.telling.narrow("" if formal else alone)
                 self.telling.find(
                     "X008", i, places, f"{{i}} of warp {self.telling.warp(mine[unseen][0])} touches {{where}}, which {self.writer(places[0])}: "
-                    f"nothing orders the two{why}", change or self._between(int(mine[unseen][0]), int(other[unseen][0])), formal=formal,
+                    f"nothing orders the two{why}", change or self._between(int(mine[unseen][0]), int(other[unseen][0]), int(self.line[places[0]])), formal=formal,
                     other=int(self.line[places[0]]),
                 )  # fmt: skip
         by_op = who >= OPERATIONS
@@ -1049,8 +1049,10 @@ class SharedShadow:
         """What does not excuse that operations are not known to be over: cp.async writes as threads do, and its bytes were seen missing (rule order.narrow_arrival)."""
         return HANDED_ON if self.operations.copies[numbers].any() else ()
 
-    def _between(self, one: int, other: int) -> str:
-        """What to put between the accesses of two warps."""
+    def _between(self, one: int, other: int, line: int) -> str:
+        """What to put between the access of a warp and that of another one, at `line`."""
+        if by := self.objects.arrives_before(other, line, one):
+            return f"move mbarrier.arrive of line {by} behind line {line}: it arrives before that access is done"
         if one // self.per_cta == other // self.per_cta:
             return f"put {BARRIER}, or an mbarrier, between them"
         return "put barrier.cluster.arrive and barrier.cluster.wait of all CTAs of the cluster (cluster.sync()) between them, or an mbarrier at which the other CTA arrives"
@@ -1132,7 +1134,7 @@ class SharedShadow:
             if cta != int(mine[first]) // self.per_cta:  # who writes runs ahead of another CTA
                 line += f" of CTA {self.x.ctas[cta].number}"
             self.telling.find(
-                "X008", i, places, sentence.replace("{line}", line), self._between(int(mine[first]), int(readers[reader, first])), formal=formal,
+                "X008", i, places, sentence.replace("{line}", line), self._between(int(mine[first]), int(readers[reader, first]), int(lines[places[0]])), formal=formal,
                 other=int(lines[places[0]]),
             )  # fmt: skip
 
