@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from numba.core.errors import NumbaError
 
 from gpu_faults import KERNELS
-from smemsim import Gpu, store
+from smemsim import Gpu, InputError, store
 from smemsim.arithmetic.loops import look_up
 from smemsim.cli import COMMANDS, main
 from smemsim.compiling import LOOPS, Loop, describe, digest, ship
@@ -98,6 +98,122 @@ def test_a_folder_that_others_can_write_to_is_not_used(of, mode, folder, monkeyp
     assert (store.read(KEY) == b"code") == is_safe
 
 
+@pytest.mark.parametrize("fault", ["too long", "a loop of links", "not to be looked at"])
+def test_a_folder_that_cannot_be_looked_at_is_not_used(fault, folder, monkeypatch):
+    where = folder.parent / "inner"
+    if fault == "too long":
+        monkeypatch.setenv(store.FOLDER, f"/{'a' * 300}")
+    elif fault == "a loop of links":
+        where.symlink_to(where)
+        monkeypatch.setenv(store.FOLDER, str(where / "cache"))
+    else:
+        looked = os.stat
+
+        def refuse(path, **options):
+            if str(path).startswith(str(folder.parent)):
+                raise PermissionError(13, "Permission denied", str(path))
+            return looked(path, **options)
+
+        monkeypatch.setattr("os.stat", refuse)
+    store.write(KEY, b"code")
+    assert (store.has(KEY), store.read(KEY), store.is_writable()) == (False, None, False)
+    assert "cannot be looked at" in store.unusable()
+    with store.locked(KEY):
+        assert cache("clear")[0] == 2
+
+
+def test_a_link_cannot_be_replaced_between_the_check_and_the_use(folder, monkeypatch):
+    mine, other, link = folder.parent / "mine", folder.parent / "other", folder.parent / "link"
+    mine.mkdir(mode=0o700)
+    link.symlink_to(mine)
+    monkeypatch.setenv(store.FOLDER, str(link))
+    store.write(KEY, b"code")
+    link.unlink()
+    (other / "objects").mkdir(parents=True)
+    link.symlink_to(other)
+    assert store.read(KEY) == b"code"
+    assert store._path(KEY).is_relative_to(mine)
+
+
+def test_an_entry_that_others_can_write_to_is_missing(folder):
+    store.write(KEY, b"code")
+    (path,) = folder.glob("*.o")
+    for mode in (0o620, 0o602):
+        path.chmod(mode)
+        assert store.read(KEY) is None
+    path.chmod(0o644)
+    assert store.read(KEY) == b"code"
+
+
+def test_an_entry_larger_than_any_is_not_read(folder):
+    store.write(KEY, b"code")
+    (path,) = folder.glob("*.o")
+    with path.open("r+b") as file:
+        file.truncate(store.MOST_BYTES + 1)
+    assert store.read(KEY) is None
+
+
+def test_clearing_removes_no_file_of_anybody_else(folder, monkeypatch):
+    """The folder may be one that the user has for something else: a project has a folder of objects, too."""
+    store.write(KEY, b"code")
+    others = ["main.o", ".gitignore", ".htaccess", "ab.o", f"{'ab' * 20}.obj", ".lock", f"{'cd' * 20}-2.o/inner"]
+    for name in others:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"precious")
+    (folder / ".new-abc").write_bytes(b"left by a process that ended")
+    monkeypatch.setenv(store.MOST, "1")
+    store.write("12" * 32, b"which makes room")
+    assert cache("clear")[0] == 0
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == sorted(others)
+
+
+def test_a_lock_that_another_process_keeps_is_waited_for_so_long_and_no_longer(folder, monkeypatch):
+    monkeypatch.setattr(store, "LONGEST_WAIT", 0.05)
+    store.write(KEY, b"code")
+    held = (
+        "import fcntl, os, sys; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX); print(flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", held, str(folder / store.LOCK)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with store.locked(KEY):
+            assert store.read(KEY) == b"code"
+        other.stdin.close()
+
+
+def test_a_folder_with_rights_for_named_users_is_not_used(folder, monkeypatch):
+    store.write(KEY, b"code")
+    store._trusted.clear()
+    monkeypatch.setattr(store, "_is_own_group", lambda group, user: True)
+    folder.chmod(0o770)
+    assert store.read(KEY) == b"code"
+    store._trusted.clear()
+    monkeypatch.setattr(store, "_has_list", lambda path: True)
+    assert store.read(KEY) is None
+    folder.chmod(0o750)
+    assert store.read(KEY) == b"code"
+
+
+@pytest.mark.parametrize(
+    ("group", "members", "users", "is_own"),
+    [
+        ("me", [], [(7, 70)], True),
+        ("me", ["me"], [(7, 70), (8, 80)], True),
+        ("me", ["me", "you"], [(7, 70)], False),
+        ("me", [], [(7, 70), (8, 70)], False),
+        ("staff", [], [(7, 70)], False),
+    ],
+)
+def test_a_private_group_has_no_other_user_in_it(group, members, users, is_own, monkeypatch):
+    import grp
+    import pwd
+    from types import SimpleNamespace as Row
+
+    monkeypatch.setattr(grp, "getgrgid", lambda number: Row(gr_name=group, gr_mem=members))
+    monkeypatch.setattr(pwd, "getpwuid", lambda number: Row(pw_name="me"))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [Row(pw_uid=user, pw_gid=own) for user, own in users])
+    assert store._is_own_group.__wrapped__(70, 7) == is_own
+
+
 def test_a_folder_of_another_user_is_not_used(folder, monkeypatch):
     store.write(KEY, b"code")
     store._trusted.clear()
@@ -121,7 +237,7 @@ def test_an_entry_that_is_no_regular_file_is_missing(kind, folder):
 
 
 def test_what_is_made_is_the_users_alone_whatever_the_umask_is(tmp_path, monkeypatch):
-    monkeypatch.setenv(store.FOLDER, str(tmp_path / "cache"))
+    monkeypatch.setenv(store.FOLDER, str(tmp_path / "some" / "parents" / "cache"))
     before = os.umask(0)
     try:
         store.write(KEY, b"code")
@@ -129,7 +245,11 @@ def test_what_is_made_is_the_users_alone_whatever_the_umask_is(tmp_path, monkeyp
             pass
     finally:
         os.umask(before)
-    assert all(not path.stat().st_mode & 0o077 for path in (tmp_path / "cache").rglob("*"))
+    assert store.read(KEY) == b"code"
+    assert all(not path.stat().st_mode & 0o077 for path in tmp_path.rglob("*"))
+
+
+NAMES = ["libcuda.so.1", "libcudart.so.13"]
 
 
 @pytest.fixture
@@ -139,10 +259,12 @@ def made(monkeypatch, tmp_path):
 
     def stand_in(folder, compiler):
         folders.append(folder)
-        (folder / "libcuda.so.1").write_bytes(b"")
+        for name in NAMES:
+            (folder / name).write_bytes(b"")
 
     module = sys.modules[libraries.__module__]
     monkeypatch.setattr(module, "build", stand_in)
+    monkeypatch.setattr(module, "_names", lambda: NAMES)
     monkeypatch.setattr(module, "compiler", lambda: "cc")
     monkeypatch.setattr(module, "SOURCES", tmp_path)  # no wheel's libraries there
     module._temporary.cache_clear()
@@ -168,6 +290,54 @@ def test_libraries_that_others_can_write_to_are_not_loaded(fault, folder, made, 
     assert found != kept
     assert not found.stat().st_mode & 0o077
     assert libraries() == found
+
+
+@pytest.mark.parametrize("fault", ["a library is missing", "a file has the name", "the folder is empty"])
+def test_a_damaged_folder_of_libraries_is_built_again(fault, folder, made):
+    kept = libraries()
+    if fault == "a library is missing":
+        (kept / "libcudart.so.13").unlink()
+    else:
+        kept.rename(kept.with_name("away"))
+        kept.write_bytes(b"") if fault == "a file has the name" else kept.mkdir()
+    assert libraries() == kept
+    assert sorted(path.name for path in kept.iterdir()) == NAMES
+    assert len(made) == 2
+    assert not list(kept.parent.glob(".doors-*"))
+
+
+def test_libraries_that_cannot_be_kept_are_made_elsewhere(folder, made, monkeypatch):
+    """Such as on a full disk."""
+    module = sys.modules[libraries.__module__]
+    build = module.build
+
+    def full(where, compiler):
+        if where.is_relative_to(folder.parent):
+            raise InputError("No space left on device")
+        build(where, compiler)
+
+    monkeypatch.setattr(module, "build", full)
+    found = libraries()
+    assert found.parent != folder.parent
+    assert (found / "libcudart.so.13").exists()
+    assert not list(folder.parent.iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there are no such libraries elsewhere")
+def test_libraries_are_the_users_alone_whatever_the_umask_is(tmp_path):
+    """By a compiler that makes empty files."""
+    compiler, made = tmp_path / "cc", tmp_path / "made"
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done; : > "$2"; chmod 777 "$2"\n')
+    compiler.chmod(0o700)
+    made.mkdir()
+    module = sys.modules[libraries.__module__]
+    before = os.umask(0)
+    try:
+        module.build(made, str(compiler))
+    finally:
+        os.umask(before)
+    assert all(path.is_symlink() or not path.stat().st_mode & 0o022 for path in made.iterdir())
+    assert {path.name for path in made.iterdir()} >= set(module._names())
 
 
 def test_what_was_used_longest_ago_goes_first(folder, monkeypatch):

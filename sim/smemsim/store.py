@@ -1,8 +1,9 @@
 """The folder of machine code that this package keeps: what one process has compiled, no other process compiles again.
 
 Machine code from this folder is executed, so the folder is used as OpenSSH uses keys: only if it belongs to the user, and if no other user can write to it or
-to a folder above it. A cache folder that is named by a relative path is never used, since it would be a folder of the current directory. An entry is a regular
-file of the user. Its checksum covers its key, so that an entry counts only under the key that it was made for.
+to a folder above it. A cache folder that is named by a relative path is never used, since it would be a folder of the current directory. Symbolic links are
+resolved first, and the folder that was checked is the one that is used. An entry is a regular file of the user that no other user can write to. Its checksum covers
+its key, so that an entry counts only under the key that it was made for.
 
 An entry is written to a temporary file and renamed, so that no process reads half of one. A damaged entry counts as missing. If nothing can be written, nothing
 is kept. `locked` lets one process of many compile an entry while the others wait for it.
@@ -15,8 +16,10 @@ import functools
 import hashlib
 import os
 import pathlib
+import re
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -33,6 +36,7 @@ __all__ = [
     "has",
     "is_private",
     "locked",
+    "make",
     "most_bytes",
     "read",
     "sealed",
@@ -45,9 +49,14 @@ FOLDER = "SMEMSIM_CACHE_DIR"
 MOST = "SMEMSIM_CACHE_BYTES"
 MOST_BYTES = 256 << 20  # in the folder, where MOST says nothing; the entries that were used longest ago go first
 OTHERS = 64  # the part of that which a process may write before it looks what others have written
+OBJECTS = "objects"  # the folder of machine code in the cache folder
 SUFFIX, LOCK = ".o", ".lock"
 FORM = "-2"  # in the names of entries: an older smemsim that shares the folder has another form
 _DIGEST = 32  # bytes of SHA-256 in front of every entry
+_OURS = re.compile(r"[0-9a-f]{40}(-\d+)?\.o")  # names of entries, of every form: no other file is ever removed
+_NEW = ".new-"  # how the names of entries begin while they are written
+LONGEST_WAIT = 120  # seconds for a process that compiles the same; one that was stopped keeps its lock
+_ALL_USERS = (1 << 32) - 1
 
 
 class Entry(NamedTuple):
@@ -74,12 +83,16 @@ def unusable() -> str:
     path, name = _named()
     if not os.path.isabs(path):
         return f"{name} names no absolute folder ({path!r}): machine code is not kept; set {FOLDER} to an absolute path"
-    return _shared(path)
+    return _shared(path) or _shared(os.path.join(path, OBJECTS))
 
 
 def base() -> pathlib.Path | None:
-    """The cache folder, which may not exist yet: for machine code and the C libraries of the virtual GPU. None if there is none that can be trusted."""
-    return None if unusable() else pathlib.Path(_named()[0])
+    """The cache folder, which may not exist yet: for machine code and the C libraries of the virtual GPU. None if there is none that can be trusted.
+
+    It has no symbolic link in it: one may lie in a folder where another user can replace it after the check."""
+    path, _ = _named()
+    real = os.path.realpath(path)
+    return pathlib.Path(real) if os.path.isabs(path) and not _shared(real) else None
 
 
 def is_private(path: str | os.PathLike[str]) -> bool:
@@ -92,31 +105,62 @@ def _shared(path: str) -> str:
     if not hasattr(os, "geteuid"):  # not POSIX: the system's own rules hold
         return ""
     user = os.geteuid()
+    if _stands_for_others(user):
+        return f"user {user} stands for all users that this namespace does not know: machine code is not kept"
     at = whole = os.path.realpath(path)
     while True:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        try:
             about = os.stat(at)
-            if about.st_uid != user and (at == whole or about.st_uid != 0):
-                return f"{at} belongs to user {about.st_uid}, not to user {user}: machine code in it is not used; set {FOLDER} to a folder of your own"
-            # In a folder with the sticky bit, such as /tmp, nobody can rename or remove what belongs to another user.
-            is_sticky = at != whole and bool(about.st_mode & stat.S_ISVTX)
-            if about.st_mode & stat.S_IWOTH and not is_sticky:
-                return (
-                    f"every user can write to {at} (mode {stat.S_IMODE(about.st_mode):o}): machine code in it is not used; chmod go-w {at}"
-                )
-            if about.st_mode & stat.S_IWGRP and not is_sticky and not _is_own_group(about.st_gid, user):
-                return f"group {about.st_gid} can write to {at} (mode {stat.S_IMODE(about.st_mode):o}): machine code in it is not used; chmod g-w {at}"
+        except (FileNotFoundError, NotADirectoryError):
+            why = ""
+        except OSError as e:
+            return f"{at} cannot be looked at ({e.strerror or e}): machine code is not kept; set {FOLDER} to a folder of your own"
+        else:
+            why = _changeable(at, about, user, is_above=at != whole)
         above = os.path.dirname(at)
-        if above == at:
-            return ""
+        if why or above == at:
+            return why
         at = above
+
+
+def _changeable(at: str, about: os.stat_result, user: int, *, is_above: bool) -> str:
+    """Who else can change a file or folder, or what is in a folder above, as a sentence; "" if nobody can."""
+    if about.st_uid != user and (not is_above or about.st_uid != 0):
+        return (
+            f"{at} belongs to user {about.st_uid}, not to user {user}: machine code in it is not used; set {FOLDER} to a folder of your own"
+        )
+    if is_above and about.st_mode & stat.S_ISVTX:  # such as /tmp: nobody can rename or remove what belongs to another user there
+        return ""
+    mode = f"(mode {stat.S_IMODE(about.st_mode):o}): machine code in it is not used"
+    if about.st_mode & stat.S_IWOTH:
+        return f"every user can write to {at} {mode}; chmod go-w {at}"
+    if about.st_mode & stat.S_IWGRP and (_has_list(at) or not _is_own_group(about.st_gid, user)):
+        return f"group {about.st_gid} can write to {at} {mode}; chmod g-w {at}"
+    return ""
+
+
+def _has_list(path: str) -> bool:
+    """Has a file or folder a list of users with rights of their own (POSIX ACL)? Its group's bits say what the ablest of them can do."""
+    try:
+        return bool(os.getxattr(path, "system.posix_acl_access"))
+    except (OSError, AttributeError):  # none, a file system without, a system without
+        return False
+
+
+@functools.cache
+def _stands_for_others(user: int) -> bool:
+    """Is it the number by which a user namespace shows every user that it does not know?"""
+    try:
+        overflow = int(pathlib.Path("/proc/sys/kernel/overflowuid").read_text())
+        known = sum(int(row.split()[2]) for row in pathlib.Path("/proc/self/uid_map").read_text().splitlines())
+    except (OSError, ValueError, IndexError):  # not Linux
+        return False
+    return user == overflow and known < _ALL_USERS
 
 
 @functools.cache
 def _is_own_group(group: int, user: int) -> bool:
     """Is it the user's private group: of the user's name, with no other member? Distributions that have these make folders writable for it."""
-    if group == user == 0:
-        return True
     import grp
     import pwd
 
@@ -124,13 +168,14 @@ def _is_own_group(group: int, user: int) -> bool:
         about, name = grp.getgrgid(group), pwd.getpwuid(user).pw_name
     except KeyError:
         return False
-    return about.gr_name == name and set(about.gr_mem) <= {name}
+    is_named_so = about.gr_name == name or group == user == 0
+    return is_named_so and set(about.gr_mem) <= {name} and all(one.pw_uid == user for one in pwd.getpwall() if one.pw_gid == group)
 
 
 def folder() -> pathlib.Path | None:
     """The folder of machine code, which may not exist yet; None if nothing is kept (`unusable` says why)."""
-    found = base()
-    return None if found is None else found / "objects"
+    path, _ = _named()
+    return None if unusable() else pathlib.Path(os.path.realpath(os.path.join(path, OBJECTS)))
 
 
 def most_bytes() -> int:
@@ -139,29 +184,32 @@ def most_bytes() -> int:
     return int(given) if given.isdecimal() else MOST_BYTES
 
 
-_trusted: set[str] = set()  # cache folders that exist, and that this process has found to be the user's alone
+_trusted: dict[
+    str, pathlib.Path
+] = {}  # of cache folders that exist: their folder of machine code, which this process has found to be the user's alone
 
 
 def _path(key: str, *, is_new: bool = False) -> pathlib.Path | None:
     """The file of a key; None if the folder is not used. The folder is made for a new one, and looked at after that: who made it decides whether it is used."""
     path, _ = _named()
-    where = os.path.join(path, "objects")
-    if path not in _trusted:
-        if unusable():
+    where = _trusted.get(path)
+    if where is None:
+        where = folder()
+        if where is None:
             return None
         if is_new:
-            _make(pathlib.Path(where))
+            make(where)
         if os.path.isdir(where):
-            if _shared(where):
+            if not is_private(where):
                 return None
-            _trusted.add(path)
-    return pathlib.Path(where, f"{key[:40]}{FORM}{SUFFIX}")
+            _trusted[path] = where
+    return where / f"{key[:40]}{FORM}{SUFFIX}"
 
 
 def has(key: str) -> bool:
     """Is there an entry of this key, the hexadecimal digest of what it was made from?"""
     path = _path(key)
-    return path is not None and path.is_file()
+    return path is not None and os.path.isfile(path)
 
 
 def read(key: str) -> bytes | None:
@@ -172,14 +220,20 @@ def read(key: str) -> bytes | None:
     try:
         with open(path, "rb", opener=_opened) as file:
             about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode) or (hasattr(os, "geteuid") and about.st_uid != os.geteuid()):
+            if not _is_entry(about):
                 return None
             image = file.read()
-    except OSError:
+    except (OSError, MemoryError):
         return None
     with contextlib.suppress(OSError):  # a file system that cannot be written
         os.utime(path)
     return checked(key, image)
+
+
+def _is_entry(about: os.stat_result) -> bool:
+    """Is it a regular file of the user, which no other user can write to, and of a size that entries have?"""
+    is_own = not hasattr(os, "geteuid") or (about.st_uid == os.geteuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    return stat.S_ISREG(about.st_mode) and is_own and about.st_size <= MOST_BYTES
 
 
 def _opened(path: str, flags: int) -> int:
@@ -209,7 +263,7 @@ def write(key: str, content: bytes) -> None:
         path = _path(key, is_new=True)
         if path is None:
             return
-        handle, name = tempfile.mkstemp(prefix=".", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=_NEW, dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 written = file.write(sealed(key, content))
@@ -222,10 +276,13 @@ def write(key: str, content: bytes) -> None:
         return
 
 
-def _make(path: pathlib.Path) -> None:
-    """Make a folder for the user alone, whatever the umask is."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.mkdir(exist_ok=True, mode=0o700)
+def make(path: pathlib.Path) -> None:
+    """Make a folder and those above it that are missing, for the user alone, whatever the umask is."""
+    for at in (*reversed(path.parents), path):
+        if not os.path.isdir(at):
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                at.mkdir(mode=0o700)
+                at.chmod(0o700)
 
 
 def is_writable() -> bool:
@@ -234,7 +291,7 @@ def is_writable() -> bool:
     if path is None:
         return False
     try:
-        _make(path)
+        make(path)
         with tempfile.TemporaryFile(dir=path):
             return most_bytes() > 0
     except OSError:
@@ -249,7 +306,7 @@ def entries() -> list[Entry]:
         return found
     with contextlib.suppress(OSError), os.scandir(where) as files:  # there may be none
         for file in files:
-            if file.name.endswith(SUFFIX):
+            if _OURS.fullmatch(file.name) and not file.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):  # another process has removed it
                     about = file.stat(follow_symlinks=False)
                     found.append(Entry(about.st_mtime, about.st_size, pathlib.Path(file.path)))
@@ -288,9 +345,8 @@ def clear() -> tuple[int, int]:
             continue
         count, size = count + 1, size + entry.bytes
     where = folder()
-    for path in where.glob(".*") if where is not None else ():
-        if path.name != LOCK:
-            path.unlink(missing_ok=True)
+    for path in where.glob(f"{_NEW}*") if where is not None else ():
+        path.unlink(missing_ok=True)
     return count, size
 
 
@@ -299,10 +355,27 @@ def _lock_file(path: pathlib.Path, process: int) -> int | None:
     """The open file of locks of this process; closing any would give all of its locks back, so that it stays open."""
     del process
     try:
-        _make(path.parent)
+        make(path.parent)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
         return None
+
+
+def _lock(file: int, at: int) -> bool:
+    """Take a lock; False if another process has kept it for too long. OSError on a file system without locks."""
+    import fcntl
+
+    until, pause = time.monotonic() + LONGEST_WAIT, 0.01
+    while True:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, at)
+        except (BlockingIOError, PermissionError):  # both say that another process has it
+            if time.monotonic() >= until:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, 0.2)
+        else:
+            return True
 
 
 @contextlib.contextmanager
@@ -318,8 +391,7 @@ def locked(key: str) -> Iterator[None]:
     at, held = int(key[:12], 16), False
     if file is not None:
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.lockf(file, fcntl.LOCK_EX, 1, at)
-            held = True
+            held = _lock(file, at)
     try:
         yield
     finally:

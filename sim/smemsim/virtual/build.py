@@ -38,9 +38,19 @@ def libraries() -> pathlib.Path:
     if sys.platform != "linux":
         raise InputError("smemsim exec needs Linux: programs there find the virtual GPU as libcuda.so.1")
     made = SOURCES / "built"
-    if (made / "libcuda.so.1").exists():
+    if _is_whole(made):
         return made
     return _kept() or _temporary()
+
+
+def _is_whole(folder: pathlib.Path) -> bool:
+    """Are all libraries there? Programs that clear caches remove files that were not used for long, one by one."""
+    return all(os.path.isfile(folder / name) for name in _names())
+
+
+def _names() -> list[str]:
+    own = ["libcuda.so.1", "libcuda.so", "libsmemsim-audit.so", "libcute_dsl_runtime.so", "libnvidia-ml.so.1"]
+    return [*own, *(f"libcudart.so.{major}" for major in RUNTIMES), *(name for name, _ in _stand_ins())]
 
 
 def _kept() -> pathlib.Path | None:
@@ -49,31 +59,49 @@ def _kept() -> pathlib.Path | None:
     if base is None:
         return None
     folder = base / f"doors-{_digest()}"
-    if not (folder / "libcuda.so.1").exists():
-        chosen = _chosen()
-        try:
-            base.mkdir(parents=True, exist_ok=True, mode=0o700)
-            beside = pathlib.Path(tempfile.mkdtemp(prefix=".doors-", dir=base))
-        except OSError:
-            return None
-        try:
-            build(beside, chosen)
-            beside.rename(folder)
-        except OSError:
-            if not (folder / "libcuda.so.1").exists():  # else another process was faster
-                raise
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    return folder if store.is_private(folder) and all(store.is_private(path) for path in folder.iterdir()) else None
+    if not _is_whole(folder) and not _built_in(base, folder):
+        return None
+    try:
+        return folder if store.is_private(folder) and all(store.is_private(path) for path in folder.iterdir()) else None
+    except OSError:
+        return None
+
+
+def _built_in(base: pathlib.Path, folder: pathlib.Path) -> bool:
+    """Build the libraries beside their folder, and give them its name; False if that fails: the disk may be full."""
+    chosen = _chosen()
+    try:
+        store.make(base)
+        beside, damaged = (pathlib.Path(tempfile.mkdtemp(prefix=".doors-", dir=base)) / "new" for _ in range(2))
+        beside.mkdir(mode=0o700)
+    except OSError:
+        return False
+    try:
+        build(beside, chosen)
+        if os.path.lexists(folder) and not _is_whole(folder):
+            folder.rename(damaged)
+        beside.rename(folder)
+    except (OSError, InputError):
+        pass  # another process was faster, or nothing more can be written
+    finally:
+        for path in (beside, damaged):
+            shutil.rmtree(path.parent, ignore_errors=True)
+    return _is_whole(folder)
 
 
 @functools.cache
 def _temporary() -> pathlib.Path:
     """The libraries in a folder of this process alone, which goes when the process ends."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="smemsim-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    build(folder, _chosen())
-    return folder
+    for where in (None, "/tmp", "/var/tmp"):  # TMPDIR may be a folder in which another user can put something else in its place
+        try:
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="smemsim-", dir=where))
+        except OSError:
+            continue
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        if store.is_private(folder):
+            build(folder, _chosen())
+            return folder
+    raise InputError(f"smemsim exec needs a folder for its libcuda.so.1: set {store.FOLDER} to a folder of your own ({store.unusable()})")
 
 
 def _chosen() -> str:
@@ -128,6 +156,9 @@ def build(folder: pathlib.Path, with_compiler: str) -> None:
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
     management = [f'-DDRIVER_RELEASE="{DRIVER_RELEASE}"', str(SOURCES / "nvml.c"), f"-L{folder}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
     _compile(folder, with_compiler, [*runtimes, ("libnvidia-ml.so.1", management)])  # which are linked with the driver
+    for path in folder.iterdir():
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & ~0o022)  # whatever the umask is
 
 
 def _stand_ins() -> list[tuple[str, list[str]]]:
