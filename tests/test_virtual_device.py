@@ -42,9 +42,11 @@ from smemsim.virtual import (
     at_address,
     chosen,
     images,
+    line_tables,
     linked,
     of_parts,
 )
+from smemsim.virtual.calls.table import Calls
 
 PTX = """.version 8.0
 .target sm_90a
@@ -697,6 +699,69 @@ def test_compressed_code_becomes_no_larger_than_its_header_says(by):
         assert tracemalloc.get_traced_memory()[1] < 1 << 22
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("by", ["lz4", "zstd"])
+def test_the_entries_of_a_fat_binary_have_a_bound_together(by, monkeypatch):
+    data, flags = packed(by, bytes(1000))
+    monkeypatch.setattr("smemsim.virtual.fatbin.MOST_BYTES", 2999)
+    assert len(images(fat(*[(1, 90, data, flags, 1000)] * 2))) == 2
+    with pytest.raises(InputError, match="of all together at most 2999"):
+        images(fat(*[(1, 90, data, flags, 1000)] * 3))
+
+
+@pytest.mark.parametrize("size", range(4, 64, 7))
+def test_code_that_ends_in_its_header_is_refused(size):
+    for whole in (fat((1, 90, ptx_for("sm_90a"), 0, 0)), cubin((".nv_debug_ptx_txt", ptx_for("sm_90a")))):
+        with contextlib.suppress(InputError):
+            assert not any(image.ptx for image in images(whole[:size]))
+
+
+def test_entries_without_a_whole_header_are_refused():
+    entry = struct.pack("<HHIQ", 1, 0, 1, 0)
+    with pytest.raises(InputError, match="a header of 1 bytes"):
+        images(struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 64 + len(entry)) + entry + bytes(64))
+
+
+def test_sections_of_a_cubin_that_lie_over_one_another_are_refused():
+    """A file of four megabytes could become 250 gigabytes."""
+    count, name = 1000, b"\0.nv_debug_ptx_txt\0"
+    at = 64 + 64 * count
+    rows = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, at, len(name), 0, 0, 1, 0) + struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, 0, at, 0, 0, 1, 0) * (
+        count - 1
+    )
+    with pytest.raises(InputError, match="lie over one another"):
+        images(wild_elf(64, 64, count) + rows + name)
+
+
+@pytest.mark.timeout(20)
+def test_a_text_of_white_space_alone_takes_no_long_time():
+    for text in (b"\n" * 200_000, b"\t\n " * 100_000, b".target\n" * 50_000, b".target " * 50_000):
+        assert not images(text)[0].target
+
+
+def test_line_tables_have_a_bound(monkeypatch):
+    monkeypatch.setattr("smemsim.virtual.line_tables.MOST_ROWS", 100)
+    head = struct.pack("<IHIBBbBB", 1 << 20, 2, 7, 1, 1, 1, 1, 1) + b"\0\0"
+    for rows, is_read in ((100, True), (101, False)):
+        table = head + b"\1" * rows
+        with contextlib.nullcontext() if is_read else pytest.raises(line_tables._Broken):
+            assert [len(found) for _, found in line_tables._tables(table, {})] == [rows]
+        assert line_tables.with_locations("text", {".nv_debug_line_sass": table, ".debug_line": table}) == "text"
+
+
+def test_code_that_is_damaged_is_an_invalid_image_however_it_is_loaded(device):
+    calls = Calls()
+    calls.device = device
+    damaged = fat((1, 90, b"no such block", 0x2011, 100))
+    linker = calls.link_create()
+    for op, arguments in (
+        ("load", (damaged, "", 0)),
+        ("load", (struct.pack("<Q", len(damaged)) + damaged, "", 1)),
+        ("link_add", (linker, damaged, "")),
+    ):
+        assert calls.answer(op, list(arguments))[0] == 200
+    assert calls.answer("load", [b"", "", 1])[0] == 209
 
 
 def wild_elf(sections, entry=64, count=1):

@@ -814,12 +814,41 @@ codes = [elf(1 << 44, 64, 1), elf(2**64 - 64, 64, 9), elf(0, 65535, 65535), elf(
 print([cu.cuModuleLoadData(ctypes.byref(module), code + bytes(64)) for code in codes])
 open("wild.cubin", "wb").write(codes[0] + bytes(64))
 print(cu.cuModuleLoad(ctypes.byref(module), b"wild.cubin"))
+
+libc = ctypes.CDLL(None)
+libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, *[ctypes.c_long] * 5]
+def at_the_end(data):  # of the memory that there is
+    page = libc.mmap(None, 8192, 3, 0x22, -1, 0)
+    libc.munmap(ctypes.c_void_p(page + 4096), ctypes.c_size_t(4096))
+    ctypes.memmove(page + 4096 - len(data), data, len(data))
+    return page + 4096 - len(data)
+wrapper = lambda version, data, others: at_the_end(struct.pack("<IIQQ", 0x466243B1, version, data, others))
+fat = at_the_end(struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0))
+places = [
+    0x1000, 1 << 62, at_the_end(b"a"), at_the_end(b"abcd"), at_the_end(b"\x7fELF"), at_the_end(struct.pack("<I", 0xBA55ED50)), at_the_end(struct.pack("<I", 0x466243B1)),
+    wrapper(1, 0x1000, 0), wrapper(2, fat, 0x1000), wrapper(2, fat, at_the_end(struct.pack("<Q", 0x1000))), wrapper(2, fat, at_the_end(struct.pack("<Q", fat))),
+]
+print({cu.cuModuleLoadData(ctypes.byref(module), ctypes.c_void_p(at)) for at in places})
+print({cu.cuLibraryLoadData(ctypes.byref(module), ctypes.c_void_p(at), None, None, 0, None, None, 0) for at in places})
+
+import os
+os.mkfifo("pipe"), os.mkdir("folder"), os.symlink("/dev/zero", "endless"), open("large", "wb").truncate(1 << 40), open("wrapper", "wb").write(struct.pack("<IIQQ", 0x466243B1, 2, 0x1000, 0x1000))
+linker = ctypes.c_void_p()
+cu.cuLinkCreate_v2(0, None, None, ctypes.byref(linker))
+for name in (b"pipe", b"folder", b"endless", b"nowhere", b"large", b"wrapper"):
+    print(cu.cuModuleLoad(ctypes.byref(module), name), cu.cuLibraryLoadFromFile(ctypes.byref(module), name, None, None, 0, None, None, 0), cu.cuLinkAddFile_v2(linker, 1, name, 0, None, None))
 """
 
 
 def test_code_whose_header_claims_bytes_that_are_not_there_is_an_invalid_image(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run([sys.executable, "-c", WILD]).stdout.splitlines() == ["[200, 200, 200, 200, 200]", "200"]
+    told = run([sys.executable, "-c", WILD]).stdout.splitlines()
+    assert told[:2] == ["[200, 200, 200, 200, 200]", "200"]
+    assert told[2:4] == ["{200}", "{200}"]
+    assert told[4:8] == ["301 301 301"] * 4
+    assert told[8].split()[:2] == ["200", "200"]
+    assert all(code not in ("0", "999") for line in told[8:] for code in line.split())
+    assert len(told) == 10
 
 
 OF_ITSELF = '''

@@ -29,9 +29,9 @@ LZ4_FLAG, ZSTD_FLAG, HOST_FLAG = 0x2000, 0x8000, 0x1000
 _IN_CUBIN = "PTX in a cubin"
 _TEXT_SECTION, HOST_SECTION = ".nv_debug_ptx_txt", ".nv.host"
 _NO_BITS = 8  # a section without bytes in the file
-MOST_BYTES = 1 << 30  # of an entry, unpacked
+MOST_BYTES = 1 << 30  # of all entries, unpacked
 _ENTRY = struct.Struct("<HHIQIIHHIQQQQ")
-_TARGET = re.compile(r"^\s*\.target\s+(?:\w+\s*,\s*)*?((?:sm|compute)_\d+[af]?)", re.MULTILINE)
+_TARGET = re.compile(r"^[ \t]*\.target\s+(?:\w+\s*,\s*)*?((?:sm|compute)_\d+[af]?)", re.MULTILINE)
 _ADD = "compile with -gencode arch=compute_{0},code=compute_{0}, with -lineinfo, or hand PTX over"
 
 
@@ -84,11 +84,16 @@ def _own_memory(address: int, size: int) -> bytes:
 
 
 def images(code: bytes) -> list[Image]:
-    """All code in what a program hands over: PTX text, a fat binary, a cubin. InputError for what is none of these."""
-    if code[:4] == struct.pack("<I", FATBIN_MAGIC):
-        return list(_of_fatbin(code))
-    if code[:4] == ELF_MAGIC:
-        return list(_of_elf(code))
+    """All code in what a program hands over: PTX text, a fat binary, a cubin. InputError for what is none of these, and for what is damaged."""
+    try:
+        if code[:4] == struct.pack("<I", FATBIN_MAGIC):
+            return list(_of_fatbin(code))
+        if code[:4] == ELF_MAGIC:
+            return list(_of_elf(code))
+    except struct.error:
+        raise InputError(
+            f"code of {len(code)} bytes that begins with {code[:8].hex()}: its header goes beyond its end: it is damaged"
+        ) from None
     try:
         text = code.split(b"\0", 1)[0].decode()
     except UnicodeDecodeError:
@@ -120,7 +125,7 @@ def of_parts(parts: Sequence[Sequence[Image]], arch: str) -> str:
     What was linked to machine code for this very card has the PTX of all files in it. A part that has machine code alone for the card is left out, and its
     functions are not there: CUDA's device runtime is such a one, which nvcc 13.0 links to every program, with PTX for a newer card.
     """
-    if any(image.origin == _IN_CUBIN and _is_for(image.target, arch) for image in parts[0]):
+    if parts and any(image.origin == _IN_CUBIN and _is_for(image.target, arch) for image in parts[0]):
         return chosen(parts[0], arch)[0].ptx
     texts = [chosen(part, arch)[0].ptx for part in parts if any(i.ptx for i in part) and not _is_machine_code(part, arch)]
     return linked(texts) if texts else chosen([image for part in parts for image in part], arch)[0].ptx
@@ -161,18 +166,21 @@ def _target_of(text: str) -> str:
 
 def _of_fatbin(code: bytes) -> Iterator[Image]:
     _, _, header, size = struct.unpack_from("<IHHQ", code)
-    at, end = header, min(header + size, len(code))
+    at, end, room = header, min(header + size, len(code)), MOST_BYTES
     while at + _ENTRY.size <= end:
         kind, _, head, length, packed, _, _, _, arch, _, flags, _, unpacked = _ENTRY.unpack_from(code, at)
         if not head:
             break
+        if head < _ENTRY.size:
+            raise InputError(f"fat binary: an entry at byte {at} has a header of {head} bytes: it is damaged")
         data = code[at + head : at + head + length]
         at += head + length
         if kind not in (PTX_KIND, CUBIN_KIND):
             continue
         if flags & (LZ4_FLAG | ZSTD_FLAG):
-            if unpacked > MOST_BYTES:
-                raise InputError(f"fat binary: an entry of {unpacked} bytes; at most {MOST_BYTES} are read")
+            if unpacked > room:
+                raise InputError(f"fat binary: an entry of {unpacked} bytes; of all together at most {MOST_BYTES} are read")
+            room -= unpacked
             data = (_zstd if flags & ZSTD_FLAG else _lz4)(data[: packed or length], unpacked)
         if kind == CUBIN_KIND:
             yield from _of_elf(data, f"sm_{arch}")
@@ -204,6 +212,8 @@ def sections(code: bytes) -> Iterator[tuple[str, int, bytes]]:
         return
     table, entry, count, names = struct.unpack_from("<Q", code, 40)[0], *struct.unpack_from("<HHH", code, 58)
     found = [struct.unpack_from("<IIQQQQII", code, table + n * entry) for n in range(count) if table + (n + 1) * entry <= len(code)]
+    if sum(min(row[5], len(code)) for row in found if row[1] != _NO_BITS) > 2 * len(code):
+        raise InputError(f"a cubin of {len(code)} bytes has sections that lie over one another: it is damaged")
     strings = found[names][4] if names < len(found) else 0
     for at, kind, _, _, offset, size, _, info in found:
         name = code[strings + at : strings + at + 4096].split(b"\0", 1)[0].decode(errors="replace")

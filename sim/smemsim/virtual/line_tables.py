@@ -15,6 +15,7 @@ __all__ = ["with_locations"]
 
 SASS, SOURCE = ".nv_debug_line_sass", ".debug_line"
 _INLINED = 0x90
+MOST_ROWS = 1 << 20  # of a line program: a byte can be one
 MOST_LINES = 64  # of PTX behind a blank one, in which the next machine instruction is looked for
 _HEADER = struct.Struct("<IHIBBbBB")
 
@@ -97,6 +98,8 @@ class _Program:
         self.of, self.address, self.file, self.line, self.caller = 0, 0, 1, 1, 0
 
     def row(self) -> None:
+        if len(self.rows) >= MOST_ROWS:
+            raise _Broken
         self.rows.append(_Row(self.of, self.address, self.file, self.line, self.caller))
 
     def run(self) -> list[_Row]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 
+from smemsim.errors import InputError
 from smemsim.virtual import fatbin
 from smemsim.virtual.calls.handles import SIGNED, Handles
 from smemsim.virtual.code import Function, Module
-from smemsim.virtual.errors import NO_BINARY, CudaError
+from smemsim.virtual.errors import INVALID_IMAGE, NO_BINARY, CudaError
 from smemsim.virtual.linker import linked
 
 __all__ = ["CodeCalls"]
@@ -40,6 +41,9 @@ class CodeCalls(Handles):
         except fatbin.NoCode as e:
             self.device.refuse(f"no code for {self.device.arch}: {e}")
             raise CudaError(NO_BINARY, str(e)) from None
+        except InputError as e:
+            self.device.refuse(str(e))
+            raise CudaError(INVALID_IMAGE, str(e)) from None
         return self.device.load(text, managed=managed)
 
     def unload(self, module: int) -> None:
@@ -96,6 +100,9 @@ class CodeCalls(Handles):
         except fatbin.NoCode as e:
             self.device.refuse(f"{name or 'linker input'}: {e}")
             raise CudaError(NO_BINARY, str(e)) from None
+        except InputError as e:
+            self.device.refuse(f"{name or 'linker input'}: {e}")
+            raise CudaError(INVALID_IMAGE, str(e)) from None
 
     def link_complete(self, state: int) -> int:
         found = self._of(state, list)

@@ -3,9 +3,11 @@
 #include "door.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -260,7 +262,8 @@ static int is_readable(const void *at, size_t size) {
     return 1;
 }
 #define NO_SIZE ((size_t)-1)
-#define MOST_CODE ((U)1 << 31)
+#define MOST_CODE (((U)1 << 31) - 1) /* a message holds no more */
+#define ELF_WORD 0x464C457F
 /* Bytes of an ELF file, up to the end of what lies last: section headers, sections. */
 static size_t elf_size(const unsigned char *at, size_t most) {
     uint16_t entry, count;
@@ -280,15 +283,32 @@ static size_t elf_size(const unsigned char *at, size_t most) {
     }
     return size;
 }
+/* The first four bytes of code; 0 where there are fewer: a text may end with the last byte of the memory. */
+static uint32_t first_word(const void *code) {
+    uint32_t word = 0;
+    if (is_readable(code, 4)) memcpy(&word, code, 4);
+    return word;
+}
+/* Bytes of a text up to its zero byte; NO_SIZE where it goes on to memory that is not there. */
+static size_t text_size(const char *text) {
+    enum { PAGE = 4096 };
+    for (const char *at = text;;) {
+        size_t room = PAGE - ((uintptr_t)at & (PAGE - 1)), found;
+        if (!is_readable(at, 1)) return NO_SIZE;
+        if ((found = strnlen(at, room)) < room) return at + found - text;
+        if ((size_t)((at += room) - text) > MOST_CODE) return NO_SIZE;
+    }
+}
 /* Bytes of code of at most so many: a fat binary and an ELF file say it, a text ends with a zero byte. NO_SIZE for what is damaged. */
 static size_t code_size(const void *code, size_t most) {
     const unsigned char *at = code;
-    uint32_t magic;
+    uint32_t magic = first_word(code);
     uint16_t head;
     U size;
-    memcpy(&magic, at, 4);
-    if (magic != 0xBA55ED50 && memcmp(at, "\x7f" "ELF", 4)) return strlen(code);
+    if (!is_readable(at, 1)) return NO_SIZE;
+    if (magic != 0xBA55ED50 && magic != ELF_WORD) return text_size(code);
     if (magic == 0xBA55ED50) {
+        if (most < 16 || !is_readable(at, 16)) return NO_SIZE;
         memcpy(&head, at + 6, 2), memcpy(&size, at + 8, 8);
         size = size > most ? NO_SIZE : size + head;
     } else
@@ -297,21 +317,26 @@ static size_t code_size(const void *code, size_t most) {
 }
 static R load_code(const void *code, size_t most, const char *managed, U *module) {
     WANT(code && module);
-    uint32_t magic;
-    memcpy(&magic, code, 4);
-    if (magic == 0x466243B1) { /* a wrapper of fatbinary_section.h: the binary, and in version 2 those that were linked */
+    if (most == MOST_CODE && first_word(code) == 0x466243B1) { /* a wrapper of fatbinary_section.h: the binary, and in version 2 those that were linked */
         uint32_t version;
         const void *data, *const *linked;
+        if (!is_readable(code, 24)) return 200;
         memcpy(&version, (char *)code + 4, 4), memcpy(&data, (char *)code + 8, 8), memcpy(&linked, (char *)code + 16, 8);
         char *all = 0;
         size_t size = 0;
-        for (int n = -1; n < 0 || (version == 2 && linked && linked[n]); n++) {
-            const void *part = n < 0 ? data : linked[n];
+        for (int n = -1; n < 0 || (version == 2 && linked); n++) {
+            const void *part = data;
+            if (n >= 0) {
+                if (!is_readable(linked + n, sizeof part)) return free(all), 200;
+                memcpy(&part, linked + n, sizeof part);
+                if (!part) break;
+            }
             if (!part) continue;
             size_t more = code_size(part, MOST_CODE);
-            if (more == NO_SIZE) return free(all), 200;
+            char *longer = more == NO_SIZE || more > MOST_CODE - size - 8 ? 0 : realloc(all, size + more + 8);
+            if (!longer) return free(all), 200;
             U length = more;
-            all = realloc(all, size + more + 8);
+            all = longer;
             memcpy(all + size, &length, 8), memcpy(all + size + 8, part, more);
             size += more + 8;
         }
@@ -347,16 +372,26 @@ API R cuModuleLoadDataEx(U *module, const void *code, unsigned count, int *optio
 }
 API R cuModuleLoadData(U *module, const void *code) { return cuModuleLoadDataEx(module, code, 0, 0, 0); }
 API R cuModuleLoadFatBinary(U *module, const void *code) { return cuModuleLoadDataEx(module, code, 0, 0, 0); }
+/* The bytes of a regular file, and 64 zero bytes behind them; 301 for anything else. A pipe is no file of code, and is not waited for. */
+static R file_of(const char *name, char **data, size_t *size) {
+    int file = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat about;
+    if (file < 0) return 301;
+    if (fstat(file, &about) || !S_ISREG(about.st_mode)) return close(file), 301;
+    size_t got = 0;
+    *size = about.st_size;
+    *data = *size > MOST_CODE - 64 ? 0 : calloc(1, *size + 64);
+    for (ssize_t more = 1; *data && got < *size && more > 0; got += more > 0 ? more : 0) more = read(file, *data + got, *size - got);
+    close(file);
+    if (!*data) return 200;
+    return got == *size ? 0 : (free(*data), 301);
+}
 static R load_file(U *module, const char *name) {
-    FILE *file = fopen(name, "rb");
-    if (!file) return 301;
-    fseek(file, 0, SEEK_END);
-    long size = ftell(file);
-    char *data = calloc(1, size + 64);
-    rewind(file);
-    size_t got = fread(data, 1, size, file);
-    fclose(file);
-    R error = got == (size_t)size ? answer(load_code(data, size, "", module)) : 301;
+    char *data;
+    size_t size;
+    R error = file_of(name, &data, &size);
+    if (error) return error;
+    error = answer(load_code(data, size, "", module));
     free(data);
     return error;
 }
@@ -383,7 +418,9 @@ API R cuLibraryLoadData(U *library, const void *code, int *jit, void **jit_value
 API R cuLibraryLoadFromFile(U *library, const char *name, int *jit, void **jit_values, unsigned jit_count, int *options, void **values, unsigned count) {
     (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
     R error = smemsim_start();
-    return error ? error : load_file(library, name);
+    if (error) return error;
+    WANT(library && name);
+    return load_file(library, name);
 }
 API R cuLibraryUnload(U library) { return CALL("unload", "i", library); }
 API R cuLibraryGetKernel(U *kernel, U library, const char *name) { return CALL("function", "is|I", library, name, kernel); }
@@ -451,14 +488,12 @@ API R cuLinkAddData_v2(U state, int type, void *data, size_t size, const char *n
 }
 API R cuLinkAddFile_v2(U state, int type, const char *path, unsigned count, int *options, void **values) {
     WANT(path);
-    FILE *file = fopen(path, "rb");
-    if (!file) return 301;
-    fseek(file, 0, SEEK_END);
-    long size = ftell(file);
-    char *data = calloc(1, size + 1);
-    rewind(file);
-    R error = fread(data, 1, size, file) == (size_t)size ? cuLinkAddData_v2(state, type, data, size, path, count, options, values) : 301;
-    fclose(file), free(data);
+    char *data;
+    size_t bytes;
+    R error = file_of(path, &data, &bytes);
+    if (error) return error;
+    error = cuLinkAddData_v2(state, type, data, bytes, path, count, options, values);
+    free(data);
     return error;
 }
 API R cuLinkComplete(U state, void **code, size_t *bytes) {
