@@ -273,3 +273,15 @@ def test_a_dot_product_as_json_has_every_term():
     assert found["arithmetic"]["kept_bits"] == 25
     assert [t["k"] for t in found["terms"]] == [[], *([k] for k in range(16))]
     assert int(found["d"], 16) == 0x3FC00007 != int(found["exact_sum_to_nearest"], 16)
+
+
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs a full disk")
+@pytest.mark.parametrize("words", ["--version", "--help", "plan --help", "explain D308"])
+def test_a_full_disk_is_told_in_a_sentence(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "smemsim", *words.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("smemsim: cannot read or write: No space left on device")
+    assert len(done.stderr.splitlines()) == 1

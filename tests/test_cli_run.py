@@ -276,7 +276,7 @@ def test_a_finding_has_its_line(run):
 
 
 def test_json_has_everything(run):
-    told = json.loads(run(f"{GOOD} --json --expect arg0=sha256:00").stdout)
+    told = json.loads(run(f"{GOOD} --json --expect arg0=sha256:{'00' * 32}").stdout)
     assert told["ok"]
     assert told["ctas"] == 4
     assert told["outputs"] == [
@@ -285,7 +285,7 @@ def test_json_has_everything(run):
             "dtype": "f32",
             "shape": [100],
             "sha256": DIGEST,
-            "difference": f"arg0: sha256:{DIGEST}, expected sha256:00",
+            "difference": f"arg0: sha256:{DIGEST}, expected sha256:{'00' * 32}",
             "explanation": "",
         }
     ]
@@ -335,6 +335,21 @@ def test_the_list_of_instructions(run):
         (f"{GOOD} --expect y=a.npy", "arrays are arg0"),
         (f"{GOOD} --expect arg0=a.npy", "No such file"),
         (f"{GOOD} --expect arg0=k.ptx", ".npy"),
+        *[
+            (f"{GOOD} --expect arg0={digest}", "64 hexadecimal digits")
+            for digest in (
+                "sha256:",
+                "sha256:ab",
+                f"sha256:{DIGEST}0",
+                f"sha256:{DIGEST[1:]}",
+                f"sha256:{DIGEST[1:]}g",
+                f"SHA256:{DIGEST}",
+                f"md5:{DIGEST}",
+                "sha256:a.npy",
+            )
+        ],
+        (f"{GOOD} --expect arg0=sha256:{DIGEST} --expect arg0=sha256:{DIGEST}", "was given already"),
+        (f"{GOOD} --expect arg0:f32=a.npy --expect arg0=sha256:{DIGEST}", "was given already"),
         (f"{GOOD} --rtol 1 --exact", "--exact and --rtol: needs one of the two"),
         (f"{GOOD} --atol -1", "atol = -1.0: needs a number, 0 or more"),
         (f"{GOOD} --out k.ptx", "--out k.ptx: cannot write"),

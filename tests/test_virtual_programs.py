@@ -831,6 +831,15 @@ places = [
 print({cu.cuModuleLoadData(ctypes.byref(module), ctypes.c_void_p(at)) for at in places})
 print({cu.cuLibraryLoadData(ctypes.byref(module), ctypes.c_void_p(at), None, None, 0, None, None, 0) for at in places})
 
+class Config(ctypes.Structure):
+    _fields_ = [("shape", ctypes.c_uint * 7), ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint)]
+kernel = ctypes.c_void_p()
+assert cu.cuModuleLoadData(ctypes.byref(module), b".version 8.0 .target sm_90a .address_size 64 .visible .entry k() { ret; }") == 0
+assert cu.cuModuleGetFunction(ctypes.byref(kernel), module, b"k") == 0
+one = at_the_end(bytes(72))
+launches = [Config((ctypes.c_uint * 7)(1, 1, 1, 1, 1, 1, 0), None, at, count) for at, count in ((None, 1), (None, 1 << 31), (one, 65), (one, (1 << 32) - 1), (None, 0), (one, 1))]
+print([cu.cuLaunchKernelEx(ctypes.byref(launch), kernel, None, None) for launch in launches])
+
 import os
 os.mkfifo("pipe"), os.mkdir("folder"), os.symlink("/dev/zero", "endless"), open("large", "wb").truncate(1 << 40), open("wrapper", "wb").write(struct.pack("<IIQQ", 0x466243B1, 2, 0x1000, 0x1000))
 linker = ctypes.c_void_p()
@@ -840,15 +849,16 @@ for name in (b"pipe", b"folder", b"endless", b"nowhere", b"large", b"wrapper"):
 """
 
 
-def test_code_whose_header_claims_bytes_that_are_not_there_is_an_invalid_image(tmp_path, monkeypatch):
+def test_code_and_attributes_that_are_not_where_a_program_says_are_invalid(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     told = run([sys.executable, "-c", WILD]).stdout.splitlines()
     assert told[:2] == ["[200, 200, 200, 200, 200]", "200"]
     assert told[2:4] == ["{200}", "{200}"]
-    assert told[4:8] == ["301 301 301"] * 4
-    assert told[8].split()[:2] == ["200", "200"]
-    assert all(code not in ("0", "999") for line in told[8:] for code in line.split())
-    assert len(told) == 10
+    assert told[4] == "[1, 1, 1, 1, 0, 0]"
+    assert told[5:9] == ["301 301 301"] * 4
+    assert told[9].split()[:2] == ["200", "200"]
+    assert all(code not in ("0", "999") for line in told[9:] for code in line.split())
+    assert len(told) == 11
 
 
 OF_ITSELF = '''
@@ -1171,6 +1181,8 @@ print(launched())
 own = {int(n) for task in pathlib.Path(f"/proc/{os.getppid()}/task").iterdir() for n in (task / "children").read_text().split()}
 for process in own - {os.getpid()}:
     os.kill(process, int(sys.argv[1]))
+if sys.argv[1] == "0":
+    os.closerange(3, 1000)
 print(launched(), flush=True)
 """
 
@@ -1184,7 +1196,19 @@ def test_a_program_whose_device_dies_is_not_said_to_be_fine(number, tmp_path):
     assert done.returncode == 2
     assert f"the process of the device was killed by signal {int(number)}" in done.stderr
     told = json.loads(path.read_text())
-    assert [len(told["launches"]), len(told["not_simulated"]), told["exit_code"]] == [1, 1, 2]
+    assert [len(told["launches"]), told["exit_code"]] == [1, 2]
+    assert any("the process of the device was killed" in why for why in told["not_simulated"])
+
+
+def test_a_program_that_closes_its_connection_is_not_said_to_be_fine(tmp_path):
+    """As daemons do, which close all files that they have not opened themselves."""
+    path = tmp_path / "launches.json"
+    done = run([sys.executable, "-c", KILLED, 0], "--json", path)
+    assert done.stdout == "(0, 0)\n(999, 999)\n"
+    assert done.returncode == 2
+    told = json.loads(path.read_text())
+    assert [len(told["launches"]), told["exit_code"]] == [1, 2]
+    assert ["has lost its connection to the device" in why for why in told["not_simulated"]] == [True]
 
 
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")

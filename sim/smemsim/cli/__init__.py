@@ -67,6 +67,16 @@ class _Group(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """What `--help` and `--version` print comes before any command; a disk that is full counts there too."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            raise
+        except OSError as e:
+            click.echo(f"smemsim: cannot read or write: {e.strerror or e}", err=True)
+            sys.exit(2)
+
     def invoke(self, ctx: click.Context) -> Any:
         _open_streams()
         if hasattr(sys.stdout, "reconfigure"):

@@ -382,6 +382,7 @@ def _arch(launch: LaunchFile, module: Module, name: str) -> str:
 
 def _expected(texts: tuple[str, ...], arrays: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """(what is expected of each array, the element types that were asked for)."""
+    from smemsim.evidence.launches import IS_DIGEST
     from smemsim.spec.formats import FORMATS
 
     expected, types = {}, {}
@@ -400,9 +401,11 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> tuple[dict[str, str]
             raise InputError(
                 f"--expect {shown(text)}: needs ARRAY=FILE.npy or ARRAY=sha256:DIGEST; arrays are {', '.join(arrays)}{suggestion(name, arrays)}"
             )
+        if name in expected:
+            raise InputError(f"--expect {shown(text)}: an expected value of {name} was given already")
         expected[name] = wanted if wanted.startswith("sha256:") else str(pathlib.Path(wanted).absolute())
-        if not expected[name].startswith("sha256:") and not wanted.endswith(".npy"):
-            raise InputError(f"--expect {shown(text)}: needs the name of an .npy file, or sha256:DIGEST")
+        if not IS_DIGEST.fullmatch(wanted) and (wanted.startswith("sha256:") or not wanted.endswith(".npy")):
+            raise InputError(f"--expect {shown(text)}: needs the name of an .npy file, or sha256: and 64 hexadecimal digits")
     return expected, types
 
 

@@ -44,6 +44,7 @@ __all__ = [
     "ARGUMENTS",
     "ARRAY_KEYS",
     "BESIDE",
+    "IS_DIGEST",
     "KEYS",
     "OPTION_KEYS",
     "SCHEMA",
@@ -71,7 +72,7 @@ TOLERANCES, WORDS = ("relative", "absolute"), ("rtol", "atol")
 MOST_SCRATCH = 1 << 34  # bytes
 MOST_NAME = 200  # characters of an array's name
 _EXPRESSION = re.compile(r"[\s()\[\]*+&|^]")  # over the arrays as they were, which recorded launches have (golden/compiled/README.md)
-_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+IS_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _BYTES = re.compile(r"(\s*[0-9a-fA-F]{2})*\s*")
 
 
@@ -199,7 +200,7 @@ def _launch(raw: object) -> dict[str, Any]:
         for n, name in enumerate(names):
             _check_array(Path.of(key, n if key == "outputs" else name), f"{key}: {shown(name)}", name, arrays)
     for name, wanted in raw.get("expected", {}).items():
-        if wanted.startswith("sha256:") and not _DIGEST.fullmatch(wanted):
+        if wanted.startswith("sha256:") and not IS_DIGEST.fullmatch(wanted):
             raise _mistake(Path.of("expected", name), wanted, "needs sha256: and 64 hexadecimal digits")
         if not wanted.startswith("sha256:") and not wanted.endswith(".npy") and not _EXPRESSION.search(wanted):
             raise _mistake(Path.of("expected", name), wanted, "needs the name of an .npy file, or sha256: and 64 hexadecimal digits")

@@ -98,9 +98,36 @@ static char *receive(char *near, size_t room) {
 static int is_settled; /* of the last reply: a call that synchronises the device would succeed, and change nothing but that launches are over */
 static int has_synchronised; /* such a call since the last launch, which the server has not got: what was launched is over */
 
+static int connected(const char *ending) { /* a socket of the process that makes devices (`telling.py`, `sessions.py`); -1 where it does not answer */
+    const char *name = getenv("SMEMSIM_SOCKET");
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    size_t length = strlen(name), more = strlen(ending);
+    if (length + more + 1 > sizeof at.sun_path) return errno = ENAMETOOLONG, -1;
+    memcpy(at.sun_path + 1, name, length), memcpy(at.sun_path + 1 + length, ending, more);
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s < 0 || !connect(s, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + length + more)) return s;
+    int error = errno;
+    close(s), errno = error;
+    return -1;
+}
+
+static int receive_whole(int s, void *to, size_t bytes, int *file);
+
+/* A line in the journal (`telling.py`): this process has no device any more. The device cannot say so, since it sees no more than that its program is gone. */
+static void note_lost(void) {
+    char line[512], last;
+    int file, s = getenv("SMEMSIM_SOCKET") ? connected("-launches") : -1;
+    if (s < 0) return;
+    int size = snprintf(line, sizeof line, "\n{\"who\": \"%d lost\", \"not_simulated\": \"process %d has lost its connection to the device; its calls after that failed with error 999\"}\n", (int)getpid(), (int)getpid());
+    if (receive_whole(s, &last, 1, &file)) {
+        ssize_t written = write(file, line, size);
+        (void)written, close(file);
+    }
+    close(s);
+}
+
 static int lost(void) {
-    if (channel >= 0) smemsim_tell("the process that has the device has ended");
-    if (channel >= 0) close(channel);
+    if (channel >= 0) smemsim_tell("the process that has the device has ended, or this one has closed its connection"), note_lost(), close(channel);
     channel = -1, why = UNKNOWN, is_settled = 0;
     return UNKNOWN;
 }
@@ -377,14 +404,9 @@ static R connect_now(void) {
         smemsim_tell("CUDA_VISIBLE_DEVICES=%s takes the card away from the program: unset it", visible);
         return NO_DEVICE;
     }
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    size_t length = strlen(name);
-    if (length + 1 > sizeof at.sun_path) return NO_DEVICE;
-    memcpy(at.sun_path + 1, name, length);
-    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (s < 0 || connect(s, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + length)) {
+    int s = connected("");
+    if (s < 0) {
         smemsim_tell("the process that has the device does not answer: %s", strerror(errno));
-        if (s >= 0) close(s);
         return NO_DEVICE;
     }
     R error = share(s);
@@ -469,6 +491,7 @@ API R smemsim_launch(U function, const unsigned *grid, const unsigned *block, un
     if (error) return error;
     U cluster[3] = {0, 0, 0}, cooperative = 0, dependent = 0;
     const attribute *given = attributes;
+    if (count && (!given || (count > 64 && !smemsim_is_mapped((U)given, product(count, sizeof *given))))) return INVALID_VALUE;
     for (unsigned n = 0; n < count; n++) {
         if (given[n].id == 4) for (int k = 0; k < 3; k++) cluster[k] = given[n].value.numbers[k];
         if (given[n].id == 2) cooperative = given[n].value.numbers[0];
