@@ -42,11 +42,9 @@ from smemsim.virtual import (
     at_address,
     chosen,
     images,
-    line_tables,
     linked,
     of_parts,
 )
-from smemsim.virtual.calls.table import Calls
 
 PTX = """.version 8.0
 .target sm_90a
@@ -741,27 +739,17 @@ def test_a_text_of_white_space_alone_takes_no_long_time():
 
 
 def test_line_tables_have_a_bound(monkeypatch):
+    """A byte of a line program can be a row."""
     monkeypatch.setattr("smemsim.virtual.line_tables.MOST_ROWS", 100)
-    head = struct.pack("<IHIBBbBB", 1 << 20, 2, 7, 1, 1, 1, 1, 1) + b"\0\0"
-    for rows, is_read in ((100, True), (101, False)):
-        table = head + b"\1" * rows
-        with contextlib.nullcontext() if is_read else pytest.raises(line_tables._Broken):
-            assert [len(found) for _, found in line_tables._tables(table, {})] == [rows]
-        assert line_tables.with_locations("text", {".nv_debug_line_sass": table, ".debug_line": table}) == "text"
-
-
-def test_code_that_is_damaged_is_an_invalid_image_however_it_is_loaded(device):
-    calls = Calls()
-    calls.device = device
-    damaged = fat((1, 90, b"no such block", 0x2011, 100))
-    linker = calls.link_create()
-    for op, arguments in (
-        ("load", (damaged, "", 0)),
-        ("load", (struct.pack("<Q", len(damaged)) + damaged, "", 1)),
-        ("link_add", (linker, damaged, "")),
-    ):
-        assert calls.answer(op, list(arguments))[0] == 200
-    assert calls.answer("load", [b"", "", 1])[0] == 209
+    table = struct.pack("<IHIBBbBB", 1 << 20, 2, 7, 1, 1, 1, 1, 1) + b"\0\0" + b"\1" * 200_000
+    whole = cubin((".nv_debug_ptx_txt", ptx_for("sm_90a").replace(b"\n", b"\0")), (".nv_debug_line_sass", table), (".debug_line", table))
+    tracemalloc.start()
+    try:
+        (image,) = images(whole)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+    assert image.ptx.encode().rstrip() == ptx_for("sm_90a").rstrip()
 
 
 def wild_elf(sections, entry=64, count=1):
