@@ -372,6 +372,28 @@ def test_words_that_are_copied_on_are_told_at_the_product_that_needs_them(column
     assert all("ld.shared" in f.message and "uses the value" in f.message for f in run.findings)
 
 
+THREE_BYTES = """shl.b32 %r5, %r1, 2; add.u32 %r7, %r2, %r5; st.shared.b16 [%r7+7680], %r6; st.shared.b8 [%r7+7682], %r6;
+    bar.sync 0; @%p1 bra TRANSPOSED;"""
+BY_COPY = "@%p2 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r16], %rd7;"
+BY_STORES = f"""and.b32 %r20, %r1, 31; shl.b32 %r20, %r20, 4; add.u32 %r20, %r20, %r2; ld.shared.v4.b32 {listed(21, 4)}, [%r20+7680];
+    shl.b32 %r25, %r3, 21; add.u32 %r25, %r25, %r8; tcgen05.st.sync.aligned.32x32b.x4.b32 [%r25+132], {listed(21, 4)}; tcgen05.wait::st.sync.aligned;
+    tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;"""
+
+
+@pytest.mark.parametrize(
+    ("by", "scale_id", "told"),
+    [(BY_COPY, 0, []), (BY_COPY, 2, []), (BY_COPY, 3, ["R507"]), (BY_STORES, 1, []), (BY_STORES, 3, ["R507"])],
+)
+def test_a_product_depends_on_the_byte_of_its_scale_id(by, scale_id, told):
+    """Of each word of four scale factors the last byte is uninitialised: a tile whose K ends before it has the scale ids 0 to 2."""
+    word = re.search(r"mov.u32 %r14, (\d+);", scaled(0, 0))[1]
+    text = scaled(0, 0).replace("bar.sync 0; @%p1 bra TRANSPOSED;", THREE_BYTES).replace(BY_COPY, by)
+    text = text.replace(f"%r14, {word};", f"%r14, {int(word) | scale_id << 4};").replace("[%r16], %p4;", "[%r17], %p4;")
+    text = text.replace("setp.ne.b32 %p4, 0, 0;", f"setp.ne.b32 %p4, 0, 0; add.u32 %r17, %r16, {scale_id << 30};")
+    run = launched(text, arch="sm_100a")
+    assert codes(run) == told, run.text()
+
+
 # ---- registers of tcgen05.ld
 
 

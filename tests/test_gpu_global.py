@@ -527,6 +527,55 @@ def test_what_a_launch_publishes_to_the_next_one(grid, first, second, codes):
 
 
 @pytest.mark.parametrize(
+    ("releases", "polls", "codes"),
+    [
+        ("red.release.gpu.global.add.u32", ("ld.acquire.gpu", ""), []),
+        ("st.release.gpu.global.u32", ("ld.acquire.gpu", ""), []),
+        ("fence.acq_rel.gpu; red.relaxed.gpu.global.add.u32", ("ld.volatile", "fence.acq_rel.gpu;"), []),
+        ("red.relaxed.gpu.global.add.u32", ("ld.acquire.gpu", ""), ["X008"]),  # nothing is released
+        ("red.release.gpu.global.add.u32", ("ld.relaxed.gpu", ""), ["X008"]),  # nothing is acquired
+        ("red.release.cta.global.add.u32", ("ld.acquire.gpu", ""), ["X008"]),
+        ("red.release.gpu.global.add.u32", ("ld.acquire.cta", ""), ["X008"]),
+        ("st.global.u32", ("ld.acquire.gpu", ""), ["X008"]),
+    ],
+)
+@pytest.mark.parametrize("barrier", ["bar.sync 0;", ""])
+def test_a_dependent_launch_may_wait_for_a_flag(releases, polls, codes, barrier):
+    """A read that acquires what the launch in front has released needs no griddepcontrol.wait; the warps that have not read it, and meet no other that has, do."""
+    gpu = Gpu("sm_90a")
+    a = gpu.array(np.zeros(2048, np.uint32))
+    load, behind = polls
+    poll = f"ld.param.u64 %d3, [a]; setp.ne.u32 %p1, %r1, 0; @%p1 bra MEET; POLL: {load}.global.u32 %r2, [%d3+8000]; setp.eq.u32 %p1, %r2, 0; @%p1 bra POLL; {behind} MEET:"
+    *fences, store = releases.split("; ")
+    flag = f"{LETS} {PUTS} bar.sync 0; ld.param.u64 %d1, [a]; {'; '.join([*fences, ''])} @%p1 {store} [%d1+8000], 1;"
+    second = PUBLISHES.replace(".visible .entry second(.param .u64 a) {{", ".visible .entry second(.param .u64 a) {{ .reg .pred %p<2>;")
+    ptx = second.format(flag, f"{poll} {barrier} {GETS}")
+    run = gpu.launch(ptx, "first", block=64, args=[a], progress=False)
+    found = {f.code for f in gpu.launch(ptx, "second", block=64, args=[a], progress=False, after=run).findings}
+    assert found == ({*codes} if barrier else {"X008"})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "codes"),
+    [
+        ("red.global.add.u32 [%d1], 1;", "red.global.add.u32 [%d1], 1;", []),
+        ("red.global.add.u32 [%d1], 1;", "atom.global.add.u32 %r2, [%d1], 1;", []),
+        ("st.relaxed.gpu.global.u32 [%d1], 1;", "red.global.add.u32 [%d1], 1;", []),
+        ("ld.relaxed.gpu.global.u32 %r2, [%d1];", "red.global.add.u32 [%d1], 1;", []),
+        ("red.cta.global.add.u32 [%d1], 1;", "red.global.add.u32 [%d1], 1;", ["X008"]),
+        ("red.global.add.u32 [%d1], 1;", "red.cta.global.add.u32 [%d1], 1;", ["X008"]),
+        ("red.global.add.u32 [%d1], 1;", "ld.global.u32 %r2, [%d1]; st.global.u32 [%d1+4096], %r2;", ["X008"]),
+        ("red.global.add.u32 [%d1], 1;", "st.global.u32 [%d1], 1;", ["X008"]),
+    ],
+)
+def test_strong_accesses_of_two_launches_do_not_race(first, second, codes):
+    gpu = Gpu("sm_90a")
+    a, ptx = gpu.array(np.zeros(2048, np.uint32)), PUBLISHES.replace("xor.b32 %r3, %r3, 32;", "").format(f"{LETS} {first}", second)
+    run = gpu.launch(ptx, "first", block=64, args=[a], progress=False)
+    assert [f.code for f in gpu.launch(ptx, "second", block=64, args=[a], progress=False, after=run).findings] == codes
+
+
+@pytest.mark.parametrize(
     ("middle", "third", "is_found"),
     [
         (LETS, TAKES, True),

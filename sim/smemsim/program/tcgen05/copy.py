@@ -19,6 +19,7 @@ from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements
 from smemsim.program.runs import read_runs
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
+from smemsim.program.watch.bytes import WHOLE
 from smemsim.program.watch.doubts import WORD, Follows
 from smemsim.ptx.module import Instruction
 from smemsim.spec.grades import Grade
@@ -47,29 +48,36 @@ class _Copied(Follows):
         super().__init__(x.watch.unwritten, i)
         self.tensor, self.cta, self.word, self.shape, self.cells, self.is_packed = x.watch.tensor, cta, word, shape, cells, is_packed
         self.first = cta.index * x.pitch // WORD
-        self.found: list[tuple[int, np.ndarray]] = []  # marks, and the words that have them
+        self.found: list[tuple[int, np.ndarray, np.ndarray]] = []  # marks, the words that have them, and the bits of their bytes
 
     def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
         is_whole = len(distinct(places)) * WORD >= self.shape.rows * self.shape.row_bytes
-        self.found.append((self.unwritten.doubts.of((code, self.i.line, places.tobytes()), tell, is_whole=is_whole), places))
+        mark = self.unwritten.doubts.of((code, self.i.line, places.tobytes()), tell, is_whole=is_whole)
+        self.found.append((mark, places, np.full(len(places), WHOLE, np.uint8)))
 
     def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
         if nobody.any():
-            self.found.append((self.unwritten.nobody(self.i, is_whole=bool(nobody.all())), at[nobody]))
-        if self.unwritten.shared is not None and (marks := self.unwritten.shared.of_words(at)).any():
-            self.found += [(mark, at[marks == mark]) for mark in distinct(marks[marks != 0]).tolist()]
+            blank = at[nobody]
+            self.found.append((self.unwritten.nobody(self.i, is_whole=bool(nobody.all())), blank, self.unwritten.blank(blank)))
+        if self.unwritten.shared is not None and (marks := self.unwritten.shared.marks[at]).any():
+            for mark in distinct(marks[marks != 0]).tolist():
+                bits = np.packbits(marks == mark, axis=-1, bitorder="little")[..., 0]
+                self.found.append((mark, at[bits != 0], bits[bits != 0]))
 
     def finish(self) -> None:
-        """Called when the cells are written: they get the words' doubts."""
+        """Called when the cells are written: they get the marks of the bytes."""
         words = self.first + copied_operand(self.shape, self.word).words(self.cta.shared)[:, ::WORD]
-        marks = np.zeros(words.shape, np.int32)
-        for mark, places in self.found:
-            marks = self.unwritten.doubts.join(marks, np.where(np.isin(words, places), np.int32(mark), np.int32(0)))
+        marks, there = np.zeros((*words.shape, WORD), np.int32), np.zeros(self.unwritten.words + 1, np.uint8)
+        for mark, places, bits in self.found:
+            there[:] = 0
+            np.bitwise_or.at(there, places, bits)
+            is_marked = there[words][..., None] >> np.arange(WORD, dtype=np.uint8) & 1
+            marks = self.unwritten.doubts.join(marks, np.where(is_marked != 0, np.int32(mark), np.int32(0)))
         if self.is_packed:  # 16 elements of a chunk come from fewer words than they go to
-            of_chunks = self.unwritten.doubts.all(marks.reshape(len(marks), -1, CHUNK // WORD), axis=2)
-            marks = of_chunks.repeat(CHUNK // WORD, axis=1)
+            of_chunks = self.unwritten.doubts.all(marks.reshape(len(marks), -1, CHUNK), axis=2)
+            marks = of_chunks.repeat(CHUNK // WORD, axis=1)[..., None]
         lane, column = self.cells
-        self.tensor.put_cells(cells_at(self.cta.index, lane, column), np.broadcast_to(marks[:, None], column.shape))
+        self.tensor.put_parts(cells_at(self.cta.index, lane, column), np.broadcast_to(marks[:, None], (*column.shape, marks.shape[-1])))
 
 
 @implements("tcgen05.cp")

@@ -17,6 +17,7 @@ from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.tcgen05.allocation import given_back
 from smemsim.program.traps import warp_name
+from smemsim.program.watch.doubts import WORD
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Vector, slots_in
 from smemsim.spec.assumptions import assumed
@@ -308,14 +309,14 @@ def _follow_load(x: Wave, i: Instruction, at: np.ndarray, access: _Access, reduc
 def _follow_store(x: Wave, i: Instruction, at: np.ndarray, access: _Access) -> None:
     """The cells have the doubts of the registers."""
     tensor, unwritten = x.watch.tensor, x.watch.unwritten
-    halves = unwritten.parts_of_registers(access.items, x.threads, 2)
-    if halves is None:
-        halves = np.zeros((*at.shape[1:], 2), np.int32)
+    marks = unwritten.parts_of_registers(access.items, x.threads)
+    if marks is None:
+        marks = np.zeros((*at.shape[1:], WORD), np.int32)
     if access.pack:
-        for half in (0, 1):
-            tensor.put_lower(i, at[half], halves[..., half])
-    elif tensor.marks is not None or halves.any():
-        tensor.put_halves(at[0], halves)
+        for half, of_half in enumerate(np.split(marks, 2, axis=-1)):
+            tensor.put_lower(i, at[half], of_half)
+    elif tensor.marks is not None or marks.any():
+        tensor.put_parts(at[0], marks)
 
 
 @implements("tcgen05.st")

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _SCALE_VECTORS = ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32")
 _USES = ("fill", "use", "lastuse", "discard")
+BYTE = 8  # bits
 MOST_WORDS = 1024  # of an instruction that are remembered
 
 
@@ -406,17 +407,22 @@ class _Product(Product):
             rows = self._joined(rows, cells_of_a(mma.a))
         if mma.scales is not None:
             of_a, of_b = mma.scales
-            rows, columns = self._joined(rows, cells_of_scales(of_a)), self._joined(columns, cells_of_scales(of_b))
+            rows, columns = self._joined(rows, cells_of_scales(of_a), 1), self._joined(columns, cells_of_scales(of_b), 1)
         if mma.metadata is not None:
-            rows = self._joined(rows, cells_of_metadata(mma.metadata))
+            rows = self._joined(rows, cells_of_metadata(mma.metadata), BYTE)
         return rows, columns
 
-    def _joined(self, marks: np.ndarray, copies: Copies) -> np.ndarray:
-        """Marks of rows, with those of the cells that each row has in tensor memory."""
+    def _joined(self, marks: np.ndarray, copies: Copies, unit: int = 0) -> np.ndarray:
+        """Marks of rows, with those of the cells that each row has in tensor memory: of the whole cells, or of the byte that is `unit` of the place in its cell."""
         doubts, ctas = self.unwritten.doubts, np.array([member.index for member in self.members])
-        for cta, lane, column, _ in copies:
-            of_cells = self.tensor.of_cells(self.i, cells_at(ctas[cta], lane, column))
-            marks = doubts.join(marks, doubts.all(of_cells, axis=1))
+        for cta, lane, column, place in copies:
+            cells = cells_at(ctas[cta], lane, column)
+            if unit:
+                byte = np.broadcast_to(place // unit, cells.shape)[..., None]
+                own = np.take_along_axis(self.tensor.of_bytes(self.i, cells), byte, axis=-1)[..., 0]
+            else:
+                own = self.tensor.of_cells(self.i, cells)
+            marks = doubts.join(marks, doubts.all(own, axis=1))
         return marks
 
     def _cells(self) -> np.ndarray:

@@ -6,6 +6,8 @@ A launch with that attribute may begin when all CTAs of the launch in front have
   that has, races with all writes of the first launch, and with its reads if that executes griddepcontrol.launch_dependents.
 - The exit of a CTA publishes nothing: its writes may become visible after the next launch has begun.
 - A fence of device scope before griddepcontrol.launch_dependents publishes what its thread knows to the start of the next launch.
+- Strong accesses of both launches that reach the device do not race with each other. A read that acquires what such a write of the first launch has released comes after
+  that launch, as far as its thread and those that synchronise with it are concerned. Which of the first launch's writes the release covers is not followed.
 - If the first launch has not waited for the end of the one in front of it, or has let the next one begin before it did so, that one may still run; a wait is for both.
 """
 
@@ -19,7 +21,7 @@ import numpy as np
 from smemsim.distinct import distinct
 from smemsim.program.watch import global_loops as loops
 from smemsim.program.watch.clocks import Order
-from smemsim.program.watch.history import ArrayShadow, History
+from smemsim.program.watch.history import SCOPES, ArrayShadow, History, has_device_fence, scope_of
 from smemsim.program.watch.operations import Operation, Operations
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -42,11 +44,12 @@ class Prerequisite:
     ) -> None:
         self.x, self.order, self.operations, self.history, self.where = x, order, operations, history, where
         self._waits: list[Operation] = []
+        self._acquired: list[tuple[History, Operation]] = []  # strong reads that have found what a launch has released
         self._behind = np.zeros(x.total // WARP, bool)
 
     def remembered(self) -> list[int]:
-        """The numbers of the operations that stand for waits."""
-        return [operation.number for operation in self._waits]
+        """The numbers of the operations that stand for waits and acquiring reads."""
+        return [operation.number for operation in (*self._waits, *(operation for _, operation in self._acquired))]
 
     def waited(self, i: Instruction, warps: np.ndarray) -> None:
         """Warps execute griddepcontrol.wait."""
@@ -65,17 +68,25 @@ class Prerequisite:
         """Does all that these warps do come behind a wait?"""
         early = distinct(warps[~self._behind[warps]])
         if early.size and self._waits:
-            self._behind[early] = self.order.done[np.ix_(early, np.array(self.remembered()))].any(axis=1)
+            self._behind[early] = self._have_done(early, self._waits)
         return bool(self._behind[early].all())
+
+    def _have_done(self, warps: np.ndarray, operations: list[Operation]) -> np.ndarray:
+        """Which warps know one of these operations to be over?"""
+        found: np.ndarray = self.order.done[np.ix_(warps, np.array([operation.number for operation in operations], np.int64))].any(axis=1)
+        return found
 
     def look(self, i: Instruction, memory: np.ndarray, at: np.ndarray, size: int, warps: np.ndarray, *, writes: bool) -> None:
         """Warps access `size` bytes at each of these offsets in an array: X008 for the first that a launch in front writes, or reads where these write."""
         if self.are_behind(warps):
             return
-        early = ~self._behind[warps]
         for before in self.history.before:
             if (array := before.kept(memory)) is not None:
-                self._look(i, before, array, at[early], size, warps[early], writes=writes)
+                early = ~self._behind[warps]
+                if known := [operation for history, operation in self._acquired if history is before]:
+                    early &= ~self._have_done(warps, known)
+                if early.any():
+                    self._look(i, before, array, at[early], size, warps[early], writes=writes)
 
     def _look(
         self, i: Instruction, before: History, array: ArrayShadow, at: np.ndarray, size: int, warps: np.ndarray, *, writes: bool
@@ -85,6 +96,8 @@ class Prerequisite:
         epochs, does = self._open(before, array, cells, array.cells.writers, array.cells.line_writers), "writes"
         if writes and before.releases_dependents and not epochs.any():
             epochs, does = self._open(before, array, cells, array.cells.readers, array.cells.line_readers), "reads"
+        if epochs.any() and scope_of(i) >= SCOPES["gpu"]:
+            epochs = self._weak(i, before, epochs, warps, writes=writes)
         if not epochs.any():
             return
         n, k = np.unravel_index(int(np.argmax(epochs != 0)), epochs.shape)
@@ -100,6 +113,19 @@ class Prerequisite:
             arrays=(array.region.begin,),
         )  # fmt: skip
 
+    def _weak(self, i: Instruction, before: History, epochs: np.ndarray, warps: np.ndarray, *, writes: bool) -> np.ndarray:
+        """The epochs of weak accesses, which alone race with a strong one. Warps whose strong read acquires what a launch has released are noted."""
+        index = epochs & loops.INDEX
+        strong = (epochs != 0) & (before.scope[index] >= SCOPES["gpu"])
+        if not writes and strong.any() and (_has(i, "acquire") or has_device_fence(self.x.launch.program)):
+            released = [before.publishes or _has(before.instructions[n], "release") for n in index[strong].tolist()]
+            rows = np.nonzero(strong)[0][np.array(released, bool)]
+            for warp in distinct(warps[rows]).tolist():
+                operation = self.operations.begin(i, warp * WARP, "wait")
+                self._acquired.append((before, operation))
+                self.order.knows(np.array([warp]), [operation])
+        return np.where(strong, 0, epochs)
+
     @staticmethod
     def _open(before: History, array: ArrayShadow, cells: np.ndarray, fine: np.ndarray, lines: np.ndarray) -> np.ndarray:
         """What a table has of cells that the start of this launch does not follow, 0 where it has nothing."""
@@ -107,6 +133,10 @@ class Prerequisite:
         if epochs.any():
             epochs = np.where(before.are_published(epochs), 0, epochs)
         return epochs
+
+
+def _has(i: Instruction, semantics: str) -> bool:
+    return semantics in i.modifiers or "acq_rel" in i.modifiers
 
 
 def _epochs(cells: loops.Cells, places: np.ndarray, fine: np.ndarray, lines: np.ndarray) -> np.ndarray:

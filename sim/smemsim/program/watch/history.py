@@ -92,6 +92,11 @@ def may_lack_fence(program: Program) -> bool:
     return any(i.op == "atom" or (i.op == "ld" and bool(scope_of(i))) for i in program.inlined.body)
 
 
+def has_device_fence(program: Program) -> bool:
+    """Has the program a fence that reaches other launches?"""
+    return any(i.op in ("fence", "membar") and not {"gl", "gpu", "sys"}.isdisjoint(i.modifiers) for i in program.inlined.body)
+
+
 def may_be_written(launch: Launch) -> set[int] | None:
     """The arrays, by their words, that the program may write to; None: any."""
     found = set()
@@ -258,6 +263,7 @@ class History:
                 f"races with earlier launches that may still run: the last {MOST_IN_FRONT} are compared, earlier ones are not"
             )
         self.waits = False  # has a warp waited for the end of those in front?
+        self.publishes = False  # of a launch that is over: has its program a fence of device scope?
         self._triggers: dict[int, tuple[int, np.ndarray]] = {}  # by CTA: see `triggers`
         self.releases: set[bool] = set()  # have warps let the next launch begin that had waited for that (True), and others?
         self.warps = 0  # that have a number
@@ -330,6 +336,7 @@ class History:
 
     def ends(self) -> None:
         """The launch is over. Kept is what the next one may race with: writes, and reads if that may begin before CTAs of this one have exited."""
+        self.publishes = has_device_fence(self.launch.program)
         if not self.releases_dependents:
             for key, shadow in list(self._arrays.items()):
                 if shadow is None or not len(shadow.cells.writers):

@@ -17,7 +17,7 @@ from smemsim.distinct import distinct
 from smemsim.machine.tmem.layout import boxes_of_d
 from smemsim.program.watch import sets
 from smemsim.program.watch.clocks import Alike, Formal, Order, count_of
-from smemsim.program.watch.doubts import Unwritten, end_of, is_followed, uses
+from smemsim.program.watch.doubts import WORD, Unwritten, end_of, is_followed, uses
 from smemsim.program.watch.operations import GROUP, NOBODY, OPERATIONS, Operation, Operations
 from smemsim.program.watch.registers import Named
 from smemsim.program.watch.telling import Telling
@@ -61,7 +61,7 @@ class TensorShadow:
         self.issued: dict[int, np.ndarray] = {}  # operations of a thread so far
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of cells that nobody had written
         self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
-        self.marks: np.ndarray | None = None  # of uninitialised values, of both halves of each cell, made when the first one is written
+        self.marks: np.ndarray | None = None  # of uninitialised values, of the four bytes of each cell, made when the first one is written
         # By CTA: its accumulators that nobody has touched but operations that added to them, each with the last one and its box. The tables have an earlier one.
         self._added: dict[int, dict[tuple[AccumulatorLayout, int], tuple[Operation, Box]]] = {}
         self._summed: set[int] = set()  # parts of the program whose tcgen05.st have filled an accumulator
@@ -555,12 +555,17 @@ class TensorShadow:
 
     def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
         """The marks of cells, by their place among all, that an instruction reads; those that nobody has written have the instruction's own."""
-        found: np.ndarray = self.unwritten.doubts.all(self.of_halves(i, cells), axis=-1)
+        found: np.ndarray = self.unwritten.doubts.all(self.of_bytes(i, cells), axis=-1)
         return found
 
     def of_halves(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
         """The same of the halves of cells, the lower one first: (..., 2)."""
-        found: np.ndarray = np.zeros((*cells.shape, 2), np.int32) if self.marks is None else self.marks.reshape(-1, 2)[cells]
+        found: np.ndarray = self.unwritten.doubts.all(self.of_bytes(i, cells).reshape(*cells.shape, 2, -1), axis=-1)
+        return found
+
+    def of_bytes(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
+        """The same of the bytes of cells: (..., 4)."""
+        found: np.ndarray = np.zeros((*cells.shape, WORD), np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells]
         nobody = self.who.reshape(-1)[cells] == NOBODY
         if nobody.any():
             mark = self.unwritten.doubts.of(
@@ -571,21 +576,23 @@ class TensorShadow:
 
     def put_cells(self, cells: np.ndarray, marks: np.ndarray | int) -> None:
         """Cells, by their place among all, have got values with these marks."""
-        self.put_halves(cells, np.asarray(marks)[..., None])
+        self.put_parts(cells, np.asarray(marks)[..., None])
 
-    def put_halves(self, cells: np.ndarray, marks: np.ndarray) -> None:
-        """Cells have got values whose halves have these marks (..., 2)."""
+    def put_parts(self, cells: np.ndarray, marks: np.ndarray) -> None:
+        """Cells have got values whose bytes have these marks: (..., 4), or (..., 1) where all have the same."""
         if self.marks is None:
             if not np.any(marks):
                 return
-            self.marks = np.zeros((*self.who.shape, 2), np.int32)
-        self.marks.reshape(-1, 2)[cells] = marks
+            self.marks = np.zeros((*self.who.shape, WORD), np.int32)
+        self.marks.reshape(-1, WORD)[cells] = marks
 
     def put_lower(self, i: Instruction, cells: np.ndarray, marks: np.ndarray) -> None:
-        """tcgen05.st.unpack::16b has written the lower halves of cells: the upper ones of cells that nobody has written are uninitialised."""
+        """tcgen05.st.unpack::16b has written the lower halves of cells, with marks of their bytes (..., 2): the upper halves of cells that nobody has written are
+        uninitialised."""
         mark = np.int32(self.unwritten.doubts.of(("tensor half", i.line), functools.partial(self._half_is_used, i)))
-        upper = np.where(self.who.reshape(-1)[cells] == NOBODY, mark, 0 if self.marks is None else self.marks.reshape(-1, 2)[cells][..., 1])
-        self.put_halves(cells, np.stack([marks, upper.astype(np.int32)], axis=-1))
+        before = np.zeros(1, np.int32) if self.marks is None else self.marks.reshape(-1, WORD)[cells][..., WORD // 2 :]
+        upper = np.where((self.who.reshape(-1)[cells] == NOBODY)[..., None], mark, before).astype(np.int32)
+        self.put_parts(cells, np.concatenate([marks, np.broadcast_to(upper, marks.shape)], axis=-1))
 
     def _half_is_used(self, i: Instruction, user: Instruction | None) -> None:
         """R507: the upper halves of cells are used, of which an instruction has written the lower ones alone."""
