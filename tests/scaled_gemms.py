@@ -38,6 +38,7 @@ class Gemm:
     loads: Callable[[str, int], bool] | None = None  # (side, tile): are its scale factors loaded?
     copies: Callable[[str, int], bool] | None = None
     swapped: bool = False
+    one_column: bool = False  # are B's scale factors copied to A's columns, and read there?
     source: Callable[[int], int] | None = None  # offset of a copy's descriptor
     stride: int = 128  # between groups of 8 rows of a copy
     pair: bool = False  # is each 256 x n tile that of two CTAs? Of one tile of K
@@ -88,7 +89,7 @@ class Gemm:
             text.append("shl.b32 %r30, %r1, 2; add.u32 %r30, %r30, %r8;")
             text += [f"ld.shared.b32 %r31, [%r30+{at}]; st.shared.b32 [%r30+{at}], %r31;" for at in (0, 8192)]
             text.append("fence.proxy.async.shared::cta; bar.sync 0;")
-        for side, at, base in (("a", 0, "%r20"), ("b", 8192, "%r21")):
+        for side, at, base in (("a", 0, "%r20"), ("b", 8192, "%r20" if self.one_column else "%r21")):
             count = self.rows(side) // 128
             if self.copies is not None and not self.copies(side, tile):
                 continue
@@ -123,7 +124,7 @@ class Gemm:
                 a_sf_id=ids[0],
                 b_sf_id=ids[1],
             )
-            first, second = ("%r21", "%r20") if self.swapped else ("%r20", "%r21")
+            first, second = ("%r21", "%r20") if self.swapped else ("%r20", "%r20" if self.one_column else "%r21")
             adds = "ne" if tile or step else "eq"
             vec = f".scale_vec::{self.vec}"
             text.append(f"""

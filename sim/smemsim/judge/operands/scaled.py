@@ -233,6 +233,8 @@ class _All:
             if not shared.any() or not self.is_data(inside):
                 continue
             own = self.used[side][~_among(self.used[side], other)]
+            if shared.all() and not len(own) and side == "b" and (found := self._copied_over(use)) is not None:
+                return found
             if shared.all() and (len(own) or self._idle_load() is None):
                 continue
             copy, idle = use.copies[-1].event, self._idle_load()
@@ -247,6 +249,18 @@ class _All:
                 arrays=self._arrays(use), other=idle.instruction if idle is not None else use.event.instruction,
             )  # fmt: skip
         return None
+
+    def _copied_over(self, use: Use) -> Finding | None:
+        """S701 where A and B have the factors of one copy, which overwrites another one that no product has used."""
+        last = use.copies[-1]
+        lost = next((copy for copy, _ in self._idle_copies if copy.column == last.column and copy.event is not last.event), None)
+        if lost is None:
+            return None
+        return at_instruction(
+            "S701", last.event.instruction,
+            f"rows of A and of B get the same scale factors: this copy overwrites columns from {last.column} on, which line {lost.event.instruction.line} has copied scale "
+            f"factors to that no product uses", "columns of its own for the scale factors of each operand", arrays=self._arrays(use), other=lost.event.instruction,
+        )  # fmt: skip
 
     def _is_others_fault(self, use: Use, idle: Bulk) -> bool:
         """Of two operands with the same factors, is it the other one that should have what a load brings? Loads and copies are taken to come in one order."""
