@@ -94,7 +94,7 @@ def may_lack_fence(program: Program) -> bool:
 
 def has_device_fence(program: Program) -> bool:
     """Has the program a fence that reaches other launches?"""
-    return any(i.op in ("fence", "membar") and not {"gl", "gpu", "sys"}.isdisjoint(i.modifiers) for i in program.inlined.body)
+    return any(i.op in {"fence", "membar"} and not {"gl", "gpu", "sys"}.isdisjoint(i.modifiers) for i in program.inlined.body)
 
 
 def may_be_written(launch: Launch) -> set[int] | None:
@@ -257,13 +257,13 @@ class History:
 
     def __init__(self, launch: Launch, before: tuple[History, ...] = ()) -> None:
         self.launch, self.before, self.name = launch, before, launch.program.name
+        self.program = launch.program
         self.proxy_fences: list[ProxyFence] | None = []  # None: there were more than are kept
         if len(before) == MOST_IN_FRONT:
             launch.bounds.add(
                 f"races with earlier launches that may still run: the last {MOST_IN_FRONT} are compared, earlier ones are not"
             )
         self.waits = False  # has a warp waited for the end of those in front?
-        self.publishes = False  # of a launch that is over: has its program a fence of device scope?
         self._triggers: dict[int, tuple[int, np.ndarray]] = {}  # by CTA: see `triggers`
         self.releases: set[bool] = set()  # have warps let the next launch begin that had waited for that (True), and others?
         self.warps = 0  # that have a number
@@ -336,7 +336,6 @@ class History:
 
     def ends(self) -> None:
         """The launch is over. Kept is what the next one may race with: writes, and reads if that may begin before CTAs of this one have exited."""
-        self.publishes = has_device_fence(self.launch.program)
         if not self.releases_dependents:
             for key, shadow in list(self._arrays.items()):
                 if shadow is None or not len(shadow.cells.writers):
@@ -378,6 +377,11 @@ class History:
     def releases_dependents(self) -> bool:
         """May the next launch begin while CTAs of this one still run, and overwrite what they read? Else it begins when all have exited."""
         return releases_dependents(self.launch)
+
+    @functools.cached_property
+    def publishes(self) -> bool:
+        """Has the program a fence of device scope, so that its relaxed writes may release something?"""
+        return has_device_fence(self.program)
 
     def _is_blank(self, memory: np.ndarray) -> bool:
         """Is an array with these words one of which nobody has written some bytes?"""
