@@ -393,7 +393,7 @@ class _Product(Product):
         scales = self.mma.scales
         if scales is not None:
             marks = [
-                self._joined(np.zeros(rows, np.int32), cells_of_scales(layout))
+                self._joined(np.zeros(rows, np.int32), cells_of_scales(layout), 1)
                 for rows, layout in zip((self.m, self.n), scales, strict=True)
             ]
             if not any(of_rows.any() for of_rows in marks):
