@@ -1,4 +1,4 @@
-"""The garbage collector while a launch runs.
+"""The garbage collector while PTX is read and linked, and while a launch runs.
 
 A launch makes many objects that live as long as a wave, none of which the collector finds before that; going through all of them again and again, and through
 all that the process has beside, takes as long as the instructions themselves. So it comes by seldom until the last launch that runs is over.

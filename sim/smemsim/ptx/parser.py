@@ -15,6 +15,7 @@ from typing import NoReturn
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
 from smemsim.floating_point import in_default_state
+from smemsim.garbage import seldom_collected
 from smemsim.ptx.constants import double, expression, number, single, starts_number, whole_number
 from smemsim.ptx.module import (
     Address,
@@ -850,6 +851,7 @@ _BRACES = re.compile(r'[{}]|"[^"\n]*"|\.source_begin\b.*?\.source_end\b', re.DOT
 _SECTIONS = (".section", ".nv_intermediate_source_section")  # the second one with the tile IR that tileiras compiles
 
 
+@seldom_collected()
 @in_default_state
 def read_module(text: str, *, name: str = "<ptx>") -> Module:
     """What the text of a PTX file says; `name` is how messages call the file. Raises InputError with the line.

@@ -18,6 +18,7 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.floating_point import in_default_state
+from smemsim.garbage import seldom_collected
 from smemsim.program.linking.fused import Fused, fuse
 from smemsim.program.linking.inline import FRAME_ALIGN, FunctionAddresses, Inlined, inline
 from smemsim.program.linking.operands import OperandTypes, check_shapes
@@ -385,6 +386,7 @@ class Linker:
         return lambda: self.block_of[index]
 
 
+@seldom_collected()
 @in_default_state
 def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False) -> Program:
     """Make a program of an entry; `in_small_blocks` begins a block with every instruction that others could see, for schedules.
