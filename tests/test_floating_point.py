@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import ctypes
+import os
 import platform
 import struct
 import subprocess
@@ -128,3 +129,55 @@ def test_modules_that_are_imported_in_another_state_have_the_same_tables():
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
     assert done.stderr == ""
     assert bytes.fromhex(done.stdout) == computed()
+
+
+PRODUCT = {"arch": "sm_90a", "kind": "wgmma", "a_type": "f16", "b_type": "f16", "d_type": "f32"}
+
+
+class Late:
+    """An argument that changes the state of the thread when it is converted, as a library does that is loaded at its first use."""
+
+    def __init__(self, array, bits, is_forked=False):
+        self.array, self.bits, self.is_forked, self.child = array, bits, is_forked, 0
+
+    def __array__(self, dtype=None, copy=None):
+        self.child = os.fork() if self.is_forked else 0
+        if self.is_forked and self.child:
+            return self.array
+        _change(self.bits)
+        if self.is_forked:
+            os._exit(0 if np.array_equal(_product(self.array), EXPECTED) else 1)
+        return self.array
+
+
+def _change(bits):
+    library, room = ctypes.CDLL("libm.so.6"), ctypes.create_string_buffer(512)
+    library.fegetenv(room)
+    struct.pack_into("<I", room, PLACE, struct.unpack_from("<I", room, PLACE)[0] | bits)
+    library.fesetenv(room)
+
+
+A, B = (np.random.default_rng(3).integers(0, 1 << 12, shape, dtype=np.uint16) for shape in ((16, 16), (8, 16)))
+C = np.random.default_rng(4).integers(0, 1 << 20, (16, 8), dtype=np.uint32)
+
+
+def _product(a):
+    return smemsim.mma(a, B, C, **PRODUCT)
+
+
+EXPECTED = _product(A)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_state_that_changes_during_a_call_changes_nothing(state):
+    with _in_state(0):
+        assert np.array_equal(_product(Late(A, STATES[state])), EXPECTED)
+        assert _word() & STATES[state]
+        assert np.array_equal(_product(A), EXPECTED)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_process_that_is_forked_during_a_call_has_a_state_of_its_own(state):
+    given = Late(A, STATES[state], is_forked=True)
+    assert np.array_equal(_product(given), EXPECTED)
+    assert os.waitpid(given.child, 0)[1] == 0

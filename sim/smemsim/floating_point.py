@@ -31,7 +31,7 @@ class _Room(threading.local):
 
         self.buffer = ctypes.create_string_buffer(_LARGEST)
         self.address = ctypes.addressof(self.buffer)
-        self.is_inside = False  # in a function that runs in the default state, so that those that it calls need not look
+        self.is_inside = False  # in a function that began in the default state: those that it calls look by `_computes_so` alone
 
 
 class _Environment:
@@ -76,6 +76,22 @@ def is_default() -> bool:
     room = environment.room
     environment.take(room.address)
     return _says_default(room.buffer)
+
+
+_LEAST, _HALF, _LARGE, _ONE, _SMALL = (
+    2.0**-1022,
+    0.5,
+    2.0**100,
+    1.0,
+    2.0**-60,
+)  # read when they are needed, so that no sum of them is a constant
+_RIGHT = 2.0**-923
+
+
+def _computes_so() -> bool:
+    """Does the thread compute as in the default state: are subnormals kept, and sums rounded to nearest? A twentieth of the time of `is_default`, but it may not
+    be asked while traps may be on."""
+    return _LEAST * _HALF * _LARGE == _RIGHT and _ONE + _SMALL == _ONE and _ONE - _SMALL == _ONE
 
 
 def _enter() -> bytes | None:
@@ -123,14 +139,15 @@ def in_default_state(made: _Made) -> _Made:
     @functools.wraps(made)
     def run(*args: Any, **kwargs: Any) -> Any:
         room = _environment().room
-        if room.is_inside:
+        was_inside = room.is_inside
+        if was_inside and _computes_so():
             return made(*args, **kwargs)
         before = _enter()
         room.is_inside = True
         try:
             return made(*args, **kwargs)
         finally:
-            room.is_inside = False
+            room.is_inside = was_inside
             if before is not None:
                 _leave(before)
 

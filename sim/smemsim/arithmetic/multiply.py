@@ -13,6 +13,7 @@ import numpy as np
 from smemsim.arithmetic.dot import NOTHING
 from smemsim.arithmetic.values import accumulator, columns, numbers
 from smemsim.errors import InputError
+from smemsim.floating_point import in_default_state
 from smemsim.spec.assumptions import assumed, in_force
 from smemsim.spec.formats import SCALE_BIAS, element_format
 from smemsim.spec.grades import Grade
@@ -128,6 +129,7 @@ TILE_WORK = 1 << 16  # elements of D that one compiled call takes on: their term
 THREAD_WORK = 1 << 23  # multiply-adds from which on it pays to start threads
 
 
+@in_default_state
 def multiply_tiles(
     a: np.ndarray,
     b: np.ndarray,
