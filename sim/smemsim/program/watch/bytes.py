@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-__all__ = ["WHOLE", "Parts"]
+__all__ = ["WHOLE", "Parts", "Write"]
 
 
 WHOLE = 0b1111
+WORD = 4
+
+
+class Write(NamedTuple):
+    """Writes of threads: their warps (-1 of none), when by the warps' clocks, and the lines."""
+
+    who: np.ndarray
+    when: np.ndarray
+    line: np.ndarray
 
 
 class Parts:
     """A bit for each byte of each word, for the last writer and for each of `readers` warps. Nothing is kept before the first access of less than a word;
     all bytes count until then.
 
-    Of a word that several warps write in turn, only the bytes of the last one are known, and of a warp that reads in several ticks of its clock only those of
-    the last: a race on the others is not seen.
+    Of a word that several warps write in turn, the bytes that are not the last one's have their writers in `others`. Of a warp that reads in several ticks of
+    its clock only the bytes of the last are known: a race on the others is not seen.
 
     >>> parts = Parts(2, readers=1)
     >>> one, two = parts.bits(np.array([4]), 1), parts.bits(np.array([6]), 2)
@@ -29,6 +40,8 @@ class Parts:
         self.kept = self._whole_reads = self.has_holes = False
         self._holes = np.zeros(0, np.uint8)
         self._written = self._read = np.zeros(0, np.uint8)
+        self.has_others = False
+        self._others = np.zeros((0, WORD, 3), np.int64)
 
     def _keep(self) -> None:
         if not self.kept:
@@ -73,10 +86,32 @@ class Parts:
         last = warps == now
         np.bitwise_or.at(self._written, at[last], bits[last])
 
+    def note_others(self, at: np.ndarray, bits: np.ndarray, last: np.ndarray, gone: Write, own: Write) -> None:
+        """Note, before `write`, whose bytes of words are not those of the last writer any more: all that was written by the writers before, where they are `gone`, and
+        what warps write now by an instruction that is not the `last` of its words."""
+        self._keep()
+        if not self.has_others:
+            if last.all() and (gone.who < 0).all():
+                return
+            self.has_others, self._others = True, np.full((self.words, WORD, 3), -1, np.int64)
+        was = self._written[at]
+        for byte in range(WORD):
+            is_written = bits >> byte & 1 != 0
+            was_written = (was >> byte & 1 != 0) & (gone.who >= 0)
+            self._others[at[was_written], byte] = np.stack(gone, axis=-1)[was_written]
+            self._others[at[is_written & ~last], byte] = np.stack(own, axis=-1)[is_written & ~last]
+            self._others[at[is_written & last], byte] = -1
+
+    def others(self, at: np.ndarray, byte: int) -> Write:
+        """Who wrote a byte of words, where that is not the last writer of its word: -1 where nobody did."""
+        return Write(*self._others[at, byte].T)
+
     def written_whole(self, at: np.ndarray, *, keeps_holes: bool = False) -> None:
         """Note a write of whole words, or of bytes that count as the whole word in races."""
         if self.kept:
             self._written[at] = WHOLE
+        if self.has_others:
+            self._others[at] = -1
         if self.has_holes and not keeps_holes:
             self._holes[at] = 0
 

@@ -18,7 +18,7 @@ from smemsim.program.linking.flows import is_polled, updates
 from smemsim.program.runs import Runs
 from smemsim.program.scopes import CTA, GPU
 from smemsim.program.watch import loops, sets
-from smemsim.program.watch.bytes import WHOLE, Parts
+from smemsim.program.watch.bytes import WHOLE, Parts, Write
 from smemsim.program.watch.clocks import Formal, Order
 from smemsim.program.watch.epochs import Epochs
 from smemsim.program.watch.folding import Folding
@@ -287,9 +287,11 @@ class SharedShadow:
             bits = self.parts.bits(flat, size)
             self.parts.read(at, bits, readers, self.read_when[at, readers] != now)
             self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "read")
+            self._bytes_seen(i, at, warps, bits)
         else:
             self.parts.read_whole(at, readers)
             self._seen(i, at, warps, who, "read")
+            self._bytes_seen(i, at, warps, np.uint8(WHOLE))
             self._lanes_met(i, at, warps, self._lanes_of(size), "read", who == warps)
             self._mark_read(at, warps, self._lanes_of(size))
         if self.tables.has_strong:
@@ -354,6 +356,7 @@ class SharedShadow:
             return
         lanes = self._lanes_of(size)
         self._seen(i, at, warps, self.who[at], "overwritten", values)
+        self._bytes_seen(i, at, warps, np.uint8(WHOLE), values)
         self._lanes_met(i, at, warps, lanes, "overwritten", self.who[at] == warps, values)
         self._lanes_have_read(i, at, warps, lanes, values)
         self._readers_done(i, at, warps, values)
@@ -367,12 +370,16 @@ class SharedShadow:
 
     def _write_part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
         """Bytes of words are written: neighbours that other warps write or read are no race."""
-        bits, who, when = self.parts.bits(flat, size), self.who[at], self.when[at]
+        bits, who, when, line = self.parts.bits(flat, size), self.who[at], self.when[at], self.line[at]
         self.parts.fill(at, bits, who == NOBODY)
         self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "overwritten", values)
+        self._bytes_seen(i, at, warps, bits, values)
         self._readers_done(i, at, warps, values, self.parts.read_by(at, bits))
         self._written(i, at, warps)
         before = np.where(when == self.when[at], who, NOBODY)  # what a warp wrote before it last met others is known to them
+        is_gone = (who >= 0) & (who < OPERATIONS) & (who != self.who[at])
+        own = Write(warps, self.order.clock[warps], np.full(len(at), i.line))
+        self.parts.note_others(at, bits, self.who[at] == warps, Write(np.where(is_gone, who, -1), when, line), own)
         self.parts.write(at, bits, before, warps, self.who[at])
         if (self.who[at] != warps).any():
             self._one_stays(i, flat, at, warps, values)
@@ -1045,6 +1052,25 @@ class SharedShadow:
             for op, part in self._by_kind(self.who[places] - OPERATIONS):
                 self._not_waited_for(i, at, places[part], int(mine[part][0]), op, done, formal)
 
+    def _bytes_seen(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, bits: np.ndarray | np.uint8, values: Values | None = None
+    ) -> None:
+        """Has every warp seen the writes of the bytes that it now reads or overwrites, where others than the last writer of the word wrote them?"""
+        for byte in range(WORD if self.parts.has_others else 0):
+            who, when, line = self.parts.others(at, byte)
+            theirs = (who >= 0) & (who != warps) & (bits >> byte & 1 != 0)
+            if not theirs.any():
+                continue
+            mine, other, then = warps[theirs], who[theirs], when[theirs]
+            unseen, formal = self._missing(_not_seen(mine, other, then), values, theirs, HANDED_ON)
+            if unseen.any():
+                places, by = at[theirs][unseen], self.telling.lines[int(line[theirs][unseen][0])]
+                one, two = int(mine[unseen][0]), int(other[unseen][0])
+                self.telling.find(
+                    "X008", i, places, f"{{i}} of warp {self.telling.warp(one)} touches {{where}}, of which warp {self.telling.warp(two)} wrote byte {byte} at line "
+                    f"{by.line} ({by.name}): nothing orders the two", self._between(one, two), formal=formal, other=by.line,
+                )  # fmt: skip
+
     def _handed_on(self, numbers: np.ndarray) -> tuple[str, ...]:
         """What does not excuse that operations are not known to be over: cp.async writes as threads do, and its bytes were seen missing (rule order.narrow_arrival)."""
         return HANDED_ON if self.operations.copies[numbers].any() else ()
@@ -1181,3 +1207,8 @@ def _may_leave_others(places: np.ndarray, warps: np.ndarray, values: np.ndarray)
     few = pairs[by < count[np.searchsorted(at, pairs[:, 0])], 0]
     found: np.ndarray = np.isin(places, few)
     return found
+
+
+def _not_seen(mine: np.ndarray, other: np.ndarray, when: np.ndarray) -> Callable[[Order], np.ndarray]:
+    """Which of these warps have not seen what other ones did then, by an order?"""
+    return lambda order: order.has_seen(mine, other) < when
