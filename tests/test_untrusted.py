@@ -419,6 +419,18 @@ def test_a_kernel_ends_when_its_time_is_over(here):
         gpu.launch(kernel(ENDLESS), args=[gpu.zeros(4)], limit_seconds=0)
 
 
+def test_reading_and_linking_end_when_their_time_is_over(here):
+    long = kernel("".join(f"add.u32 %r1, %r1, {n}; " for n in range(3000)))
+    (here / "long.ptx").write_text(long)
+    (here / "short.ptx").write_text(kernel(STORE))
+    asked = ["--arg", "zeros:u32:4", "--limit-seconds"]
+    assert "reading the PTX took longer than the 1e-06 s of --limit-seconds" in told(2, "run", "long.ptx", *asked, "0.000001")
+    smemsim.Gpu().load(long)  # it is read, and the process keeps that
+    assert "linking the program took longer than the 1e-06 s of --limit-seconds" in told(2, "run", "long.ptx", *asked, "0.000001")
+    told(0, "run", "long.ptx", *asked, "600")
+    told(0, "run", "short.ptx", *asked, "600")
+
+
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [

@@ -206,7 +206,7 @@ COMMAND_LINE = "command line"
     "--limit-seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="End the kernel after this many seconds of execution, to which reading and linking its PTX do not count; left out: never.",
+    help="End the kernel after this many seconds of execution. Reading its PTX and linking it may each take as long. Left out: never.",
 )
 @click.option(
     "--overrun",
@@ -249,8 +249,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     from smemsim.program.device import entry_of
     from smemsim.program.linking.program import module_of
 
-    if o["memory"]:
-        budget.set_limit(budget.amount(o["memory"], "--memory"))
+    _limit(ctx, o)
     if list_forms:
         ctx.exit(_list(path, o, as_json))
     if init:
@@ -407,6 +406,16 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> tuple[dict[str, str]
         if not IS_DIGEST.fullmatch(wanted) and (wanted.startswith("sha256:") or not wanted.endswith(".npy")):
             raise InputError(f"--expect {shown(text)}: needs the name of an .npy file, or sha256: and 64 hexadecimal digits")
     return expected, types
+
+
+def _limit(ctx: click.Context, o: dict[str, Any]) -> None:
+    """Memory, and the time for reading and for linking, as the options say."""
+    from smemsim import budget
+    from smemsim.time_limit import limited
+
+    ctx.with_resource(limited(o["limit_seconds"]))
+    if o["memory"]:
+        budget.set_limit(budget.amount(o["memory"], "--memory"))
 
 
 def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:

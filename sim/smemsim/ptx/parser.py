@@ -51,6 +51,7 @@ from smemsim.spec.ptx import (
     TYPE_BYTES,
     VECTOR_BYTES,
 )  # fmt: skip
+from smemsim.time_limit import check_time, timed
 
 __all__ = ["read_module"]
 
@@ -602,6 +603,7 @@ def _declarator(tokens: Tokens, what: str, align: int | None, kind: str, lanes: 
 # ---- The body of a function: statements between braces, scopes made flat, labels given their instruction
 
 
+_CHECKED = 1024  # instructions, after which it is looked at whether the time is over
 _DEEPEST_BRACES = 200  # braces within braces
 _HEAD = re.compile(rf"\s*(?:([{{}};])|(\.\w+)|({NAME})\s*:(?!:)|(?=[^\s]))", re.ASCII)
 _MNEMONIC = re.compile(r"[a-z]\w*(?:(?:\.|::)\w+)*", re.ASCII)
@@ -706,6 +708,8 @@ class _BodyReader:
         return end
 
     def instruction(self, start: int) -> int:
+        if len(self.body.instructions) % _CHECKED == _CHECKED - 1:
+            check_time()
         end = self.until_semicolon(start)
         tokens = self.source.tokens(start, end)
         words = tokens.words
@@ -851,6 +855,7 @@ _BRACES = re.compile(r'[{}]|"[^"\n]*"|\.source_begin\b.*?\.source_end\b', re.DOT
 _SECTIONS = (".section", ".nv_intermediate_source_section")  # the second one with the tile IR that tileiras compiles
 
 
+@timed("reading the PTX")
 @seldom_collected()
 @in_default_state
 def read_module(text: str, *, name: str = "<ptx>") -> Module:

@@ -44,6 +44,7 @@ from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import architecture
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.targets import TargetRule, unsupported
+from smemsim.time_limit import check_time, timed
 
 __all__ = ["Block", "Linker", "Place", "Places", "Program", "link", "linked", "module_of"]
 
@@ -386,6 +387,7 @@ class Linker:
         return lambda: self.block_of[index]
 
 
+@timed("linking the program")
 @seldom_collected()
 @in_default_state
 def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False) -> Program:
@@ -456,10 +458,15 @@ def _check_target(body: Sequence[Instruction], target: str) -> None:
         )
 
 
+CHECKED = 1024  # instructions, after which it is looked at whether the time is over
+
+
 def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
     steps: list[Step] = []
     missing: list[str] = []
-    for i in body:
+    for n, i in enumerate(body):
+        if n % CHECKED == CHECKED - 1:
+            check_time()
         try:
             builder = builder_of(i)
             if builder is None:
@@ -580,6 +587,8 @@ def _blocks(inlined: Inlined, steps: list[Step], linker: Linker, *, in_small_blo
     linker.block_of[len(steps)] = len(starts)  # past the end: an exit
     blocks = []
     for index, (start, stop) in enumerate(itertools.pairwise([*starts, len(steps)])):
+        if index % CHECKED == CHECKED - 1:
+            check_time()
         own = steps[start:stop]
         gate = own.pop(0) if own and isinstance(own[0], Gate) else None
         end = own.pop() if own and isinstance(own[-1], End) else None
