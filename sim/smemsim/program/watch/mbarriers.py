@@ -129,6 +129,32 @@ class MbarrierObjects:
                 return by.line
         return 0
 
+    def arrives_relaxed(self, warp: int, line: int, other: int) -> int:
+        """The line of a relaxed arrival of a warp behind its access of `line`, with no fence between, if another one has waited for that phase; 0 if there is none."""
+        than = self.telling.lines.get(line)
+        for one in self._objects.values() if than is not None else ():
+            own = warp - one.first
+            if (
+                not 0 <= own < len(one.when)
+                or one.phase[own] == WAITS
+                or other not in self.order.waited_for(one.barrier, int(one.phase[own]))
+            ):
+                continue
+            by = self.telling.lines.get(int(one.line[own]))
+            if (
+                by is not None
+                and by.op == "mbarrier"
+                and {"arrive", "relaxed"} <= set(by.modifiers)
+                and leads_past(self.x.program, than, by, self._fences)
+            ):
+                return by.line
+        return 0
+
+    @functools.cached_property
+    def _fences(self) -> list[Instruction]:
+        """The fences of the program."""
+        return [i for block in self.x.program.blocks for i in block.instructions if i.op in ("fence", "membar")]
+
     @functools.cached_property
     def _waits(self) -> list[Instruction]:
         """The instructions of the program that wait for other threads."""
