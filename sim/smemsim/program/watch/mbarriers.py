@@ -63,6 +63,7 @@ class MbarrierObjects:
         self.per_cta = x.stride // WARP
         self._objects: dict[Mbarrier, _Object] = {}
         self._at: dict[int, _Object] = {}  # the last object of each word of `x.shared`
+        self._paths: dict[tuple[int, int, str], bool] = {}  # by the lines of two instructions: see `_leads`
 
     def spread(self, first: MbarrierObjects, twins: Twins) -> None:
         """Those of all CTAs, from those of the first one."""
@@ -125,7 +126,7 @@ class MbarrierObjects:
             if not 0 <= own < len(one.when) or one.phase[own] == WAITS or one.when[own] > self.order.has_seen(other, warp):
                 continue
             by = self.telling.lines.get(int(one.line[own]))
-            if by is not None and by.op == "mbarrier" and by.modifiers[0] == "arrive" and leads_past(self.x.program, by, than, self._waits):
+            if by is not None and by.op == "mbarrier" and by.modifiers[0] == "arrive" and self._leads(by, than, "waits"):
                 return by.line
         return 0
 
@@ -141,14 +142,16 @@ class MbarrierObjects:
             ):
                 continue
             by = self.telling.lines.get(int(one.line[own]))
-            if (
-                by is not None
-                and by.op == "mbarrier"
-                and {"arrive", "relaxed"} <= set(by.modifiers)
-                and leads_past(self.x.program, than, by, self._fences)
-            ):
+            if by is not None and by.op == "mbarrier" and {"arrive", "relaxed"} <= set(by.modifiers) and self._leads(than, by, "fences"):
                 return by.line
         return 0
+
+    def _leads(self, first: Instruction, then: Instruction, past: str) -> bool:
+        """Does a path lead from one instruction to another by none of the program's waits, or fences?"""
+        key = first.line, then.line, past
+        if key not in self._paths:
+            self._paths[key] = leads_past(self.x.program, first, then, self._waits if past == "waits" else self._fences)
+        return self._paths[key]
 
     @functools.cached_property
     def _fences(self) -> list[Instruction]:
