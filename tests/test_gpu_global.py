@@ -575,6 +575,23 @@ def test_strong_accesses_of_two_launches_do_not_race(first, second, codes):
     assert [f.code for f in gpu.launch(ptx, "second", block=64, args=[a], progress=False, after=run).findings] == codes
 
 
+@pytest.mark.parametrize(("waits", "codes"), [(WAITS, set()), ("", {"X008"})])
+def test_what_a_flag_releases_includes_what_its_launch_has_waited_for(waits, codes):
+    """The first and the second launch store the same words, the third one acquires the second one's flag, and reads them."""
+    gpu = Gpu("sm_90a")
+    a = gpu.array(np.zeros(2048, np.uint32))
+    sets = "ld.param.u64 %d1, [a]; @%p1 red.release.gpu.global.add.u32 [%d1+8000], 1;"
+    gets = f"ld.param.u64 %d3, [a]; ld.acquire.gpu.global.u32 %r2, [%d3+8000]; {GETS}"
+
+    def ptx(waits: str = "", sets: str = "") -> str:
+        return PUBLISHES.format(f"{LETS} {waits} {PUTS} bar.sync 0; {sets}", gets)
+
+    run = gpu.launch(ptx(), "first", block=64, args=[a], progress=False)
+    run = gpu.launch(ptx(waits, sets), "first", block=64, args=[a], progress=False, after=run)
+    found = gpu.launch(ptx(), "second", block=64, args=[a], progress=False, after=run).findings
+    assert {f.code for f in found} == codes
+
+
 @pytest.mark.parametrize(
     ("middle", "third", "is_found"),
     [

@@ -7,7 +7,7 @@ A launch with that attribute may begin when all CTAs of the launch in front have
 - The exit of a CTA publishes nothing: its writes may become visible after the next launch has begun.
 - A fence of device scope before griddepcontrol.launch_dependents publishes what its thread knows to the start of the next launch.
 - Strong accesses of both launches that reach the device do not race with each other. A read that acquires what such a write of the first launch has released comes after
-  that launch, as far as its thread and those that synchronise with it are concerned. Which of the first launch's writes the release covers is not followed.
+  that launch, and after those that it has waited for, as far as its thread and those that synchronise with it are concerned. Which of the first launch's writes the release covers is not followed.
 - If the first launch has not waited for the end of the one in front of it, or has let the next one begin before it did so, that one may still run; a wait is for both.
 """
 
@@ -58,7 +58,7 @@ class Prerequisite:
             self._waits.append(operation)
             self.order.knows(np.array([warp]), [operation])
         self._behind[warps] = True
-        self.history.waits = True
+        self.history.waits = self.history.is_ordered = True
 
     def releases(self, warps: np.ndarray) -> None:
         """Warps execute griddepcontrol.launch_dependents."""
@@ -122,7 +122,10 @@ class Prerequisite:
             rows = np.nonzero(strong)[0][np.array(released, bool)]
             for warp in distinct(warps[rows]).tolist():
                 operation = self.operations.begin(i, warp * WARP, "wait")
-                self._acquired.append((before, operation))
+                first = self.history.before.index(before)
+                end = None if before.is_ordered else first + 1  # what it has waited for, or acquired, comes with it
+                self._acquired += [(history, operation) for history in self.history.before[first:end]]
+                self.history.is_ordered = True
                 self.order.knows(np.array([warp]), [operation])
         return np.where(strong, 0, epochs)
 

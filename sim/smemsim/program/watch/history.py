@@ -264,6 +264,7 @@ class History:
                 f"races with earlier launches that may still run: the last {MOST_IN_FRONT} are compared, earlier ones are not"
             )
         self.waits = False  # has a warp waited for the end of those in front?
+        self.is_ordered = False  # has it, or acquired what one of them has released?
         self._triggers: dict[int, tuple[int, np.ndarray]] = {}  # by CTA: see `triggers`
         self.releases: set[bool] = set()  # have warps let the next launch begin that had waited for that (True), and others?
         self.warps = 0  # that have a number
