@@ -11,6 +11,7 @@ __all__ = ["WHOLE", "Parts", "Write"]
 
 WHOLE = 0b1111
 WORD = 4
+_BYTES = np.arange(WORD, dtype=np.uint8)
 
 
 class Write(NamedTuple):
@@ -94,17 +95,16 @@ class Parts:
             if last.all() and (gone.who < 0).all():
                 return
             self.has_others, self._others = True, np.full((self.words, WORD, 3), -1, np.int64)
-        was = self._written[at]
-        for byte in range(WORD):
-            is_written = bits >> byte & 1 != 0
-            was_written = (was >> byte & 1 != 0) & (gone.who >= 0)
-            self._others[at[was_written], byte] = np.stack(gone, axis=-1)[was_written]
-            self._others[at[is_written & ~last], byte] = np.stack(own, axis=-1)[is_written & ~last]
-            self._others[at[is_written & last], byte] = -1
+        was_written = (self._written[at][:, None] >> _BYTES & 1 != 0) & (gone.who >= 0)[:, None]
+        is_written = bits[:, None] >> _BYTES & 1 != 0
+        for part, write in ((was_written, gone), (is_written & ~last[:, None], own), (is_written & last[:, None], None)):
+            n, byte = np.nonzero(part)
+            if n.size:
+                self._others[at[n], byte] = -1 if write is None else np.stack(write, axis=-1)[n]
 
-    def others(self, at: np.ndarray, byte: int) -> Write:
-        """Who wrote a byte of words, where that is not the last writer of its word: -1 where nobody did."""
-        return Write(*self._others[at, byte].T)
+    def others(self, at: np.ndarray) -> Write:
+        """Who wrote each byte of words, where that is not the last writer of its word: -1 where nobody did; (words, bytes)."""
+        return Write(*np.moveaxis(self._others[at], -1, 0))
 
     def written_whole(self, at: np.ndarray, *, keeps_holes: bool = False) -> None:
         """Note a write of whole words, or of bytes that count as the whole word in races."""

@@ -50,6 +50,9 @@ def _of_tables(name: str) -> Any:
     return property(lambda shadow: getattr(shadow.tables, name))
 
 
+_BYTES = np.arange(WORD, dtype=np.uint8)
+
+
 class SharedShadow:
     """What the accesses of one wave leave behind, and whether the next one is ordered behind them."""
 
@@ -1056,20 +1059,22 @@ class SharedShadow:
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, bits: np.ndarray | np.uint8, values: Values | None = None
     ) -> None:
         """Has every warp seen the writes of the bytes that it now reads or overwrites, where others than the last writer of the word wrote them?"""
-        for byte in range(WORD if self.parts.has_others else 0):
-            who, when, line = self.parts.others(at, byte)
-            theirs = (who >= 0) & (who != warps) & (bits >> byte & 1 != 0)
-            if not theirs.any():
-                continue
-            mine, other, then = warps[theirs], who[theirs], when[theirs]
-            unseen, formal = self._missing(_not_seen(mine, other, then), values, theirs, HANDED_ON)
-            if unseen.any():
-                places, by = at[theirs][unseen], self.telling.lines[int(line[theirs][unseen][0])]
-                one, two = int(mine[unseen][0]), int(other[unseen][0])
-                self.telling.find(
-                    "X008", i, places, f"{{i}} of warp {self.telling.warp(one)} touches {{where}}, of which warp {self.telling.warp(two)} wrote byte {byte} at line "
-                    f"{by.line} ({by.name}): nothing orders the two", self._between(one, two), formal=formal, other=by.line,
-                )  # fmt: skip
+        if not self.parts.has_others:
+            return
+        found = self.parts.others(at)  # (words, bytes)
+        theirs = (found.who >= 0) & (found.who != warps[:, None]) & (np.broadcast_to(bits, at.shape)[:, None] >> _BYTES & 1 != 0)
+        n, byte = np.nonzero(theirs)
+        if not n.size:
+            return
+        mine, other, when = warps[n], found.who[n, byte], found.when[n, byte]
+        unseen, formal = self._missing(_not_seen(mine, other, when), values, n, HANDED_ON)
+        if unseen.any():
+            first = int(np.argmax(unseen))
+            by, one, two = self.telling.lines[int(found.line[n[first], byte[first]])], int(mine[first]), int(other[first])
+            self.telling.find(
+                "X008", i, at[n[unseen]], f"{{i}} of warp {self.telling.warp(one)} touches {{where}}, of which warp {self.telling.warp(two)} wrote byte {byte[first]} at line "
+                f"{by.line} ({by.name}): nothing orders the two", self._between(one, two, by.line), formal=formal, other=by.line,
+            )  # fmt: skip
 
     def _handed_on(self, numbers: np.ndarray) -> tuple[str, ...]:
         """What does not excuse that operations are not known to be over: cp.async writes as threads do, and its bytes were seen missing (rule order.narrow_arrival)."""
