@@ -192,6 +192,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="append a line for each mutant")
     given = parser.parse_args(argv)
+    if given.count < 1:
+        parser.error(f"--count {given.count}: needs a whole number from 1 on")
     drawn = [m for package in given.packages for m in draw(package, given.count, given.seed)]
     if given.list or not drawn:
         print("\n".join(map(str, drawn)) or "no such package, or nothing to change in it")
