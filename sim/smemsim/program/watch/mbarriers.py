@@ -121,7 +121,9 @@ class MbarrierObjects:
     def arrives_before(self, warp: int, line: int, other: int) -> int:
         """The line of an arrival of a warp that another one has waited for, if the access of `line` may follow it before the warp waits again; 0 if there is none."""
         than = self.telling.lines.get(line)
-        for one in self._objects.values() if than is not None else ():
+        if than is None:
+            return 0
+        for one in self._objects.values():
             own = warp - one.first
             if not 0 <= own < len(one.when) or one.phase[own] == WAITS or one.when[own] > self.order.has_seen(other, warp):
                 continue
@@ -133,7 +135,9 @@ class MbarrierObjects:
     def arrives_relaxed(self, warp: int, line: int, other: int) -> int:
         """The line of a relaxed arrival of a warp behind its access of `line`, with no fence between, if another one has waited for that phase; 0 if there is none."""
         than = self.telling.lines.get(line)
-        for one in self._objects.values() if than is not None else ():
+        if than is None:
+            return 0
+        for one in self._objects.values():
             own = warp - one.first
             if (
                 not 0 <= own < len(one.when)
