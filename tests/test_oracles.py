@@ -258,8 +258,7 @@ def test_without_its_package_a_property_is_skipped(monkeypatch, pytester):
     pytester.makepyfile(
         """
         from hypothesis import given
-        from smemsim.layout.cute import CuteLayout
-from smemsim.testing.oracles import ORACLES, assert_agrees, oracle_cases
+        from smemsim.testing.oracles import ORACLES, assert_agrees, oracle_cases
         from smemsim.campaign.oracles.differential import Oracle
         import dataclasses
 

@@ -117,7 +117,7 @@ def test_errors_come_when_and_as_cuda_gives_them(scenarios):
     """As an H200 answered (driver 580): not sticky ones at once, that of a trap at the synchronising call, and at every later one."""
     lines, code, _ = scenarios[0]["errors"]
     assert [line.partition(": ")[2] for line in lines] == [
-        "cudaErrorInvalidConfiguration", "cudaSuccess", "cudaErrorInvalidValue", "cudaSuccess", "cudaSuccess", "cudaErrorInvalidValue",
+        "cudaErrorInvalidValue", "cudaSuccess", "cudaErrorInvalidValue", "cudaSuccess", "cudaSuccess", "cudaErrorInvalidValue",
         "cudaErrorInvalidValue", "cudaErrorMemoryAllocation", "cudaSuccess", "cudaErrorIllegalAddress", "cudaErrorIllegalAddress", "cudaSuccess",
         "cudaErrorIllegalAddress",
     ]  # fmt: skip

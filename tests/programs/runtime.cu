@@ -266,7 +266,7 @@ static void threads() {
                 for (int x : h) sums[n] += x;
             }
             numbers<<<1, 2000, 0, s>>>(q);  // an error of this thread alone
-            if (cudaGetLastError() == cudaErrorInvalidConfiguration) sums[n]++;
+            if (cudaGetLastError() == cudaErrorInvalidValue) sums[n]++;
             cudaFreeAsync(q, s), cudaStreamDestroy(s);
         });
     for (std::thread &one : all) one.join();
