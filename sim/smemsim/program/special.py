@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.errors import Unmodelled
 from smemsim.program.registers import Read, Wave
-from smemsim.spec.launches import RESERVED_OFFSETS, RESIDENCY
+from smemsim.spec.launches import RESERVED_OFFSETS, RESIDENCY, WARP_IDS
 from smemsim.spec.ptx import CLOCKS, WARP_SIZE
 
 __all__ = ["fill_special", "is_alike", "is_fixed", "special"]
@@ -91,7 +91,6 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "lanemask_gt":         lambda x: ((np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
     "lanemask_ge":         lambda x: ((np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
 }
-WARP_IDS = 64  # %nwarpid of an H200, whatever the block (M17; spec/errata.py)
 _PLAIN_OF_CTAS: dict[str, Callable[[Wave], Any]] = {
     "nwarpid":             lambda x: [WARP_IDS] * len(x.ctas),
     "cluster_ctarank":     lambda x: x.ranks,

@@ -53,7 +53,7 @@ from smemsim.spec.ptx import (
 )  # fmt: skip
 from smemsim.time_limit import check_time, timed
 
-__all__ = ["read_module"]
+__all__ = ["CHECKED", "read_module"]
 
 
 # ---- The operands of one instruction (PTX ISA, chapter 6): registers, numbers, vectors, addresses, pairs and the lists of a call
@@ -603,7 +603,7 @@ def _declarator(tokens: Tokens, what: str, align: int | None, kind: str, lanes: 
 # ---- The body of a function: statements between braces, scopes made flat, labels given their instruction
 
 
-_CHECKED = 1024  # instructions, after which it is looked at whether the time is over
+CHECKED = 1024  # instructions, after which it is looked at whether the time is over
 _DEEPEST_BRACES = 200  # braces within braces
 _HEAD = re.compile(rf"\s*(?:([{{}};])|(\.\w+)|({NAME})\s*:(?!:)|(?=[^\s]))", re.ASCII)
 _MNEMONIC = re.compile(r"[a-z]\w*(?:(?:\.|::)\w+)*", re.ASCII)
@@ -708,7 +708,7 @@ class _BodyReader:
         return end
 
     def instruction(self, start: int) -> int:
-        if len(self.body.instructions) % _CHECKED == _CHECKED - 1:
+        if len(self.body.instructions) % CHECKED == CHECKED - 1:
             check_time()
         end = self.until_semicolon(start)
         tokens = self.source.tokens(start, end)

@@ -14,6 +14,7 @@ __all__ = [
     "RESERVED_OFFSETS",
     "RESIDENCY",
     "SHARED_WINDOW",
+    "WARP_IDS",
     "LaunchLimits",
     "Registers",
     "Residency",
@@ -61,6 +62,8 @@ SHARED_WINDOW, LOCAL_WINDOW = 0x1E00_0000_0000, 0x1D00_0000_0000
 # Their first 32 bytes, barriers, hold zeros when a CTA begins: from sm_80 on the headers of CUDA 13.0 do not initialise them (init_barriers, inferred).
 RESERVED_BARRIERS = 32
 RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
+
+WARP_IDS = 64  # %nwarpid, whatever the block is (measured on an H200, driver 580)
 
 RESIDENCY = Residency(2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")
 

@@ -40,7 +40,7 @@ from smemsim.ptx.module import (
     Variable,
     slots_in,
 )
-from smemsim.ptx.parser import read_module
+from smemsim.ptx.parser import CHECKED, read_module
 from smemsim.spec.architectures import architecture
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.targets import TargetRule, unsupported
@@ -456,9 +456,6 @@ def _check_target(body: Sequence[Instruction], target: str) -> None:
                 for rule, i in refused.items()
             )
         )
-
-
-CHECKED = 1024  # instructions, after which it is looked at whether the time is over
 
 
 def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:

@@ -300,6 +300,9 @@ class History:
             self.proxy_fences.append(fence)
             if len(self.proxy_fences) > MOST_FENCES:
                 self.proxy_fences = None
+                self.launch.bounds.add(
+                    f"proxy fences between waves (X003): the launch has executed more than {MOST_FENCES:,} for global memory"
+                )
 
     def has_run(self, first: int, number: int, per_cta: int, ctas: list[int]) -> None:
         """A wave has run elsewhere: its first warp, the number of its `Order`, warps of a CTA, the CTAs."""
