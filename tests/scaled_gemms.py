@@ -42,6 +42,7 @@ class Gemm:
     source: Callable[[int], int] | None = None  # offset of a copy's descriptor
     stride: int = 128  # between groups of 8 rows of a copy
     pair: bool = False  # is each 256 x n tile that of two CTAs? Of one tile of K
+    steps: int = STEPS  # products of a tile
     by_threads: bool = False  # do threads load and store the scale factors of shared memory once more?
 
     @property
@@ -111,7 +112,7 @@ class Gemm:
     @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r5], [%rd1, {{%r30, %r31}}], [%r7];
     @%p2 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r6], [%rd2, {{%r30, %r32}}], [%r7];""",
                 self._scales(tile)]  # fmt: skip
-        for step in range(STEPS):
+        for step in range(self.steps):
             ids = self._id("a", tile, step), self._id("b", tile, step)
             i = InstrDescriptor(
                 kind=self.kind,
@@ -236,7 +237,8 @@ def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = Non
         arrays = gpu.array(packed)
         placed.append(arrays)
         used = np.concatenate([scales[at : at + tile] for at in range(0, len(scales), gemm.rows(side))])
-        real.append((values[pick] * np.repeat(gemm.numbers(used), gemm.row[1], axis=1), arrays))
+        numbers = values[pick] * np.repeat(gemm.numbers(used), gemm.row[1], axis=1)
+        real.append((numbers[:, : k * gemm.steps // STEPS], arrays))
     (a, sfa), (b, sfb) = real
     out = gpu.array(np.zeros((a.shape[0], b.shape[0]), np.float32))
     done = gpu.launch(

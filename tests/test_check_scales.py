@@ -460,6 +460,17 @@ def padded(_: str, scales: np.ndarray) -> None:
     scales[:, 1:] = 0
 
 
+def garbage(_: str, scales: np.ndarray) -> None:
+    scales[:, 1:] = np.random.default_rng(2).integers(0, 255, scales[:, 1:].shape)
+
+
+def unused(_: str, scales: np.ndarray) -> None:
+    """Of factors of 128 elements in tiles of K, every second block is garbage."""
+    scales.reshape(len(scales), -1, 8)[..., 4:] = np.random.default_rng(2).integers(
+        0, 255, scales.reshape(len(scales), -1, 8)[..., 4:].shape
+    )
+
+
 def equal(_: str, scales: np.ndarray) -> None:
     scales[:] = 128
 
@@ -471,6 +482,12 @@ RIGHT = {
     "two stages, four CTAs": (Gemm("mxf4nvf4", "2X", n=256, tiles=3, grid=(2, 2), stages=2), None),
     "128 elements for a factor": (Gemm(tiles=4, id=lambda side, tile, step: tile, block=lambda side, tile: own(side, 0)), None),
     "128 elements for a factor, and padding": (Gemm(id=lambda side, tile, step: 0), padded),
+    "128 elements for a factor, and garbage": (Gemm(id=lambda side, tile, step: 0), garbage),
+    "96 of K": (Gemm(steps=3), None),
+    "128 elements for a factor, blocks of garbage": (
+        Gemm(tiles=2, id=lambda side, tile, step: tile, block=lambda side, tile: own(side, 0)),
+        unused,
+    ),
     "pairs": (Gemm(n=256, pair=True, grid=(4, 1)), None),
     "one block for all": (Gemm(tiles=3, grid=(2, 1), block=lambda side, tile: (0, 0, 0)), equal),
 }
@@ -479,7 +496,7 @@ RIGHT = {
 @pytest.mark.parametrize(("gemm", "change"), RIGHT.values(), ids=RIGHT)
 def test_launches_with_the_right_scale_factors_are_silent_and_followed(gemm, change):
     done, _ = run(gemm, change=change)
-    count = gemm.tiles * 4 * gemm.grid[0] * gemm.grid[1] // (1 + gemm.pair)
+    count = gemm.tiles * gemm.steps * gemm.grid[0] * gemm.grid[1] // (1 + gemm.pair)
     assert done.findings == [], done.text()
     assert done.judged.scales == (count, count)
 
@@ -493,6 +510,8 @@ WRONG = {
     "one id of A": (Gemm(tiles=2, id=first_of_a), ["S702"], "mma", "of A are multiplied at k = 32"),
     "an id twice": (Gemm(id=lambda side, tile, step: (0, 1, 1, 3)[step]), ["S702", "S702"], "mma", "k = 64 with the scale factors of k = 32"),
     "ids in another order": (Gemm(id=lambda side, tile, step: step if side == "a" else 3 - step), ["R508"], "mma", "another order than their k"),
+    "ids 0, 1, 3": (Gemm(steps=3, id=lambda side, tile, step: (0, 1, 3)[step]), ["S702", "S702"], "mma", "k = 64 with byte 3 of column"),
+    "ids 0, 2, 3 of B": (Gemm(steps=3, id=lambda side, tile, step: (0, 2, 3)[step] if side == "b" else step), ["S702"], "mma", "k = 32 with byte 2 of column"),
     "one column": (Gemm("mxf4nvf4", "4X", column=lambda side, tile, step: 0), ["S702", "S702"], "mma", "which columns 128 to 131 hold"),
     "one id of two factors": (Gemm("mxf4", "2X", id=lambda side, tile, step: 0), ["S702", "S702"], "mma", "scale id 0"),
     "one K block": (Gemm(tiles=3, block=lambda side, tile: own(side, 0)), ["R508", "R508"], "mma", "k = 128 with the scale factors of k = 0"),
@@ -529,7 +548,7 @@ def test_scale_factors_are_followed_however_a_launch_runs(how):
     assert run(Gemm(grid=(2, 1)), **how)[0].findings == []
 
 
-@pytest.mark.parametrize("change", [None, padded])
+@pytest.mark.parametrize("change", [None, padded, garbage])
 def test_of_factors_that_threads_store_the_scale_ids_are_checked(change):
     id_ = None if change is None else lambda side, tile, step: 0
     done, _ = run(Gemm(by_threads=True, tiles=1 if id_ else 2, id=id_), change=change)

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["wrong_factors"]
 
 SIDES = ("a", "b")
+SCALES = "scale factors"
 MOST_BYTES = 1 << 26  # between the first and the last factor, that are looked at
+LEAST_SPREAD = 8  # of unused bytes that count as scale factors: so far from the used ones, or as far as these are apart
+LIKE = 0.5  # share of unused bytes that must be so near
 
 
 def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
@@ -45,7 +48,7 @@ def wrong_factors(factors: Factors, launch: Launch) -> list[Finding]:
     of_metadata = [f for uses in (factors.metadata, factors.registers) for f in _of_metadata(factors, uses, launch)]
     if stored or not factors.uses:
         return [*stored, *of_metadata]
-    every = _All(factors, factors.uses, launch, "scale factors")
+    every = _All(factors, factors.uses, launch, SCALES)
     found = [next(every.of(side), None) for side in SIDES]
     return [f for f in (*found, *of_metadata) if f is not None] or every.crossed()
 
@@ -175,7 +178,7 @@ class _All:
                 continue
             loaded = _union(_sources(load) for copy in use.copies for load in copy.loads)
             idle = loaded[~_among(loaded, self.every)]
-            if len(idle) < len(inside) - len(counts) or not self.is_data(idle):
+            if len(idle) < len(inside) - len(counts) or not self._is_like(idle, inside):
                 continue
             first = next(n for n in range(1, len(at)) if at[n] in at[:n])
             twin = int(np.flatnonzero(at == at[first])[0])
@@ -283,6 +286,8 @@ class _All:
             if len(set(seq)) == len(seq):
                 if isinstance(x.uses[0].layout, ScaleLayout) and not _is_in_order(seq) and self.is_data(x.at[:, row : row + WARP_LANES]):
                     return self._out_of_order(x, row, seq)
+                if (found := self._left_out(x, row)) is not None:
+                    return found
                 continue
             found = self._shared_along_k(x, row, seq)
             if found is not None:
@@ -297,7 +302,7 @@ class _All:
         before = max(m for m in range(n) if seq[m] == seq[n])
         of_rows = x.at[:, row : row + WARP_LANES]
         siblings, cells = self._siblings(x, row)
-        if isinstance(x.uses[n].layout, ScaleLayout) and len(siblings) and of_rows.size <= cells and self.is_data(siblings):
+        if isinstance(x.uses[n].layout, ScaleLayout) and len(siblings) and of_rows.size <= cells and self._is_like(siblings, of_rows):
             return self._same_cell(x, n, before, siblings)
         if not self.is_data(of_rows):
             return None
@@ -308,6 +313,31 @@ class _All:
         if (returns or x.uses[n].layout is None) and self._has_others(x, x.at.size - len(distinct(x.at))):
             return self._not_refilled(x, n, before)
         return None
+
+    def _left_out(self, x: _InRows, row: int) -> Finding | None:
+        """S702 where factors of neighbouring k lie in one cell with others between them that no product uses."""
+        for n, (before, now) in enumerate(itertools.pairwise(range(len(x.k)))):
+            gap = _gap(x, before, now)
+            if gap is None:
+                continue
+            first, column = gap
+            beside = [
+                self._beside(x.uses[now], x.at[now, row : row + WARP_LANES], byte - first[1]) for byte in range(first[0] + 1, first[1])
+            ]
+            idle = _union(beside)
+            if len(idle) and not _among(idle, self.every).any() and self._is_like(idle, x.at[n : n + 2, row : row + WARP_LANES]):
+                return _skipped(x, now, first, column)
+        return None
+
+    def _beside(self, use: Use, at: np.ndarray, by: int) -> np.ndarray:
+        """The bytes so many further on in the same cells as some factors; none where no copy has brought these."""
+        found = []
+        for copy in use.copies:
+            cells = copy.addresses.reshape(-1, CELL)
+            row, byte = np.nonzero(_among(cells, distinct(at)))
+            is_in = (byte + by >= 0) & (byte + by < CELL)
+            found.append(cells[row[is_in], byte[is_in] + by])
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
 
     def _siblings(self, x: _InRows, row: int) -> tuple[np.ndarray, int]:
         """The bytes beside the factors of some rows in their cells of tensor memory that no product uses, and how many bytes these cells have."""
@@ -331,9 +361,9 @@ class _All:
 
     @functools.cached_property
     def _idle_copies(self) -> list[tuple[Brought, np.ndarray]]:
-        """The copies of which no product uses a byte, with what they bring, where that is data."""
+        """The copies of which no product uses a byte, with what they bring, where that may be factors."""
         each = ((copy, _union([copy.addresses])) for copy in self.factors.brought.values())
-        return [(copy, at) for copy, at in each if len(at) and not _among(at, self.every).any() and self.is_data(at)]
+        return [(copy, at) for copy, at in each if len(at) and not _among(at, self.every).any() and self._is_like(at, self.every)]
 
     def _has_others(self, x: _InRows, missing: int) -> bool:
         """Are there as many bytes as rows and k lack, with several values, that no product uses, between the factors of the operand, behind or in front of them?"""
@@ -344,16 +374,17 @@ class _All:
         if missing <= 0 or end - first > MOST_BYTES:
             return False
         between, behind, before = (
-            self._idle(max(a, region.begin), min(b, region.end)) for a, b in ((first, end), (end, end + missing), (first - missing, first))
+            self._idle(max(a, region.begin), min(b, region.end), used)
+            for a, b in ((first, end), (end, end + missing), (first - missing, first))
         )
         found = [values for values in (between, np.append(between, behind), np.append(before, between)) if len(values) >= missing]
         return any(len(distinct(values)) > 1 for values in found)
 
-    def _idle(self, first: int, end: int) -> np.ndarray:
-        """The values of bytes, from one address up to another, that no product uses, if somebody has written them."""
+    def _idle(self, first: int, end: int, used: np.ndarray) -> np.ndarray:
+        """The values of bytes, from one address up to another, that no product uses, if they are as those of used ones may be."""
         at = np.arange(first, end)
         values = self.values(at[~_among(at, self.every)])
-        found: np.ndarray = values[values >= 0]
+        found: np.ndarray = values[self._near(values, used)]
         return found
 
     def _same_cell(self, x: _InRows, n: int, before: int, siblings: np.ndarray) -> Finding:
@@ -444,6 +475,21 @@ class _All:
         values = self.values(np.asarray(at).reshape(-1))
         return bool(len(values)) and bool((values >= 0).all()) and len(distinct(values)) > 1
 
+    def _near(self, values: np.ndarray, used: np.ndarray) -> np.ndarray:
+        """Which values of bytes that no product uses may be factors too: they are about as large as those of used ones. Others are what happens to lie in padding."""
+        if self.name != SCALES:
+            near: np.ndarray = values >= 0
+            return near
+        return _are_near(values, self.values(used))
+
+    def _is_like(self, idle: np.ndarray, used: np.ndarray) -> bool:
+        """May bytes that no product uses be factors, as used ones are? They hold several values, nearly all about as large."""
+        values = self.values(np.asarray(idle).reshape(-1))
+        if not len(values) or (values < 0).any() or len(distinct(values)) < 2:
+            return False
+        used = np.asarray(used).reshape(-1)
+        return bool(self._near(values, used[used >= 0]).mean() >= LIKE)
+
     def _are_of_one(self, *each: np.ndarray) -> bool:
         """Does one array hold all of these bytes?"""
         at = np.concatenate([np.asarray(x).reshape(-1) for x in each])
@@ -506,6 +552,39 @@ def _same_id(rows: Rows, use: Use, k: tuple[int, int], idle: int, arrays: tuple[
     )  # fmt: skip
 
 
+def _are_near(values: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """Which values are as near to those of factors as these are to one another?"""
+    low, high = int(used.min()), int(used.max())
+    spread = max(high - low, LEAST_SPREAD)
+    near: np.ndarray = (values >= max(low - spread, 0)) & (values <= high + spread)
+    return near
+
+
+def _gap(x: _InRows, before: int, now: int) -> tuple[tuple[int, int], int] | None:
+    """The bytes of a cell that two k in a row have their factors in, if they are no neighbours, and its column."""
+    places = []
+    for n in (before, now):
+        use, layout = x.uses[n], x.uses[n].layout
+        if not isinstance(layout, ScaleLayout) or layout.scale_id + layout.scales > CELL:
+            return None
+        places.append((layout.column, layout.scale_id + (x.k[n] - use.k) // use.elements))
+    is_next = x.k[now] - x.k[before] == x.uses[before].elements == x.uses[now].elements
+    (column, first), (other, second) = places
+    return ((first, second), column) if is_next and column == other and second > first + 1 else None
+
+
+def _skipped(x: _InRows, n: int, byte: tuple[int, int], column: int) -> Finding:
+    """S702 where the factors of two k in a row are no neighbours."""
+    use = x.uses[n]
+    copy = use.copies[0].event
+    idle = ", ".join(map(str, range(byte[0] + 1, byte[1])))
+    return at_instruction(
+        "S702", use.event.instruction,
+        f"{_named(x.rows)} are multiplied at k = {x.k[n]} with byte {byte[1]} of column {column}, at k = {x.k[n - 1]} with byte {byte[0]}; byte {idle}, which line "
+        f"{copy.instruction.line} copies there, is never used", f"scale ids of {x.rows.side.upper()} that follow one another", arrays=(use.base,), other=copy.instruction,
+    )  # fmt: skip
+
+
 def _of_all_stored(copies: Sequence[Brought], side: str) -> list[Finding]:
     """S702 of the first of some copies of factors that threads have stored. What one CTA leaves out another one may use: of a line all copies count."""
     of_line: dict[int, set[int]] = {}
@@ -526,7 +605,10 @@ def _of_stored(copy: Brought, side: str, used: set[int]) -> Finding | None:
     again = next(((use, (k, first[byte])) for use, byte, k in each if first.setdefault(byte, k) != k), None)
     cells = copy.values.reshape(len(copy.values), -1, CELL)[:, : -(-taken[0][0].extent // WARP_LANES)]
     idle = [byte for byte in range(CELL) if byte not in used]
-    if again is None or not idle or len({k for _, _, k in each}) > CELL or len(distinct(cells[..., idle].astype(np.int64))) < 2:
+    if again is None or not idle or len({k for _, _, k in each}) > CELL:
+        return None
+    values = cells[..., idle].astype(np.int64)
+    if len(distinct(values)) < 2 or _are_near(values, cells[..., sorted(first)].astype(np.int64)).mean() < LIKE:
         return None
     return _same_id(taken[0][0], again[0], again[1], cells[..., idle].size)
 
