@@ -1,6 +1,6 @@
-"""Random programs of one warp that read uninitialised bytes, and which loads a byte-wise interpreter blames for what they use.
+"""Random programs of one warp that read uninitialised bytes, and which loads a bit-wise interpreter blames for what they use.
 
-The interpreter knows nothing of smemsim: a dictionary of bytes for each memory, four sets of lines for each register.
+The interpreter knows nothing of smemsim: a dictionary of bytes for each memory, 32 sets of lines for each register.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ REGISTERS = 8
 OWN = 16  # bytes of shared and of local memory that a lane has
 BASES = {"shared": "%r21", "local": "loc", "global": "%d1"}
 GUARDS = {"": lambda lane: True, "@%p1 ": lambda lane: lane % 2 == 0, "@%p2 ": lambda lane: lane < 9}
-Byte = frozenset[int]
-CLEAN: Byte = frozenset()
+Lines = frozenset[int]
+CLEAN: Lines = frozenset()
 HEAD = """.version 8.7
 .target sm_90a
 .address_size 64
@@ -35,13 +35,14 @@ class Program:
         """Its parameters are 4 bytes to add to, and 512 that nothing has written: to these it stores numbers of threads alone."""
         self.random = random.Random(seed)
         self.lines = HEAD.splitlines()
-        self.registers = [[[CLEAN] * 4 for _ in range(REGISTERS)] for _ in range(LANES)]
-        self.memory: dict[tuple[str, int, int], Byte] = {}  # by space, lane and offset what is written
+        self.registers = [[[CLEAN] * 32 for _ in range(REGISTERS)] for _ in range(LANES)]
+        self.memory: dict[tuple[str, int, int], Lines] = {}  # by space, lane and offset what is written
         self.blamed: set[int] = set()
         for _ in range(length):
-            self.random.choice(
-                (self._store, self._load, self._load, self._move, self._mask, self._shift, self._permute, self._add, self._exchange)
-            )()
+            self.random.choice((
+                self._store, self._load, self._load, self._load, self._move, self._mask, self._shift, self._field, self._insert, self._funnel, self._reverse,
+                self._permute, self._add, self._exchange, self._ballot,
+            ))()  # fmt: skip
         for register in range(REGISTERS):
             self._use(register)
         self.text = "\n".join([*self.lines, "ret;", "}"])
@@ -76,7 +77,7 @@ class Program:
         for lane in lanes:
             for n, register in enumerate(registers):
                 for byte in range(size):
-                    own = CLEAN if space == "global" else self.registers[lane][register][byte]
+                    own = CLEAN if space == "global" else CLEAN.union(*self.registers[lane][register][8 * byte : 8 * byte + 8])
                     self.memory[space, lane, offset + n * size + byte] = own
 
     def _load(self) -> None:
@@ -93,9 +94,9 @@ class Program:
         for lane in lanes:
             for n, register in enumerate(registers):
                 places = [(space, lane ^ of_other, offset + n * size + byte) for byte in range(size)]
-                found = [self.memory.get(place, frozenset((line,))) for place in places]
+                found = [self.memory.get(place, frozenset((line,))) for place in places for _ in range(8)]
                 above = found[-1] if kind == "s" else CLEAN
-                self.registers[lane][register] = found + [above] * (4 - size)
+                self.registers[lane][register] = found + [above] * (32 - 8 * size)
         if of_other:
             self._emit("bar.warp.sync -1;")
 
@@ -107,28 +108,72 @@ class Program:
 
     def _mask(self) -> None:
         (guard, lanes), to, of = self._guard(), self._any(), self._any()
-        kept = [self.random.random() < 0.5 for _ in range(4)]
-        mask = sum(0xFF << 8 * n for n in range(4) if kept[n])
+        mask = self.random.choice((0xFF00FF, 0xFFFF0000, 0x1FF, 0xF0F0F0F, 0x80000001, self.random.getrandbits(32)))
+        kept = [mask >> n & 1 for n in range(32)]
         op, number = self.random.choice((("and", mask), ("or", mask ^ 0xFFFFFFFF)))
         self._emit(f"{guard}{op}.b32 %r{to}, %r{of}, {number:#x};")
         for lane in lanes:
             self.registers[lane][to] = [own if is_kept else CLEAN for own, is_kept in zip(self.registers[lane][of], kept, strict=True)]
 
     def _shift(self) -> None:
-        (guard, lanes), to, of, far = self._guard(), self._any(), self._any(), self.random.randrange(4)
-        op = self.random.choice(("shl.b32", "shr.u32"))
-        self._emit(f"{guard}{op} %r{to}, %r{of}, {8 * far};")
+        (guard, lanes), to, of, far = self._guard(), self._any(), self._any(), self.random.choice((0, 1, 4, 8, 13, 16, 24, 31))
+        op = self.random.choice(("shl.b32", "shr.u32", "shr.s32"))
+        self._emit(f"{guard}{op} %r{to}, %r{of}, {far};")
         for lane in lanes:
             own = self.registers[lane][of]
-            self.registers[lane][to] = ([CLEAN] * far + own[: 4 - far]) if op == "shl.b32" else own[far:] + [CLEAN] * far
+            above = [own[-1] if op == "shr.s32" else CLEAN] * far
+            self.registers[lane][to] = [CLEAN] * far + own[: 32 - far] if op == "shl.b32" else own[far:] + above
+
+    def _field(self) -> None:
+        (guard, lanes), to, of = self._guard(), self._any(), self._any()
+        begin, bits = self.random.randrange(40), self.random.randrange(1, 34)
+        kind = self.random.choice(("u32", "s32"))
+        self._emit(f"{guard}bfe.{kind} %r{to}, %r{of}, {begin}, {bits};")
+        for lane in lanes:
+            own = self.registers[lane][of]
+            above = own[min(begin + bits - 1, 31)] if kind == "s32" else CLEAN
+            self.registers[lane][to] = [own[begin + n] if n < bits and begin + n < 32 else above for n in range(32)]
+
+    def _insert(self) -> None:
+        (guard, lanes), to, one, two = self._guard(), self._any(), self._any(), self._any()
+        begin, bits = self.random.randrange(40), self.random.randrange(34)
+        self._emit(f"{guard}bfi.b32 %r{to}, %r{one}, %r{two}, {begin}, {bits};")
+        for lane in lanes:
+            field, around = self.registers[lane][one], self.registers[lane][two]
+            self.registers[lane][to] = [field[n - begin] if begin <= n < begin + bits else around[n] for n in range(32)]
+
+    def _funnel(self) -> None:
+        (guard, lanes), to, one, two, far = self._guard(), self._any(), self._any(), self._any(), self.random.randrange(40)
+        side, mode = self.random.choice("lr"), self.random.choice(("wrap", "clamp"))
+        self._emit(f"{guard}shf.{side}.{mode}.b32 %r{to}, %r{one}, %r{two}, {far};")
+        far = far % 32 if mode == "wrap" else min(far, 32)
+        begin = 32 - far if side == "l" else far
+        for lane in lanes:
+            self.registers[lane][to] = (self.registers[lane][one] + self.registers[lane][two])[begin : begin + 32]
+
+    def _reverse(self) -> None:
+        (guard, lanes), to, of = self._guard(), self._any(), self._any()
+        self._emit(f"{guard}brev.b32 %r{to}, %r{of};")
+        for lane in lanes:
+            self.registers[lane][to] = self.registers[lane][of][::-1]
 
     def _permute(self) -> None:
         (guard, lanes), to, one, two = self._guard(), self._any(), self._any(), self._any()
-        which = [self.random.randrange(8) for _ in range(4)]
+        which = [self.random.randrange(16) for _ in range(4)]  # from 8 on the sign of a byte
         self._emit(f"{guard}prmt.b32 %r{to}, %r{one}, %r{two}, {sum(n << 4 * at for at, n in enumerate(which)):#x};")
         for lane in lanes:
             both = self.registers[lane][one] + self.registers[lane][two]
-            self.registers[lane][to] = [both[n] for n in which]
+            self.registers[lane][to] = [both[8 * (n % 8) + (bit if n < 8 else 7)] for n in which for bit in range(8)]
+
+    def _ballot(self) -> None:
+        """Which lanes hold an odd number: the lowest bit of each lane's register."""
+        to, of = self._any(), self._any()
+        self._emit(f"and.b32 %r26, %r{of}, 1;")
+        self._emit("setp.ne.u32 %p3, %r26, 0;")
+        self._emit(f"vote.sync.ballot.b32 %r{to}, %p3, -1;")
+        given = [self.registers[lane][of][0] for lane in range(LANES)]
+        for lane in range(LANES):
+            self.registers[lane][to] = list(given)
 
     def _add(self) -> None:
         """What is carried goes upward."""
@@ -136,7 +181,7 @@ class Program:
         self._emit(f"{guard}add.u32 %r{to}, %r{one}, %r{two};")
         for lane in lanes:
             a, b = self.registers[lane][one], self.registers[lane][two]
-            self.registers[lane][to] = [CLEAN.union(*a[: n + 1], *b[: n + 1]) for n in range(4)]
+            self.registers[lane][to] = [CLEAN.union(*a[: n + 1], *b[: n + 1]) for n in range(32)]
 
     def _exchange(self) -> None:
         to, of, by = self._any(), self._any(), self.random.choice((1, 2, 16))

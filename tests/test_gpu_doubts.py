@@ -745,6 +745,61 @@ def test_lanes_that_have_a_value_vote_beside_others(body, some, told, remarks, t
     assert {f.code for f in done.findings.values() if f.is_milder} == remarks
 
 
+BITS = {  # of a ballot in which lanes 0 to 4 have a value, and vote yes: what reads those lanes' bits alone, and what reads one more
+    "mask": ("and.b32 %r4, %r4, {mask};", 0x1F, 0x3F),
+    "field": ("bfe.u32 %r4, %r4, 1, {mask};", 4, 5),
+    "shift": ("shl.b32 %r4, %r4, {mask}; shr.u32 %r4, %r4, {mask};", 27, 26),
+    "reversed": ("brev.b32 %r4, %r4; shr.u32 %r4, %r4, {mask};", 27, 26),
+    "of own lane": ("shr.u32 %r4, %r4, %r5; and.b32 %r4, %r4, {mask};", 3, 7),
+    "lanes below": ("shl.b32 %r6, 1, %r5; add.u32 %r6, %r6, {mask}; and.b32 %r4, %r4, %r6; popc.b32 %r4, %r4;", 0xFFFFFFFF, 0xFFFFFFFF - 128),
+    "first of lanes": ("brev.b32 %r4, %r4; and.b32 %r6, %r4, {mask}; bfind.shiftamt.u32 %r4, %r6;", 0xFFFFFFFF, 0x07FFFFFF),
+    "any": ("and.b32 %r4, %r4, {mask}; setp.ne.b32 %p2, %r4, 0; selp.u32 %r4, 1, 0, %p2;", 0xFF, 0xE0),
+    "sign": ("shl.b32 %r4, %r4, {mask}; setp.lt.s32 %p2, %r4, 0; selp.u32 %r4, 1, 0, %p2;", 27, 26),
+    "wide": ("cvt.u64.u32 %d2, %r4; shr.u64 %d2, %d2, {mask}; cvt.u32.u64 %r4, %d2; and.b32 %r4, %r4, 0x3;", 3, 4),
+    "pair": ("mov.b64 %d2, {{%r1, %r4}}; shr.u64 %d2, %d2, {mask}; cvt.u32.u64 %r4, %d2; and.b32 %r4, %r4, 0x3;", 35, 36),
+    "funnel": ("shf.l.wrap.b32 %r4, %r4, 0, {mask};", 0, 6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize("name", BITS)
+def test_each_bit_of_a_ballot_is_known_by_itself(name, tiers, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    body, right, wrong = BITS[name]
+    head = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; mov.u32 %r3, sm; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4; and.b32 %r5, %r1, 3;"
+    voted = "setp.lt.u32 %p1, %r1, 5; @%p1 st.shared.u32 [%r3], %r1; bar.sync 0; ld.shared.u32 %r2, [%r3]; setp.ne.u32 %p1, %r2, 999; vote.sync.ballot.b32 %r4, %p1, -1;"
+    told = []
+    for mask in (right, wrong):
+        done, _ = run(f"{head} {voted} {body.format(mask=mask)} red.global.add.u32 [%d1], %r4;", [np.zeros(32, np.uint32)])
+        told.append(sorted(f.code for f in done.findings.values()))
+    assert told == [[], ["R507"]]
+
+
+COMPARED = {  # of a word whose upper half is uninitialised, and whose lower half is 0x1234
+    "equal lower halves": ("setp.eq.u32 %p1, %r2, {0};", 0x1235, 0x1234),
+    "not equal": ("setp.ne.s32 %p1, {0}, %r2;", 0x71230000, 0x71231234),
+    "below the least": ("setp.lt.u32 %p1, %r2, {0};", 0x1234, 0x1235),
+    "above the most": ("setp.le.u32 %p1, %r2, {0};", 0xFFFF1234, 0xFFFF1233),
+    "below the least, lo": ("setp.hs.u32 %p1, %r2, {0};", 0x1234, 0x1235),
+    "sign": ("or.b32 %r2, %r2, {0}; setp.ge.s32 %p1, %r2, 0;", 0x80000000, 0x40000000),
+    "sign of a masked one": ("and.b32 %r2, %r2, {0}; setp.gt.s32 %p1, %r2, -1;", 0x7FFFFFFF, 0x80000000),
+    "highest": ("or.b32 %r2, %r2, {0}; bfind.u32 %r3, %r2; setp.eq.u32 %p1, %r3, 31;", 0x80000000, 0x40000000),
+    "leading zeros": ("or.b32 %r2, %r2, {0}; clz.b32 %r3, %r2; setp.eq.u32 %p1, %r3, 0;", 0x80000000, 0x40000000),
+    "highest of a signed one": ("and.b32 %r2, %r2, {0}; or.b32 %r2, %r2, 0x40000000; bfind.s32 %r3, %r2; setp.eq.u32 %p1, %r3, 3;", 0x7FFFFFFF, 0xFFFFFFFF),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_comparison_that_known_bits_decide_is_known(name):
+    body, right, wrong = COMPARED[name]
+    head = "mov.u32 %r3, sm; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4; mov.u32 %r5, 0x1234; st.shared.u16 [%r3], %r5; ld.shared.u32 %r2, [%r3];"
+    told = []
+    for number in (right, wrong):
+        done, _ = run(f"{head} {body.format(number)} selp.u32 %r4, 1, 0, %p1; red.global.add.u32 [%d20], %r4;", [np.zeros(32, np.uint32)])
+        told.append(sorted(f.code for f in done.findings.values()))
+    assert told == [[], ["R507"]]
+
+
 def test_any_number_of_combinations_is_followed():
     """Each thread adds up other ones of 13 uninitialised words: the last one has all of them."""
     gpu, count = Gpu("sm_90a"), 13
@@ -759,7 +814,7 @@ def test_any_number_of_combinations_is_followed():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_loads_are_blamed_as_an_interpreter_of_bytes_does_it(seed):
+def test_loads_are_blamed_as_an_interpreter_of_bits_does_it(seed):
     program = Program(seed, 40)
     gpu = Gpu("sm_90a")
     arrays = [gpu.array(np.zeros(1, np.uint32)), gpu.empty(512, np.uint8)]

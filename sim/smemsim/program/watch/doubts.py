@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from smemsim.arithmetic.integers import INDEXED, PERMUTE_MODES, permute
 from smemsim.distinct import distinct
 from smemsim.program.linking.flows import accumulations, bit_fields, choices
 from smemsim.program.linking.fused import COMPUTING
@@ -24,7 +23,19 @@ from smemsim.program.registers import bits_of
 from smemsim.program.registry import Plain
 from smemsim.program.watch.bytes import WHOLE, Parts
 from smemsim.program.watch.operations import Operation, Tell
-from smemsim.program.watch.settled import TABLES, changing, parts_of_video, trailing_zeros, value_of
+from smemsim.program.watch.settled import (
+    TABLES,
+    are_bytes_cut,
+    changing,
+    is_compared,
+    is_highest_known,
+    parts_of,
+    parts_of_video,
+    picked_bits,
+    spread,
+    trailing_zeros,
+    value_of,
+)
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Pair, Register, Vector, slots_in
 from smemsim.spec.findings import Severity
@@ -197,7 +208,7 @@ CHOOSING = {
 RESULTS = frozenset(("bra", "mma", "selp", "tcgen05", "wgmma", "wmma"))
 MOVING = BITWISE | frozenset(CHOOSING) | {"mov", "selp"}  # that make values of bits of others, and compute nothing
 UPWARD = frozenset(("add", "mad", "mul", "sub"))  # of integers: a byte of a result comes of the same and lower bytes of what they read
-MOST_NUMBERS = 64  # different ones in a register that says which bits are taken
+MOST_BYTES = 8  # of a register whose parts have marks; more parts than that are its bits
 TELLING = frozenset(
     ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma", "wmma")
 )  # they say themselves where the values go, and so does st.async
@@ -272,8 +283,13 @@ def _bytes_of(bits: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
 
 
 def _joined_if_alike(parts: np.ndarray) -> np.ndarray:
-    """Marks of parts (parts, n): a single row if all rows are the same."""
-    return parts[:1] if (parts == parts[:1]).all() else parts
+    """Marks of parts (parts, n): a single row if all rows are the same, and those of bytes if the bits of each byte have the same."""
+    if (parts == parts[:1]).all():
+        return parts[:1]
+    if len(parts) < MOST_BYTES * 2:
+        return parts
+    bytes_ = parts.reshape(-1, 8, parts.shape[1])
+    return bytes_[:, 0] if (bytes_ == bytes_[:, :1]).all() else parts
 
 
 def is_result(by: Instruction | None) -> bool:
@@ -693,6 +709,9 @@ class Unwritten:
             for m in known:
                 self.doubts.tell(i, m)
             return 0
+        if i.op == "setp":
+            marks[:2], known = self._compared(i, sources, marks[:2], threads), [m for m in marks[2:] if m is not None]
+            known += [m for m in marks[:2] if m is not None]
         handed_on = self._joined(known)
         if i.op == "selp":
             zero = np.zeros(len(threads), np.int32)
@@ -706,6 +725,21 @@ class Unwritten:
             if mark is None and isinstance(source, Register) and source.type == "pred":
                 handed_on = np.where(_value(x, source, threads) == (logic == "or"), 0, handed_on)
         return handed_on
+
+    def _compared(
+        self, i: Instruction, sources: Sequence[Operand], marks: list[np.ndarray | None], threads: np.ndarray
+    ) -> list[np.ndarray | None]:
+        """The marks of what `setp` compares, without those of threads in which the bits that have none decide what it gives."""
+        kind = i.modifiers[-1]
+        values = [value_of(source, self.x.r, threads, kind) for source in sources[:2]] if kind in INTEGERS else [None]
+        numbers = [value for value in values if value is not None]
+        if len(numbers) < 2 or all(m is None for m in marks):
+            return marks
+        unknown = [self._unknown(source, threads, value.dtype) for source, value in zip(sources, numbers, strict=False)]
+        settled = is_compared(i.modifiers[0], kind, numbers, unknown)
+        if settled is None or not settled.any():
+            return marks
+        return [None if m is None else np.where(settled, np.int32(0), m) for m in marks]
 
     def _voted(self, i: Instruction, threads: np.ndarray) -> np.ndarray:
         """The marks of a vote: none where a lane that has a value settles it. Where lanes that have one vote beside others, they have what they need from it in many
@@ -723,11 +757,11 @@ class Unwritten:
         return np.where(settled[warps], np.int32(0), found)
 
     def _balloted(self, i: Instruction, threads: np.ndarray) -> np.ndarray:
-        """The marks (bytes, n) of a ballot, of whose bytes each has the bits of eight lanes."""
+        """The marks (bits, n) of a ballot: each bit has those of its lane, and all have those of the member mask."""
         given = np.zeros(self.total, np.int32)
         given[threads] = self._part(i.operands[1], threads)
-        bytes_ = self.doubts.all(given.reshape(-1, WORD, WARP // WORD), axis=2)[threads // WARP].T
-        return self.doubts.join(bytes_, np.broadcast_to(self.of_warps([self._part(i.operands[2], threads)], threads), bytes_.shape))
+        bits = given.reshape(-1, WARP)[threads // WARP].T
+        return self.doubts.join(bits, np.broadcast_to(self.of_warps([self._part(i.operands[2], threads)], threads), bits.shape))
 
     def _of_vote(self, tell: Tell) -> Tell:
         def voted(user: Instruction | None) -> None:
@@ -774,6 +808,10 @@ class Unwritten:
             return self._selected(sources, threads)
         if i.op in BITWISE and "pred" not in i.modifiers:
             return self._bitwise(i, sources, threads)
+        if i.op == "brev":
+            return self._parts_of(sources[0], threads, bits_of(i.modifiers[0]))[::-1]
+        if i.op in ("bfind", "clz"):
+            return self._highest(i, sources[0], threads)
         if i.op in ("dp2a", "dp4a"):
             return self._dotted(i, sources, threads)
         if i.op in UPWARD and INTEGERS.issuperset(i.modifiers[-1:]):
@@ -781,20 +819,15 @@ class Unwritten:
         return self._of_video(i, sources, threads) if i.op[0] == "v" and i.op != "vote" else None
 
     def _by_numbers(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
-        """The same of what takes bits by numbers, each for the threads that have it; None where these are in doubt, or too many."""
-        last = sources[-CHOOSING[i.op] :]
-        values = [value_of(source, self.x.r, threads, "u32") for source in last]
-        if any(value is None for value in values) or any(self._of(source, threads) is not None for source in last):
+        """The same of what takes bits by numbers, each for the threads that have it; None if these are in doubt."""
+        taken, last = sources[: -CHOOSING[i.op]], sources[-CHOOSING[i.op] :]
+        numbers = [value_of(source, self.x.r, threads, "u32") for source in last]
+        if any(own is None for own in numbers) or any(self._of(source, threads) is not None for source in last):
             return None
-        numbers, which = np.unique(np.stack([value for value in values if value is not None]), axis=1, return_inverse=True)
-        if len(numbers[0]) > MOST_NUMBERS:
-            return None
-        found = np.zeros((bits_of(i.modifiers[-1] if i.op == "shf" else i.modifiers[0]) // 8, len(threads)), np.int32)
-        for n, own in enumerate(numbers.T.tolist()):
-            mine = which.reshape(-1) == n
-            given = [*sources[: -len(own)], *map(Immediate, own)]
-            follow = self._funnelled if i.op == "shf" else self._field if i.op in ("bfe", "bfi") else self._chosen
-            found[:, mine] = follow(i, given, threads[mine])
+        width = bits_of(i.modifiers[-1] if i.op == "shf" else i.modifiers[0])
+        rows = picked_bits(i, width, [own.astype(np.int64) for own in numbers if own is not None])
+        own = np.concatenate([*(self._parts_of(source, threads, width) for source in taken), np.zeros((1, len(threads)), np.int32)])
+        found: np.ndarray = np.take_along_axis(own, rows, axis=0)
         return found
 
     def _selected(self, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
@@ -814,13 +847,17 @@ class Unwritten:
         values = [value for source in words if (value := value_of(source, self.x.r, threads, kind)) is not None]
         if len(values) < len(words) or not isinstance(table, Immediate):
             return None
-        parts = [self._parts_of(source, threads, bits_of(kind) // 8) for source in words]
+        unit = self._unit(words, bits_of(kind))
+        parts = [self._parts_of(source, threads, bits_of(kind) // unit) for source in words]
         changes = changing(table.value, values, [own != 0 for own in parts])
+        if any(are_bytes_cut(bits & spread(own != 0, bits.dtype)) for bits, own in zip(changes, parts, strict=True)):
+            unit, parts = 1, [self._parts_of(source, threads, bits_of(kind)) for source in words]
+        which = [parts_of(bits, unit) for bits in changes]
         if all(self._count(source) == 1 for source in words) and all(
-            (which | (own == 0)).all() for which, own in zip(changes, parts, strict=True)
+            (bits | (own == 0)).all() for bits, own in zip(which, parts, strict=True)
         ):
             return None
-        return self._joined([np.where(which, own, 0) for which, own in zip(changes, parts, strict=True)])
+        return self._joined([np.where(bits, own, 0) for bits, own in zip(which, parts, strict=True)])
 
     def _carried(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
         """The same of sums and products of integers: what is carried goes upward, and the bits of a product below those of a factor that is not in doubt are 0."""
@@ -835,18 +872,33 @@ class Unwritten:
                 shifts[1 - n] = trailing_zeros(known)
         if all(self._count(source) == 1 for source in sources) and not any((low >= 8).any() for low in shifts):
             return None
-        size = bits_of(kind) // 8
         if mode in (("hi",), ("wide",)):
             marks = [np.where(low == 64, 0, self._part(source, threads)) for source, low in zip(sources, shifts, strict=True)]  # fmt: skip
             return self._joined(marks)[None]
+        unit = self._unit(sources, bits_of(kind))
+        size = bits_of(kind) // unit
         found = [np.zeros((size, len(threads)), np.int32)]
         for source, low in zip(sources, shifts, strict=True):
             below = list(self._parts_of(source, threads, size))
             for n in range(1, size):
                 below[n] = self.doubts.join(below[n - 1], below[n])
             rows = np.stack([np.zeros_like(below[0]), *below])
-            found.append(np.stack([rows[np.maximum(8 * n + 15 - low, 0) // 8, np.arange(len(threads))] for n in range(size)]))
+            found.append(np.stack([rows[np.maximum(unit * (n + 2) - 1 - low, 0) // unit, np.arange(len(threads))] for n in range(size)]))
         return self._joined(found)
+
+    def _highest(self, i: Instruction, source: Operand, threads: np.ndarray) -> np.ndarray | None:
+        """The same of what looks for the highest bit: a known one above all that are in doubt settles it."""
+        known = value_of(source, self.x.r, threads, i.modifiers[-1])
+        if known is None:
+            return None
+        settled = is_highest_known(i, known, self._unknown(source, threads, known.dtype))
+        return np.where(settled, np.int32(0), self._part(source, threads))[None] if settled.any() else None
+
+    def _unknown(self, operand: Operand, threads: np.ndarray, kind: np.dtype[Any]) -> np.ndarray:
+        """Words (n,) of that unsigned type in which the bits of an operand are set that have marks."""
+        size = kind.itemsize
+        parts = self._parts_of(operand, threads, size * (8 if self._count(operand) > size else 1))
+        return spread(parts != 0, kind)
 
     def _dotted(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray | None:
         """The same of `dp4a` and `dp2a`: parts that are multiplied with 0, or with nothing, give no doubt."""
@@ -878,13 +930,14 @@ class Unwritten:
         if not isinstance(source, Register) or "pred" in (source.type, result.type):
             return None
         to, of = i.modifiers[-2:]
-        own = self._parts_of(source, threads, bits_of(source.type) // 8)[: bits_of(of) // 8]
+        unit = self._unit([source], bits_of(source.type))
+        own = self._parts_of(source, threads, bits_of(source.type) // unit)[: bits_of(of) // unit]
         if "sat" in i.modifiers or not INTEGERS.issuperset((to, of)):
             return [(result.slot, self.doubts.all(own, axis=0)[None])]
         for name, bits in ((of, bits_of(to)), (to, bits_of(result.type))):
-            own = own[: bits // 8]
+            own = own[: bits // unit]
             above = own[-1] if name.startswith("s") else np.zeros_like(own[0])
-            own = np.stack([*own, *[above] * (bits // 8 - len(own))])
+            own = np.stack([*own, *[above] * (bits // unit - len(own))])
         return [(result.slot, own)]
 
     def _converted_pair(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
@@ -896,51 +949,6 @@ class Unwritten:
         else:
             halves = np.stack([first[numbers - 1], first[0]])
         return self._joined([halves, *first[numbers:]])  # behind them scales
-
-    def _chosen(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
-        """The marks (bytes, n) of what takes bytes of registers by a number: `prmt` its selector, shifts how far."""
-        size = bits_of(i.modifiers[0]) // 8
-        own = np.concatenate([self._parts_of(source, threads, size) for source in sources[:-1]])
-        number = sources[-1].value if isinstance(sources[-1], Immediate) else 0
-        if i.op == "prmt":  # of bytes that have their numbers
-            mode = PERMUTE_MODES.get(i.modifiers[-1], INDEXED)
-            taken = permute(0x03020100, 0x07060504, number & 0x7777 if mode == INDEXED else number, mode)
-            return np.stack([own[taken >> 8 * n & 7] for n in range(size)])
-        whole, rest = divmod(min(number & 0xFFFFFFFF, 8 * size), 8)
-        nothing = np.zeros_like(own[0])
-        if i.op == "shl":
-            below = [nothing] * (whole + 1) + list(own)  # byte n of the result has bits of `below[n + 1]`, and of the byte below it
-            return np.stack([self._joined(below[n : n + 2]) if rest else below[n + 1] for n in range(size)])
-        above = list(own) + [own[-1] if i.modifiers[0].startswith("s") else nothing] * (size + 1)
-        return np.stack([self._joined(above[whole + n : whole + n + 2]) if rest else above[whole + n] for n in range(size)])
-
-    def _field(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
-        """The marks (bytes, n) of `bfe` and `bfi`, whose last operands are numbers: where a field begins and how many bits it has, of each their lowest 8."""
-        size = bits_of(i.modifiers[0]) // 8
-        begin, bits = (source.value & 0xFF for source in sources[-2:] if isinstance(source, Immediate) and isinstance(source.value, int))
-        own, *around = [self._parts_of(source, threads, size) for source in sources[:-2]]
-        nothing, marks = np.zeros_like(own[0]), []
-        there = min(bits, max(8 * size - begin, 0))
-        for low in range(0, 8 * size, 8):
-            first, end = (low, min(low + 8, bits)) if i.op == "bfe" else (max(low, begin) - begin, min(low + 8, begin + bits) - begin)
-            by = begin if i.op == "bfe" else 0
-            of_field = [own[n] for n in range((first + by) // 8, min(size, (end + by + 7) // 8))] if first < end else []
-            if (
-                i.op == "bfe" and i.modifiers[0].startswith("s") and bits and low + 8 > there
-            ):  # its last bit, or that of the register, stands above it
-                of_field.append(own[min((begin + bits - 1) // 8, size - 1)])
-            if i.op == "bfi" and (low < begin or low + 8 > begin + bits):
-                of_field.append(around[0][low // 8])
-            marks.append(self._joined([nothing, *of_field]))
-        return np.stack(marks)
-
-    def _funnelled(self, i: Instruction, sources: Sequence[Operand], threads: np.ndarray) -> np.ndarray:
-        """The marks (bytes, n) of `shf`: 32 of the 64 bits of two registers."""
-        own = np.concatenate([self._parts_of(source, threads, WORD) for source in sources[:2]])
-        far = sources[2].value if isinstance(sources[2], Immediate) and isinstance(sources[2].value, int) else 0
-        far = far & 31 if "wrap" in i.modifiers else min(far & 0xFFFFFFFF, 32)
-        begins = [8 * n + (32 - far if "l" in i.modifiers else far) for n in range(WORD)]
-        return np.stack([self._joined(list(own[begin // 8 : (begin + 7) // 8 + 1])) for begin in begins])
 
     def _part(self, operand: Operand, threads: np.ndarray) -> np.ndarray:
         marks = self._of(operand, threads)
@@ -960,6 +968,10 @@ class Unwritten:
         """How many parts of an operand have marks of their own."""
         return len(self.parts[operand.slot]) if isinstance(operand, Register) and operand.slot in self.parts else 1
 
+    def _unit(self, operands: Sequence[Operand], bits: int) -> int:
+        """How many bits of operands of that width have marks of their own: 1, or 8."""
+        return 1 if any(self._count(operand) > bits // 8 for operand in operands) else 8
+
     def _joined(self, marks: list[np.ndarray]) -> np.ndarray:
         joined = marks[0]
         for more in marks[1:]:
@@ -975,13 +987,16 @@ class Unwritten:
 
     def _mark_parts(self, slot: int, threads: np.ndarray, parts: np.ndarray) -> None:
         """A register has got a value of parts with these marks (parts, n)."""
+        parts = _joined_if_alike(parts)
         before = self.parts.get(slot)
-        self._mark(slot, threads, self.doubts.all(parts, axis=0))
+        self._mark(slot, threads, parts[0] if len(parts) == 1 else self.doubts.all(parts, axis=0))
         if len(parts) < 2 or slot not in self.marks:
             return
-        if before is None or len(before) != len(parts):
+        if before is None:
             self.parts[slot] = np.repeat(self.marks[slot][None], len(parts), axis=0)
-        self.parts[slot][:, threads] = parts
+        elif len(before) < len(parts):
+            self.parts[slot] = before.repeat(len(parts) // len(before), axis=0)
+        self.parts[slot][:, threads] = parts.repeat(len(self.parts[slot]) // len(parts), axis=0)
 
     def _mark(self, slot: int, threads: np.ndarray, doubt_marks: Any) -> None:
         if slot in self.parts:
