@@ -232,11 +232,7 @@ def test_a_target_begins_with_a_version_of_the_ptx_isa(target, tmp_path):
         version: f".version {version[0]}.{version[1]}\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
         for version in (first, older)
     }
-    gpu = Gpu(
-        {"sm_100": "sm_100a", "sm_100f": "sm_100a", "sm_103": "sm_103a", "sm_103f": "sm_103a"}.get(
-            target, target if target.endswith("a") else "sm_90a"
-        )
-    )
+    gpu = Gpu(f"sm_{target[3:].rstrip('af')}a" if int(target[3:].rstrip("af")) >= 90 else "sm_90a")
     gpu.load(texts[first])
     with pytest.raises(InputError, match=f"needs .version {first[0]}.{first[1]}"):
         gpu.load(texts[older])

@@ -16,8 +16,10 @@ __all__ = ["exec_command"]
 
 @click.command("exec", cls=ScheduledCommand, short_help="Run a program that needs a GPU on a virtual one, and judge every kernel that it launches.",
                context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})  # fmt: skip
-@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM ARGS")
-@click.option("--arch", help="The card: sm_90a is an H200, sm_100a a B200, sm_103a a B300; else SMEMSIM_ARCH.")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="-- PROGRAM ARGS")
+@click.option("--arch", help="The card: sm_90a is an H200, sm_100a a B200, sm_120a an RTX 5090 (--list-cards has all); else SMEMSIM_ARCH.")
+@click.option("--card", metavar="NAME", help="The card by its product name, as 'RTX 5090' or 'H100 PCIe'; else SMEMSIM_CARD.")
+@click.option("--list-cards", is_flag=True, help="Print the cards that --card and --arch take, and what is known of each; then end.")
 @click.option(
     "--on-finding",
     type=click.Choice(["warn", "raise", "collect"]),
@@ -73,7 +75,7 @@ __all__ = ["exec_command"]
 @click.option("--require-launches", type=click.IntRange(1), metavar="N", help="Exit code 2 where fewer launches were run; for CI.")
 @click.option("--quiet", is_flag=True, default=None, help="No line for each launch.")
 @click.pass_context
-def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | None, **o: Any) -> None:
+def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | None, card: str | None, list_cards: bool, **o: Any) -> None:
     """Run PROGRAM unchanged with a virtual GPU: CUDA C++ built with PTX and -cudart shared, or whatever uses the driver API.
 
     Every launch is executed, watched and judged; a line on stderr tells of it. Options have environment variables: SMEMSIM_ARCH, SMEMSIM_ON_FINDING,
@@ -85,26 +87,72 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     \b
     nvcc -gencode arch=compute_90a,code=compute_90a -cudart shared -lineinfo gemm.cu -o gemm
     smemsim exec --arch sm_90a -- ./gemm
+    smemsim exec --card "RTX 5090" -- ./gemm
     smemsim exec --arch sm_100a --on-finding raise --report report -- python test_gemm.py
     """
     from smemsim.budget import amount
-    from smemsim.spec.architectures import architecture
     from smemsim.virtual.exec import run_program
     from smemsim.virtual.policy import Policy, card_of_environment, numbers_of
 
+    if list_cards:
+        click.echo(cards_text())
+        return
+    if not program:
+        raise click.UsageError("Missing argument '-- PROGRAM ARGS'.", ctx)
     if program[0].startswith("-"):  # options of a program come behind its name
         known = [name for param in ctx.command.params if isinstance(param, click.Option) for name in (*param.opts, *param.secondary_opts)]
         name = program[0].partition("=")[0]
         raise click.UsageError(f"No such option {name!r}{suggestion(name, known)}", ctx)
-    chosen = arch or os.environ.get("SMEMSIM_ARCH")
-    if not chosen:
-        raise InputError("--arch is missing; choose a card: sm_90a (H200), sm_100a (B200) or sm_103a (B300)")
+    chosen, product = _chosen(arch, card)
     o["ctas"] = numbers_of("--ctas", o["ctas"]) if o["ctas"] else None
     o["sanitize"] = False if o.pop("no_sanitize") else None
     o["json"] = o.pop("json_file")
     size = o.pop("device_memory")
     sizes = {"multiprocessors": o.pop("multiprocessors"), "memory_bytes": amount(size, "--device-memory") if size else None}
-    card = card_of_environment() | {key: value for key, value in sizes.items() if value}
+    of_card = card_of_environment() | {key: value for key, value in sizes.items() if value} | {"card": product}
     for key in ("record", "report", "json", "hooks"):
         o[key] = o[key] and o[key].absolute()
-    ctx.exit(run_program(program, architecture(chosen).name, Policy.of(**o), card))
+    ctx.exit(run_program(program, chosen, Policy.of(**o), of_card))
+
+
+def _chosen(arch: str | None, card: str | None) -> tuple[str, str | None]:
+    """(architecture, product or None) that the options choose, else the environment. InputError where nothing does, or where the two disagree."""
+    from smemsim.spec.architectures import any_architecture
+    from smemsim.spec.cards import card_named
+
+    if card is None and arch is None:
+        arch, card = os.environ.get("SMEMSIM_ARCH"), os.environ.get("SMEMSIM_CARD")
+    if not arch and not card:
+        raise InputError("--arch is missing; choose a card: sm_90a (H200), sm_100a (B200) or sm_103a (B300), or one of --list-cards")
+    if not card:
+        return any_architecture(arch).name, None
+    found = card_named(card)
+    if arch and any_architecture(arch).name != found.arch:
+        raise InputError(f"--card {card}: is an {found.arch}, and --arch says {arch}: leave one of them out")
+    return found.arch, found.name
+
+
+def cards_text() -> str:
+    """The table of `--list-cards`: a line for each card, and below it what is not known."""
+    from smemsim.spec.cards import ALL_CARDS, CARDS
+
+    rows = [("--card", "--arch", "SMs", "memory", "L2", "name of the driver", "known from")]
+    for c in ALL_CARDS:
+        l2 = c.known("l2_cache_size").value
+        mark = " (its card)" if CARDS[c.arch] is c else ""
+        known = "measured" if not c.own else "documents" if c.unknown else "documents, else as H200"
+        size = f"{c.memory_bytes / 2**30:.1f} GiB"
+        rows.append(
+            (
+                c.names[0],
+                c.arch + mark,
+                str(c.named("multiprocessor_count")),
+                size,
+                f"{l2 / 2**20:g} MiB" if l2 else "unknown",
+                c.name,
+                known,
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, "", "--arch alone takes the card that is marked. Sources and what is unknown: docs/cards.md"])

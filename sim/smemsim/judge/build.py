@@ -10,7 +10,7 @@ from smemsim.arguments import shown, whole
 from smemsim.errors import InputError
 from smemsim.judge import scenario as scenarios
 from smemsim.judge.scenario import plain_tables, read_scenario
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.formats import element_format
 from smemsim.words.instr import InstrDescriptor
 from smemsim.words.smem import SmemDescriptor
@@ -39,7 +39,7 @@ class Scenario:
     """
 
     def __init__(self, arch: str, **top: Any) -> None:
-        self.tables: dict[str, Any] = {"arch": architecture(arch).name, **top}
+        self.tables: dict[str, Any] = {"arch": any_architecture(arch).name, **top}
 
     def __repr__(self) -> str:
         counted = ", ".join(f"{len(self.tables.get(kind, ()))} {kind}s" for kind in ("tensor", "buffer", "map", "step"))

@@ -33,7 +33,7 @@ from smemsim.judge.scenario import CopyStep, MmaStep, ScenarioTables, Step, TmaL
 from smemsim.judge.state import Machine, Read, Rerun, finding
 from smemsim.judge.statics import buffer_notes, descriptor_notes, map_findings, map_notes, one_atom_hides, unmeant_descriptor
 from smemsim.machine.owners import Owners
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.tables import TableError, mistake
@@ -62,7 +62,7 @@ def wanted_of(scenario: object, where: str) -> tuple[Shape, Owners, np.ndarray]:
     assert operand.meant is not None
     step, meaning = given.steps[path.step], operand.meant
     machine = run_steps(dataclasses.replace(given, steps=given.steps[: path.step]))
-    memory, arch, tensor = machine.memory, architecture(given.arch), machine.tensors[operand.meant.tensor]
+    memory, arch, tensor = machine.memory, any_architecture(given.arch), machine.tensors[operand.meant.tensor]
     rows, k = extents_of(given, step, path)
     made = made_words(operand, machine.buffers, path)
 

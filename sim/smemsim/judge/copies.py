@@ -17,7 +17,7 @@ from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Counts, Issue
 from smemsim.machine.tma import tma_store
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copy_shape
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.grades import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, LANES, WARP_LANES, CopyShape
@@ -75,7 +75,7 @@ def completed(machine: Machine, number: int, step: CopyStep) -> CopyStep:
     Raises TableError for a shape that tcgen05.cp has not.
     """
     where, title = Path.of("step", number), f"step {number + 1} (copy)"
-    if architecture(machine.arch).instruction == "wgmma":
+    if any_architecture(machine.arch).instruction == "wgmma":
         raise mistake(where, f"op = 'copy' is tcgen05.cp, which {machine.arch} has not")
     name, cast = _named(step)
     if not name:

@@ -17,7 +17,7 @@ from smemsim.judge.report import share_of
 from smemsim.judge.scenario import CopyStep, Grid, Meant, MmaStep, Operand, ScenarioTables, Step
 from smemsim.judge.state import TMEM, Counts, Machine, Read, finding
 from smemsim.machine.tmem.layout import ATmemLayout, accumulator_path
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.grades import Grade
@@ -55,7 +55,7 @@ def kind_of_step(step: Step, arch: str) -> str | None:
     kind = named[1] if named else "wgmma" if text.startswith("wgmma") else text
     if step.kind is not None and kind not in (*KINDS, "wgmma"):
         raise InputError(f"kind = {shown(step.kind)}: needs wgmma, or one of tcgen05's: {', '.join(KINDS)}")
-    here = architecture(arch).instruction
+    here = any_architecture(arch).instruction
     return kind if (kind == "wgmma" and here == "wgmma") or (kind in KINDS and here == "tcgen05") else None
 
 

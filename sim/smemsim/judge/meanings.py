@@ -20,7 +20,7 @@ from smemsim.judge.report import Report
 from smemsim.judge.scenario import AnyOperand, Buffer, MapArguments, Meant, MmaStep, Operand, ScenarioTables, Step, Tensor, TmaLoad
 from smemsim.program.events import Load, Mma
 from smemsim.program.launch import Launch
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.findings import Severity
 from smemsim.spec.swizzles import Swizzle
@@ -150,7 +150,7 @@ class _Writing:
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
-        self.begin = architecture(launch.arch).shared_begin
+        self.begin = any_architecture(launch.arch).shared_begin
         self.names: dict[Hashable, str] = {}  # by what they stand for
         self.tensors: dict[str, Tensor] = {}
         self.maps: dict[str, MapArguments] = {}

@@ -11,7 +11,7 @@ from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
 from smemsim.floating_point import in_default_state
 from smemsim.judge.state import Machine
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.findings import CODES, Severity
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Report:
         told = (
             "" if self.expected is None else " as expected" if self.as_expected else f", expected were {', '.join(self.expected) or 'none'}"
         )
-        if self.arch and not architecture(self.arch).measured:
-            lines.append(f"rules for {self.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
+        if self.arch and not any_architecture(self.arch).measured:
+            lines.append(f"rules for {self.arch} are documented, compiled or inferred: {any_architecture(self.arch).unmeasured}")
         if self.is_empty:
             return "\n".join([*lines, f"nothing to check: {NOTHING}"])
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
@@ -132,9 +132,9 @@ class Report:
         """What the rules of the architecture rest on, as the last line of `text` says it."""
         if not self.arch:
             return ""
-        if architecture(self.arch).measured:
+        if any_architecture(self.arch).measured:
             return f"{self.arch}: a rule is measured on an H200 where its picture or finding says measured"
-        return f"{self.arch}: documented, compiled or inferred; nothing measured on Blackwell"
+        return f"{self.arch}: documented, compiled or inferred; {any_architecture(self.arch).unmeasured.replace(' is', '')}"
 
     def _counted(self) -> str:
         number = len(self.findings)

@@ -38,7 +38,7 @@ from smemsim.program.execute import resident, takes_over
 from smemsim.program.launch import Launch
 from smemsim.ptx.demangle import demangled, shorter_name
 from smemsim.ptx.module import Instruction, Location
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.barriers import MBARRIER_SIZE
 from smemsim.spec.findings import CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
 from smemsim.spec.formats import element_format
@@ -518,8 +518,10 @@ class Run:
     def evidence(self) -> tuple[str, ...]:
         """The rules behind the results that were not measured, in words."""
         grades = sorted(self.launch.evidence)
-        if not architecture(self.launch.arch).measured:
-            grades.insert(0, f"rules for {self.launch.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
+        if not any_architecture(self.launch.arch).measured:
+            grades.insert(
+                0, f"rules for {self.launch.arch} are documented, compiled or inferred: {any_architecture(self.launch.arch).unmeasured}"
+            )
         if self.approximate:
             grades.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")
         if self._checked == (None, None) and self._not_judged:

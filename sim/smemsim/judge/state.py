@@ -23,7 +23,7 @@ from smemsim.layout.cute import CuteLayout, byte_axes
 from smemsim.machine.owners import Owners
 from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
 from smemsim.machine.tma import Transfer, tma_load, tma_store
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.formats import element_format
@@ -190,7 +190,7 @@ def _placed(scenario: ScenarioTables, name: str, given: Buffer) -> SharedBuffer:
         align = 1024 if given.base_align is None else given.base_align
         if align <= 0 or align & (align - 1):
             raise TableError(f"{where}.base_align = {align}: needs a power of two", where / "base_align")
-        offset, first = given.offset or 0, architecture(scenario.arch).shared_begin
+        offset, first = given.offset or 0, any_architecture(scenario.arch).shared_begin
         address = (-(-first // align) * align if given.base is None else given.base) + offset
         promised = math.gcd(align, offset) if given.base_align is not None else None
     if not 0 <= address < REACH:
@@ -376,7 +376,7 @@ class Read:
         """The shape of the operand to find descriptors for, in its own major-ness or in another one."""
         blocks, steps = self.meant.shape[:2]
         return Shape(
-            architecture(self.arch), element_format(self.dtype), major or self.major, self.packing, blocks, steps, self.rows, self.k
+            any_architecture(self.arch), element_format(self.dtype), major or self.major, self.packing, blocks, steps, self.rows, self.k
         )
 
     def solutions(self, places: np.ndarray, major: str | None = None) -> Iterator[FoundDescriptor]:

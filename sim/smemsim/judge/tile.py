@@ -21,7 +21,7 @@ from smemsim.picture.model import EMPTY, STRAY, Band, Gap, Grid, Legend, Mark, O
 from smemsim.picture.model import Cell as Drawn
 from smemsim.picture.svg import grids_svg
 from smemsim.picture.table import Column, Table
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import BANKS, CHUNK, LINE
 from smemsim.spec.smem_descriptor import REACH
@@ -256,7 +256,7 @@ class TilePicture:
     @property
     def grade(self) -> str:
         """The grade of evidence of the addresses."""
-        machine = architecture(self.arch)
+        machine = any_architecture(self.arch)
         k_bytes = -(-self.k // self.per_chunk) * CHUNK
         bits = max(element_format(self.dtype).bits, 4)
         rules = rules_in_force(self.descriptor, machine, major=self.major, k_bytes=k_bytes, bits=bits, packing=self.packing)

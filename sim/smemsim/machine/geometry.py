@@ -20,7 +20,7 @@ from smemsim.arguments import shown
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.layout import tma_loops
 from smemsim.layout.tma import row_pitch, tile_size
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.assumptions import assumed, in_force
 from smemsim.spec.swizzles import Swizzle, SwizzleMode
 from smemsim.spec.tensor_map import LIMITS, SWIZZLE_ARCHITECTURES, Interleave
@@ -113,7 +113,7 @@ def geometry_of(tm: TensorMap, mode: str | None, arch: str | None, *, is_store: 
     key = (mode, arch, is_store, in_force())
     if key not in known:
         if arch is not None:
-            architecture(arch)
+            any_architecture(arch)
         known[key] = _build(tm, _mode_of(tm, mode, is_store=is_store), arch, is_store)
     return known[key]
 
@@ -229,7 +229,7 @@ def check_map(tm: TensorMap, g: Geometry, arch: str | None, *, is_store: bool) -
     known: dict[tuple[str, str | None, bool], MapTrap | None] = tm.__dict__.setdefault("_map_trap", {})
     key = (g.mode, arch, is_store)
     if key not in known:
-        if g.mode in BLACKWELL_MODES and arch is not None and architecture(arch).instruction == "wgmma":
+        if g.mode in BLACKWELL_MODES and arch is not None and any_architecture(arch).instruction == "wgmma":
             raise InputError(f"mode = {g.mode!r}: {arch} has no such instruction; it needs sm_100a")
         known[key] = next((trap for trap in map_traps(tm, arch, g.mode) if trap.stops(is_store=is_store)), None)
         hopper = tm.type_row.sm90 and (arch == "sm_90a" or tm.swizzle not in SWIZZLE_ARCHITECTURES)

@@ -30,7 +30,7 @@ from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduc
 from smemsim.machine.owners import Owners, ThreadWrite
 from smemsim.machine.region import GlobalMemory, Region
 from smemsim.machine.tma import Boxes, Transfer, boxes_inside, check_covered, reduce_bytes, store_bytes, tma_load, tma_store
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_ADDRESS
@@ -215,7 +215,7 @@ class SharedMemory:
     def __init__(
         self, arch: str = "sm_90a", *, size: int | None = None, room: np.ndarray | None = None, at: int = 0, owners: Owners | None = None
     ) -> None:
-        machine = architecture(arch)
+        machine = any_architecture(arch)
         self.arch = machine.name
         self.begin = machine.shared_begin
         asked = machine.shared_end if size is None else self.begin + whole("size", size)
@@ -434,7 +434,7 @@ class SharedMemory:
 
         Raises HardwareTrap when the operand leaves the window (see `window_reach`: the last lines may, and read as zero).
         """
-        if arch is not None and architecture(arch).name != self.arch:
+        if arch is not None and any_architecture(arch).name != self.arch:
             raise InputError(f"arch = {arch}: this shared memory is that of {self.arch}")
         address = places(
             descriptor, arch=self.arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing, window=(self.begin, self.end)

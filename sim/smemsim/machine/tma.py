@@ -19,7 +19,7 @@ from smemsim.layout.tma import im2col_offset, pack_im2col_offset
 from smemsim.machine import loops
 from smemsim.machine.geometry import Geometry, check_coordinates, check_global, check_map, check_smem_address, check_window, geometry_of
 from smemsim.machine.region import OUTSIDE
-from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.architectures import ARCHITECTURES, any_architecture
 from smemsim.spec.assumptions import assumed
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, corner_bits
@@ -349,7 +349,7 @@ def _transfer(
     end = shared_end if shared_end is SHARED_END else _address("shared_end", shared_end)
     address = _address("smem_address", smem_address)
     if type(arch) is not str and arch is not None:
-        arch = architecture(arch).name
+        arch = any_architecture(arch).name
     if tm.on_hopper and arch in (None, *WIDE_IS_IM2COL):
         tm = tm.as_im2col
     g = geometry_of(tm, mode, arch, is_store=is_store)

@@ -26,10 +26,10 @@ from smemsim.program.linking.inline import FunctionAddresses, interface
 from smemsim.program.linking.program import Program, linked, module_of
 from smemsim.program.schedule import seeds_of
 from smemsim.ptx.module import Module, Variable
-from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.architectures import ARCHITECTURES, MACHINES, any_architecture
 from smemsim.spec.assumptions import in_force
 from smemsim.spec.ptx import CONSTANT_BYTES, PARAMETER_BYTES
-from smemsim.spec.targets import FIRST_VERSIONS, target_number
+from smemsim.spec.targets import FIRST_VERSIONS, how_it_runs, target_number
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["Card", "Device", "LoadedModule", "LoadedPtx", "entry_of", "target_of"]
@@ -135,10 +135,10 @@ class LoadedPtx:
 
 
 class Device:
-    """A simulated card of an architecture ("sm_90a", "sm_100a", "sm_103a"): its global memory, and the PTX that was loaded."""
+    """A simulated card of an architecture ("sm_90a", "sm_120a" …): its global memory, and the PTX that was loaded."""
 
     def __init__(self, arch: str = "sm_90a") -> None:
-        self.arch = architecture(arch).name
+        self.arch = any_architecture(arch).name
         self.memory = GlobalMemory()
         self._loaded: dict[str, LoadedPtx] = {}  # by its text
 
@@ -289,7 +289,9 @@ def target_of(module: Module) -> str:
     """
     own = module.own_target
     if own in ARCHITECTURES or own[-1:] in ("a", "f"):
-        return {"sm_100f": "sm_100a", "sm_103f": "sm_103a"}.get(own, own)
+        return own[:-1] + "a" if own[-1:] == "f" and own[:-1] + "a" in MACHINES else own
+    if own + "a" in MACHINES:
+        return own + "a"
     return next((name for name in ARCHITECTURES if target_number(own) <= target_number(name)), own)
 
 
@@ -304,12 +306,11 @@ def _check_target(module: Module, arch: str) -> None:
         raise InputError(
             f".version {module.version}: knows no .target {own}: it needs .version {first[0]}.{first[1]} or later; ptxas refuses it"
         )
-    if own[-1:] in ("a", "f") and own != arch:
-        family = own.endswith("f") and own[:-2] == arch[:-2]
-        if not family and not (own == "sm_100f" and arch == "sm_103a"):
-            raise InputError(f"arch = {arch}: the PTX is for {own} alone (.target); make a Gpu({own!r}), or compile for {arch}")
-    if target_number(own) > target_number(arch):
-        raise InputError(f"arch = {arch}: the PTX is for {own}, which is newer (.target)")
+    if how_it_runs(own, arch):
+        return
+    if own[-1:] in ("a", "f"):
+        raise InputError(f"arch = {arch}: the PTX is for {own} alone (.target); make a Gpu({own!r}), or compile for {arch}")
+    raise InputError(f"arch = {arch}: the PTX is for {own}, which is newer (.target)")
 
 
 def _check_sizes(module: Module) -> None:

@@ -25,7 +25,7 @@ from smemsim.program.registry import ON_EXIT
 from smemsim.program.schedule import Schedule, checked_schedule
 from smemsim.ptx.module import Instruction, Parameter
 from smemsim.spec.alternatives import alternative_of
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.cards import card_of
 from smemsim.spec.findings import Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
@@ -254,7 +254,7 @@ class LinkedKernel(LoadedKernel):
         places = program.places
         return cls(
             name=program.name, parameter_sizes=tuple(p.size for p in places.parameters), local_bytes=places.local_bytes, directives=directives,
-            static_shared_bytes=places.dynamic_begin - architecture(program.arch).shared_begin, program=program, text=text, addresses=addresses,
+            static_shared_bytes=places.dynamic_begin - any_architecture(program.arch).shared_begin, program=program, text=text, addresses=addresses,
         )  # fmt: skip
 
 
@@ -278,7 +278,9 @@ def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
         raise InputError(
             f"{kernel.local_bytes} bytes of local variables: a thread has {LAUNCH_LIMITS.local_bytes} at most ({LAUNCH_LIMITS.source})"
         )
-    machine = architecture(arch)
+    machine = any_architecture(arch)
+    if config.cluster is not None and not machine.has_clusters:
+        raise InputError(f"cluster = {config.cluster}: {arch} has no clusters; they came with sm_90")
     room = machine.shared_end - machine.shared_begin
     if kernel.static_shared_bytes + config.shared_bytes > room:
         raise InputError(
@@ -487,7 +489,7 @@ class Launch:
     @property
     def window_bytes(self) -> int:
         """Bytes of a CTA's shared window."""
-        machine = architecture(self.arch)
+        machine = any_architecture(self.arch)
         return -(-self.asked_bytes // machine.shared_granularity) * machine.shared_granularity
 
     def parameter_of(self, begin: int, end: int) -> tuple[int, Parameter] | None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.program.wave import WARP
-from smemsim.spec.launches import REGISTERS, RESIDENCY
+from smemsim.spec.cards import card_of
+from smemsim.spec.launches import REGISTERS
 
 if TYPE_CHECKING:
     from smemsim.program.launch import Launch
@@ -21,9 +22,9 @@ __all__ = ["Multiprocessors", "fitting"]
 
 def fitting(launch: Launch) -> int:
     """CTAs that a multiprocessor holds at once, as far as threads and shared memory say."""
-    threads = -(-launch.threads // WARP) * WARP
-    fits = min(RESIDENCY.threads // threads, RESIDENCY.ctas, RESIDENCY.shared_bytes // (launch.window_bytes + RESIDENCY.reserved_bytes))
-    return max(1, fits)
+    threads, named = -(-launch.threads // WARP) * WARP, card_of(launch.arch).named
+    of_shared = named("max_shared_memory_per_multiprocessor") // (launch.window_bytes + named("reserved_shared_memory_per_block"))
+    return max(1, min(named("max_threads_per_multiprocessor") // threads, named("max_blocks_per_multiprocessor"), of_shared))
 
 
 def _is_alone(launch: Launch) -> bool:

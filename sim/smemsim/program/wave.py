@@ -22,7 +22,7 @@ from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.program.linking.flow import read_first
 from smemsim.program.rooms import Room, new_room, room_left
 from smemsim.ptx.module import Instruction, Special
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.launches import RESERVED_OFFSETS
 from smemsim.spec.ptx import CLOCKS, WARP_SIZE
@@ -314,7 +314,7 @@ class Wave:
 
     def _make_memories(self, count: int) -> np.ndarray:
         """Make the registers and the local, shared and tensor memory of `count` CTAs; returns shared memory as 64-bit words."""
-        machine = architecture(self.launch.arch)
+        machine = any_architecture(self.launch.arch)
         self.window_begin = machine.shared_begin
         self._reserved: np.ndarray | None = None
         self.window = self.launch.window_bytes

@@ -17,7 +17,7 @@ from smemsim.machine.tma import Transfer, tma_load, tma_store
 from smemsim.picture.model import EMPTY, OUTSIDE, Gap, Grid, Legend, Mark, Picture, Row, colour
 from smemsim.picture.model import Cell as Drawn
 from smemsim.picture.svg import grids_svg
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.evidence import RULES
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.tensor_map import SWIZZLE_ARCHITECTURES, corner_bits
@@ -215,7 +215,7 @@ class TransferMap:
         """The grades of the rules that the addresses rest on."""
         t, tm = self.transfer, self.transfer.tensor_map
         newer = not tm.type_row.sm90 or tm.swizzle in SWIZZLE_ARCHITECTURES or tm.is_im2col_wide or t.geometry.mode.endswith("4")
-        arch = architecture(self.arch or MEASURED_ON)
+        arch = any_architecture(self.arch or MEASURED_ON)
         if newer and self.arch != MEASURED_ON:
             return "address rules: documented (PTX ISA 9.1 §5.5); nothing of this mode is measured"
         wanted = ["tma.placement", "tma.im2col" if tm.is_im2col else "", "tma.interleave" if tm.interleave else "", "tma.bounds"]

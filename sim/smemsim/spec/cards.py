@@ -1,19 +1,25 @@
-"""The cards that a virtual GPU stands for: what the driver says of an H200, and where a B200 and a B300 differ.
+"""The cards that a virtual GPU stands for: what their drivers say of them, each value with its source and how sure it is.
 
-The H200's attributes are what cuDeviceGetAttribute gave on one (driver 580.159.04, CUDA 13.0). Nothing of a B200 or a B300 was measured: what is
-not in documents is taken over from the H200 (inferred).
+The H200's attributes are what cuDeviceGetAttribute gave on one (driver 580.159.04, CUDA 13.0). No other card was measured for this table. A value is
+documented if a document, a header or the posted output of such a card has it. What is in none of them is unknown: attributes that differ from
+product to product are then 0, and the device says so once. All other attributes are taken over from the H200 (inferred).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from smemsim.arguments import shown
 from smemsim.errors import InputError
+from smemsim.spec.grades import Grade
 
 __all__ = [
-    "CARDS", "DEVICE_LIMITS", "DRIVER_RELEASE", "DRIVER_VERSION", "HEAP_LIMIT", "MAPPING_BYTES", "PROPERTIES", "PROPERTY_BYTES", "REGISTER_UNIT", "SHARED_UNIT", "WARP_UNIT", "Card", "card_of",
+    "ALL_CARDS", "CARDS", "DEVICE_LIMITS", "DRIVER_RELEASE", "DRIVER_VERSION", "HEAP_LIMIT", "MAPPING_BYTES", "PERSISTING_LIMIT", "PROPERTIES", "PROPERTY_BYTES", "REGISTER_UNIT", "SHARED_LIMIT", "SHARED_UNIT",
+    "WARP_UNIT", "Card", "Known", "card_named", "card_of",
 ]  # fmt: skip
 
 # The virtual driver calls itself newer than every CUDA 13 that there is, so that no library of CUDA 13 finds it too old.
@@ -75,7 +81,7 @@ _H200: dict[str, tuple[int, int]] = {
 }
 
 # What cuCtxGetLimit gave on an H200, by number of CUlimit: stack, printf, heap, pending launches, L2 granularity, persisting L2, shared memory.
-HEAP_LIMIT = 2
+HEAP_LIMIT, PERSISTING_LIMIT, SHARED_LIMIT = 2, 6, 7
 DEVICE_LIMITS = {0: 1024, 1: 8650752, 2: 8388608, 4: 2048, 5: 64, 6: 11796480, 7: 232448, 8: 0}
 
 # Fields of cudaDeviceProp: name, attribute, offsets in the structures of CUDA 12 and 13 (None: not there), bytes. From driver_types.h of 12.9, 13.0.
@@ -145,12 +151,30 @@ _H200_CLUSTERS = {
 }  # fmt: skip
 
 
+class Known(NamedTuple):
+    """A value of a card, how sure it is, and who says so. `value` None: nobody says."""
+
+    value: int | None
+    grade: Grade | None
+    source: str
+
+
+# Attributes that belong to a product, or to the machine that it is in: without a source they are unknown.
+OF_PRODUCTS = frozenset((
+    "clock_rate", "memory_clock_rate", "global_memory_bus_width", "l2_cache_size", "max_persisting_l2_cache_size", "async_engine_count", "ecc_enabled",
+    "integrated", "host_native_atomic_supported", "pageable_memory_access", "pageable_memory_access_uses_host_page_tables",
+    "direct_managed_mem_access_from_host", "single_to_double_precision_perf_ratio", "mem_sync_domain_count", "multicast_supported",
+    "gpu_pci_device_id", "gpu_pci_subsystem_id", "max_access_policy_window_size", "multiprocessor_count",
+))  # fmt: skip
+
+
 @dataclasses.dataclass(frozen=True)
 class Card:
     """One kind of card; `own` are the attributes that differ from the H200's, with `source` for them.
 
     `clusters` tells how many clusters of so many CTAs the card holds at once, by how many CTAs a multiprocessor holds: which multiprocessors of
-    which GPC are switched off decides, and no simple formula does. Where it is empty, `gpcs` counts: multiprocessors of each GPC.
+    which GPC are switched off decides, and no simple formula does. Where it is empty, `gpcs` counts: multiprocessors of each GPC. `names` are
+    short names for --card. `sources` has the source of single attributes, with their grades; `is_whole` is whether every attribute is taken as known.
     """
 
     name: str
@@ -160,9 +184,15 @@ class Card:
     gpcs: tuple[int, ...]
     source: str
     clusters: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    sources: Mapping[str, tuple[Grade, str]] = dataclasses.field(default_factory=dict)
+    memory_source: str = ""
+    is_whole: bool = False
 
     def clusters_at_once(self, size: int, each: int) -> int:
         """Clusters of `size` CTAs that the whole card holds, where a multiprocessor holds `each` CTAs; more than 8 do not count.
+
+        For a card whose GPCs are unknown this is the most that there can be: as if one GPC had all multiprocessors.
 
         >>> [CARDS["sm_90a"].clusters_at_once(size, 1) for size in (1, 2, 4, 8, 16)]
         [132, 66, 30, 15, 7]
@@ -172,39 +202,136 @@ class Card:
         below = max((n for n in known if n <= each), default=0)
         if below:
             return known[below] * each // below
-        return sum(gpc * each // size for gpc in self.gpcs)
+        return sum(gpc * each // size for gpc in self.gpcs or (self.named("multiprocessor_count"),))
 
     def attribute(self, number: int) -> int | None:
         """The value of an attribute by its number; None where the driver knows no such number."""
-        return next((self.own.get(name, value) for name, (n, value) in _H200.items() if n == number), None)
+        return next((self.named(name) for name, (n, _) in _H200.items() if n == number), None)
 
     def named(self, name: str) -> int:
-        """The value of an attribute by its name.
+        """The value of an attribute by its name; 0 for one that is unknown.
 
         >>> CARDS["sm_90a"].named("multiprocessor_count"), CARDS["sm_100a"].named("compute_capability_major")
         (132, 10)
         """
-        return self.own.get(name, _H200[name][1])
+        return self.own.get(name, 0 if name in self.unknown else _H200[name][1])
+
+    def known(self, name: str) -> Known:
+        """An attribute by its name, with its grade and its source.
+
+        >>> card_named("RTX 5080").known("l2_cache_size").value, card_named("RTX 5080").known("clock_rate").value
+        (67108864, None)
+        """
+        if name in self.unknown:
+            return Known(None, None, "no source is known")
+        if name in self.own:
+            return Known(self.own[name], *self.sources.get(name, (Grade.DOCUMENTED, self.source)))
+        if not self.own:
+            return Known(self.named(name), Grade.MEASURED, self.source)
+        return Known(self.named(name), Grade.INFERRED, "taken over from the H200")
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """The names of its attributes that have no source."""
+        return frozenset() if self.is_whole else OF_PRODUCTS - self.own.keys()
+
+    @property
+    def unknown_numbers(self) -> frozenset[int]:
+        """The numbers of `unknown` attributes."""
+        return frozenset(_H200[name][0] for name in self.unknown)
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Its compute capability."""
+        return self.named("compute_capability_major"), self.named("compute_capability_minor")
 
 
+# ---- What a compute capability says
+
+
+_HEADER = "cuda_occupancy.h of CUDA 13.0; arch_traits.h of CCCL"
+_CUDA_GUIDE = "CUDA programming guide, technical specifications per compute capability"
+
+
+def _capability(major: int, minor: int, threads: int, ctas: int, shared_kib: int) -> dict[str, int]:
+    """The attributes that a compute capability decides: `threads`, `ctas` and KiB of shared memory of a multiprocessor."""
+    return {
+        "compute_capability_major": major, "compute_capability_minor": minor, "max_threads_per_multiprocessor": threads,
+        "max_blocks_per_multiprocessor": ctas, "max_shared_memory_per_multiprocessor": shared_kib << 10,
+        "max_shared_memory_per_block_optin": (shared_kib - 1) << 10, "cluster_launch": int(major >= 9), "tensor_map_access_supported": int(major >= 9),
+    }  # fmt: skip
+
+
+_CAPABILITIES: dict[str, dict[str, int]] = {
+    "sm_80": _capability(8, 0, 2048, 32, 164), "sm_86": _capability(8, 6, 1536, 16, 100), "sm_89": _capability(8, 9, 1536, 24, 100),
+    "sm_90a": _capability(9, 0, 2048, 32, 228), "sm_110a": _capability(11, 0, 1536, 24, 228),
+    "sm_120a": _capability(12, 0, 1536, 24, 100), "sm_121a": _capability(12, 1, 1536, 24, 100),
+}  # fmt: skip
+# Throughput of f64 against f32 (CUDA programming guide, arithmetic instructions).
+_RATIOS = {"sm_80": 2, "sm_86": 32, "sm_89": 64, "sm_90a": 2, "sm_120a": 64}
+
+
+# ---- Products
+
+
+def _product(
+    name: str, names: tuple[str, ...], arch: str, memory: tuple[int, str], output: str, gpcs: tuple[int, ...] = (),
+    clusters: Mapping[int, Mapping[int, int]] | None = None, said: str = "", **own: int,
+) -> Card:  # fmt: skip
+    """A card: `own` are the attributes that `output` has (the posted output of such a card); those of its capability come in addition."""
+    of_capability = _CAPABILITIES[arch] | ({"single_to_double_precision_perf_ratio": _RATIOS[arch]} if arch in _RATIOS else {})
+    sources = dict.fromkeys(of_capability, (Grade.DOCUMENTED, _HEADER)) | dict.fromkeys(own, (Grade.DOCUMENTED, output))
+    if arch in _RATIOS:
+        sources["single_to_double_precision_perf_ratio"] = Grade.DOCUMENTED, "CUDA programming guide, arithmetic instructions"
+    source = f"{output}; {_HEADER}{f'; {said}' if said else ''}"
+    return Card(name, arch, memory[0], of_capability | own, gpcs, source, clusters or {}, names, sources, memory[1])
+
+
+_TORCH = "properties printed by torch on such a card (public)"
+_QUERY = "deviceQuery of such a card (public)"
 _B200 = {
     "compute_capability_major": 10, "compute_capability_minor": 0, "multiprocessor_count": 148, "l2_cache_size": 132644864,
     "clock_rate": 1965000, "memory_clock_rate": 3996000, "global_memory_bus_width": 8192,
 }  # fmt: skip
-CARDS: dict[str, Card] = {
-    card.arch: card
-    for card in (
-        Card("NVIDIA H200", "sm_90a", 150109880320, {}, (16, 16, 16, 16, 16, 18, 18, 16), "measured: cuDeviceGetAttribute on an H200; GPCs inferred", _H200_CLUSTERS),
-        Card(
-            "NVIDIA B200", "sm_100a", 183359 << 20, _B200, (18, 18, 18, 18, 20, 20, 18, 18),
-            "NVIDIA DGX B200 datasheet, CUDA programming guide (compute capability 10.0); 148 SMs: CUTLASS hardware_info, Triton; GPCs inferred",
-        ),
-        Card(
-            "NVIDIA B300", "sm_103a", 275040 << 20, {**_B200, "compute_capability_minor": 3, "single_to_double_precision_perf_ratio": 64},
-            (18, 18, 18, 18, 20, 20, 18, 18), "NVIDIA DGX B300 datasheet, CUDA programming guide (compute capability 10.3); GPCs inferred",
-        ),
-    )
-}  # fmt: skip
+# The first card of an architecture is the one that --arch means.
+ALL_CARDS: tuple[Card, ...] = (
+    Card(
+        "NVIDIA H200", "sm_90a", 150109880320, {}, (16, 16, 16, 16, 16, 18, 18, 16), "measured: cuDeviceGetAttribute on an H200; GPCs inferred", _H200_CLUSTERS,
+        names=("H200",), memory_source="cuDeviceTotalMem on an H200", is_whole=True,
+    ),
+    Card(
+        "NVIDIA B200", "sm_100a", 183359 << 20, _B200, (18, 18, 18, 18, 20, 20, 18, 18),
+        "NVIDIA DGX B200 datasheet, CUDA programming guide (compute capability 10.0); 148 SMs: CUTLASS hardware_info, Triton; GPCs inferred",
+        names=("B200",), is_whole=True,
+    ),
+    Card(
+        "NVIDIA B300", "sm_103a", 275040 << 20, {**_B200, "compute_capability_minor": 3, "single_to_double_precision_perf_ratio": 64},
+        (18, 18, 18, 18, 20, 20, 18, 18), "NVIDIA DGX B300 datasheet, CUDA programming guide (compute capability 10.3); GPCs inferred",
+        names=("B300",), is_whole=True,
+    ),
+    _product("NVIDIA GeForce RTX 5090", ("RTX 5090", "5090"), "sm_120a", (33680457728, f"{_QUERY}: NVIDIA/nccl issue 1637"), f"{_QUERY}: NVIDIA/nccl issue 1637",
+             clusters={1: {1: 170}, 2: {1: 85}, 4: {1: 41}, 8: {1: 19}}, said="clusters at once: Dao-AILab/quack, benchmarks/sm120_cluster_benchmark.md",
+             multiprocessor_count=170, l2_cache_size=100663296, clock_rate=2550000, memory_clock_rate=14001000, global_memory_bus_width=512),
+    _product("NVIDIA GeForce RTX 5080", ("RTX 5080", "5080"), "sm_120a", (16302 << 20, _TORCH), _TORCH, multiprocessor_count=84, l2_cache_size=64 << 20),
+    _product("NVIDIA RTX PRO 6000 Blackwell Server Edition", ("RTX PRO 6000", "RTX PRO 6000 Blackwell"), "sm_120a", (97250 << 20, _TORCH),
+             "NVIDIA RTX Blackwell PRO whitepaper: 188 of 192 SMs, 128 MB of L2", multiprocessor_count=188, l2_cache_size=128 << 20),
+    _product("NVIDIA GB10", ("GB10", "DGX Spark"), "sm_121a", (130602405888, _TORCH), f"{_TORCH}: integrated; 6,144 CUDA cores (NVIDIA, DGX Spark), 128 a multiprocessor",
+             multiprocessor_count=48, integrated=1),
+    _product("NVIDIA Thor", ("Thor", "Jetson Thor", "Jetson AGX Thor"), "sm_110a", (128 << 30, "NVIDIA Jetson AGX Thor datasheet, all of it nominal"),
+             "output of such a card: forums.developer.nvidia.com/356355", multiprocessor_count=20, l2_cache_size=32 << 20, integrated=1),
+    _product("NVIDIA H100 80GB HBM3", ("H100", "H100 SXM", "H100 SXM5"), "sm_90a", (81090 << 20, _TORCH), _TORCH, multiprocessor_count=132, l2_cache_size=50 << 20),
+    _product("NVIDIA H100 PCIe", ("H100 PCIe",), "sm_90a", (81008 << 20, _TORCH), f"{_TORCH}; L2: Apache TVM, tag_registry/cuda.py",
+             multiprocessor_count=114, l2_cache_size=50 << 20),
+    _product("NVIDIA GH200 480GB", ("GH200",), "sm_90a", (96 << 30, "NVIDIA GH200 datasheet, nominal"), "report of a run on such a card (public)", multiprocessor_count=132),
+    _product("NVIDIA A100-SXM4-40GB", ("A100", "A100 40GB"), "sm_80", (42298834944, f"{_QUERY}: bottlerocket-os/bottlerocket pull request 3873"),
+             f"{_QUERY}: bottlerocket-os/bottlerocket pull request 3873", multiprocessor_count=108, l2_cache_size=41943040, clock_rate=1410000,
+             memory_clock_rate=1215000, global_memory_bus_width=5120, async_engine_count=3, ecc_enabled=1, integrated=0),
+    _product("NVIDIA GeForce RTX 3090", ("RTX 3090", "3090"), "sm_86", (24575 << 20, _TORCH), _TORCH, multiprocessor_count=82),
+    _product("NVIDIA GeForce RTX 4090", ("RTX 4090", "4090"), "sm_89", (24563 << 20, _TORCH), _TORCH, multiprocessor_count=128, l2_cache_size=72 << 20),
+    _product("NVIDIA L40S", ("L40S",), "sm_89", (45589 << 20, _TORCH), _TORCH, multiprocessor_count=142),
+)  # fmt: skip
+# By architecture, the card that it means.
+CARDS: dict[str, Card] = {arch: next(c for c in ALL_CARDS if c.arch == arch) for arch in dict.fromkeys(card.arch for card in ALL_CARDS)}
 
 
 def card_of(arch: str) -> Card:
@@ -216,3 +343,32 @@ def card_of(arch: str) -> Card:
     if arch not in CARDS:
         raise InputError(f"arch = {shown(arch)}: needs one of {', '.join(CARDS)}")
     return CARDS[arch]
+
+
+def _plain(name: str) -> str:
+    """A name without capitals, spaces, and the words that all names have."""
+    return re.sub(r"nvidia|geforce|[^a-z0-9]", "", name.lower())
+
+
+def card_named(name: str) -> Card:
+    """The card of a name, as `--card` takes it, or of an architecture. InputError says which there are and what a new one needs.
+
+    >>> card_named("rtx 5090").name, card_named("NVIDIA GeForce RTX 4090").arch, card_named("sm_121a").name
+    ('NVIDIA GeForce RTX 5090', 'sm_89', 'NVIDIA GB10')
+    """
+    if isinstance(name, str):
+        if name in CARDS:
+            return CARDS[name]
+        for card in ALL_CARDS:
+            if _plain(name) in map(_plain, (card.name, *card.names)):
+                return card
+    known = [one for card in ALL_CARDS for one in card.names[:1]]
+    alike = {
+        _plain(one): one for one in known if re.findall(r"\d+", one) == re.findall(r"\d+", str(name))
+    }  # another number is another card
+    near = difflib.get_close_matches(_plain(str(name)), alike, 1, 0.75)
+    hint = f"; did you mean {alike[near[0]]!r}?" if near else "."
+    raise InputError(
+        f"card = {shown(name)}: smemsim has no record of this card{hint} It has {', '.join(known)}. For another card, take --arch with its compute "
+        "capability (sm_120a) and --multiprocessors and --device-memory with its own numbers"
+    )

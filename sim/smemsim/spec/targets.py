@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import re
 
-__all__ = ["FIRST_VERSIONS", "TARGET_RULES", "TargetRule", "target_number", "unsupported"]
+__all__ = ["FIRST_VERSIONS", "TARGET_RULES", "TargetRule", "family_of", "how_it_runs", "target_number", "unsupported"]
 
 
 HOPPER = ("sm_90a",)
@@ -24,6 +24,7 @@ ULTRA = ("sm_103f", "sm_103a")
 FIRST_VERSIONS = {
     "sm_72": (6, 1), "sm_75": (6, 3), "sm_80": (7, 0), "sm_86": (7, 1), "sm_87": (7, 4), "sm_89": (7, 8), "sm_90": (7, 8), "sm_90a": (8, 0),
     "sm_100": (8, 6), "sm_100a": (8, 6), "sm_100f": (8, 8), "sm_103": (8, 8), "sm_103a": (8, 8), "sm_103f": (8, 8),
+    "sm_110": (9, 0), "sm_110a": (9, 0), "sm_110f": (9, 0), "sm_120": (8, 7), "sm_120a": (8, 7), "sm_120f": (8, 8), "sm_121": (8, 8), "sm_121a": (8, 8), "sm_121f": (8, 8),
 }  # fmt: skip
 
 
@@ -65,6 +66,32 @@ def target_number(target: str) -> int:
     """
     found = re.search(r"\d+", target)
     return int(found[0]) if found else 0
+
+
+def family_of(target: str) -> int:
+    """The family of a target: 10 of sm_100 and sm_103, 12 of sm_120 and sm_121. Targets of one family run each other's `f` code, older to newer.
+
+    >>> family_of("sm_103a") == family_of("sm_100f"), family_of("sm_110a") == family_of("sm_100f")
+    (True, False)
+    """
+    return target_number(target) // 10
+
+
+def how_it_runs(target: str, arch: str) -> str:
+    """Why PTX for a target runs on a card of an architecture, as the driver chooses: "exact", "family", "older"; "" where it does not.
+
+    PTX for a target with `a` runs on that card alone, with `f` on cards of its family from that number on, without either on every card from it on.
+
+    >>> [how_it_runs(target, "sm_121a") for target in ("sm_121a", "sm_120f", "sm_120", "sm_120a", "sm_100f")]
+    ['exact', 'family', 'older', '', '']
+    """
+    if target == arch:
+        return "exact"
+    if target.endswith("a") or target_number(target) > target_number(arch):
+        return ""
+    if target.endswith("f"):
+        return "family" if family_of(target) == family_of(arch) else ""
+    return "older"
 
 
 @functools.lru_cache(maxsize=4096)

@@ -44,7 +44,7 @@ class Kind(NamedTuple):
     packing: str = "packed"  # of 4-bit types in shared memory: 6-bit types are always padded
     transposable: bool = True
     scale_input_d: bool = False
-    archs: tuple[str, ...] = ("sm_100a", "sm_103a")
+    archs: tuple[str, ...] = ("sm_100a", "sm_103a", "sm_110a")
     source: str = "PTX ISA 9.1 §9.7.16.2"
 
     @property
@@ -88,7 +88,7 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (
     Kind("f16",      PLAIN,        _F16,    _F16,    {0: "f16", 1: "f32"}, 16, scale_input_d=True),
     Kind("tf32",     PLAIN,        _TF32,   _TF32,   {1: "f32"},            8, scale_input_d=True),
     Kind("f8f6f4",   PLAIN,        _F8F6F4, _F8F6F4, {0: "f16", 1: "f32"}, 32, packing="padded"),
-    Kind("i8",       PLAIN,        _I8,     _I8,     {2: "s32"},           32, archs=("sm_100a",)),
+    Kind("i8",       PLAIN,        _I8,     _I8,     {2: "s32"},           32, archs=("sm_100a", "sm_110a")),
     Kind("mxf8f6f4", BLOCK_SCALED, _F8F6F4, _F8F6F4, _F32,                 32, packing="padded"),
     Kind("mxf4",     MXF4,         _F4,     _F4,     _F32,                 64, transposable=False),
     Kind("mxf4nvf4", MXF4,         _F4,     _F4,     _F32,                 64, transposable=False),

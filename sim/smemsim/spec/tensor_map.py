@@ -101,7 +101,7 @@ SWIZZLE_BITS: dict[TensorMapSwizzle, tuple[int, int, int]] = {
     TensorMapSwizzle.SWIZZLE_96B: (0, 0, 1),
 }
 # Modes that not every architecture has: the atoms are refused by driver 580 on an H200 (trace encode_tiled); PTX ISA 9.1 §9.7.9.28.
-_ATOMS = {code: ("sm_100a", "sm_103a") for code, bits in SWIZZLE_BITS.items() if bits[1]}
+_ATOMS = {code: ("sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a") for code, bits in SWIZZLE_BITS.items() if bits[1]}
 SWIZZLE_ARCHITECTURES: dict[TensorMapSwizzle, tuple[str, ...]] = _ATOMS | {TensorMapSwizzle.SWIZZLE_96B: ("sm_103a",)}
 SWIZZLES: dict[TensorMapSwizzle, Swizzle] = {
     code: Swizzle(name) for code, name in zip(TensorMapSwizzle, ["none", *(s.name[8:] for s in list(TensorMapSwizzle)[1:])], strict=True)

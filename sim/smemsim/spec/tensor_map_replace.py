@@ -61,7 +61,8 @@ ELEMTYPES: tuple[TensorMapDataType, ...] = (
 )  # fmt: skip
 
 
-_EVERYWHERE = ("sm_90a", "sm_100a", "sm_103a")
+_NEWER = ("sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a")
+_EVERYWHERE = ("sm_90a", *_NEWER)
 # fmt: off
 REPLACE_FIELDS: dict[str, ReplaceField] = {f.name: f for f in (
     ReplaceField("global_address",    64, 0, (Write("global_address"),)),
@@ -72,12 +73,12 @@ REPLACE_FIELDS: dict[str, ReplaceField] = {f.name: f for f in (
     ReplaceField("element_stride",    32, MAX_ORDINALS, (Write("element_stride{}", minus=1),)),
     ReplaceField("elemtype",          32, 0, (Write("format"), Write("to_tf32")),     # not the code itself: see writes_of
                  ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz", "b4x16", "b4x16_p64", "b6x16_p32"),
-                 {"sm_90a": 13, "sm_100a": 16, "sm_103a": 16}),
+                 {"sm_90a": 13, **dict.fromkeys(_NEWER, 16)}),
     ReplaceField("interleave_layout", 32, 0, (Write("interleave"),), ("none", "16B", "32B"), dict.fromkeys(_EVERYWHERE, 3)),
     ReplaceField("swizzle_mode",      32, 0, (Write("swizzle_low"), Write("swizzle_high", shift=2)),  # clears the high bit on sm_90a too
-                 ("none", "32B", "64B", "128B", "96B"), {"sm_90a": 4, "sm_100a": 4, "sm_103a": 5}),
+                 ("none", "32B", "64B", "128B", "96B"), dict.fromkeys(_EVERYWHERE, 4) | {"sm_103a": 5}),
     ReplaceField("swizzle_atomicity", 32, 0, (Write("atomicity"), Write("backing_hint", shift=2)),    # three bits wide: clears the hint
-                 ("16B", "32B", "32B_FLIP_8B", "64B"), {"sm_100a": 4, "sm_103a": 4}),
+                 ("16B", "32B", "32B_FLIP_8B", "64B"), dict.fromkeys(_NEWER, 4)),
     ReplaceField("fill_mode",         32, 0, (Write("nan_fill"),), ("zeros", "nan"), dict.fromkeys(_EVERYWHERE, 2)),
 )}
 # A map has four strides. ptxas takes a fifth all the same and goes on counting: its low word is the one that holds the high bits of all.

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-TENSOR_MEMORY_ARCHITECTURES = ("sm_100a", "sm_103a")
+TENSOR_MEMORY_ARCHITECTURES = ("sm_100a", "sm_103a", "sm_110a")
 LANES, COLUMNS, CELL_BITS = 128, 512, 32  # of one CTA: 256 KiB; PTX ISA 9.1 §9.7.16.1
 LANE_SHIFT = 16  # address = lane << 16 | column; PTX ISA 9.1 §9.7.16.1.1
 # Of an address of scale factors: bits 31:30 are the scale id, from which CUTLASS's make_runtime_instr_desc_block_scaled (mma_sm100_desc.hpp) and

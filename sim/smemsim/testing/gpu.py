@@ -41,6 +41,7 @@ def begin(config: pytest.Config) -> None:
     try:
         policy = Policy.of(on_finding="collect", quiet=True, strict=options.smemsim_strict or None, report=report and report / worker)
         os.environ["SMEMSIM_ARCH"] = process.choose(options.smemsim_gpu, policy=policy)
+        os.environ["SMEMSIM_CARD"] = process.card().name
     except InputError as e:
         raise pytest.UsageError(f"--smemsim-gpu: {e}") from None
     if report is not None and not worker:

@@ -33,10 +33,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.arguments import shown
 from smemsim.budget import told
 from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.machine.blank import Garbage, litter
-from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, HEAP_LIMIT, PROPERTIES, PROPERTY_BYTES, card_of
+from smemsim.spec.cards import (
+    DEVICE_LIMITS,
+    DRIVER_VERSION,
+    HEAP_LIMIT,
+    PERSISTING_LIMIT,
+    PROPERTIES,
+    PROPERTY_BYTES,
+    SHARED_LIMIT,
+    card_named,
+    card_of,
+)
 from smemsim.spec.heap import HEAP
 from smemsim.spec.launches import LAUNCH_LIMITS
 from smemsim.virtual import fatbin
@@ -95,15 +106,18 @@ class VirtualDevice:
     """A card of an architecture ("sm_90a": H200, "sm_100a": B200, "sm_103a": B300), its memory, its code, and what ran on it.
 
     `policy` says what happens with findings (`Policy.of()`: as the environment says). `multiprocessors` and `memory_bytes` are the card's own if
-    not given. `launches` tells what ran; `error` is the CUDA error after which nothing works any more, 0 without one.
+    not given; `card` names a product of that architecture ("H100 PCIe"). `launches` tells what ran; `error` is the CUDA error after which nothing works any more, 0 without one.
     """
 
     def __init__(
         self, arch: str = "sm_90a", *, policy: Policy | None = None, multiprocessors: int | None = None, memory_bytes: int | None = None,
-        host: Host | None = None, memory: DeviceMemory | None = None,
+        host: Host | None = None, memory: DeviceMemory | None = None, card: str | None = None,
     ) -> None:  # fmt: skip
-        self.card = card_of(arch)
+        self.card = card_named(card) if card else card_of(arch)
+        if self.card.arch != arch:
+            raise InputError(f"card = {shown(card)}: is an {self.card.arch}, and arch is {arch}")
         self.arch = arch
+        self.told_unknown = False  # of attributes that nobody knows
         self.policy = Policy.of() if policy is None else policy
         self.host = host or Host()
         self.turn = Turn()
@@ -113,7 +127,9 @@ class VirtualDevice:
         self.error = 0
         self.label = ""  # before the numbers of its launches in names of files: which of a program's processes this is
         self.launches: list[Launched] = []
-        self.limits = dict(DEVICE_LIMITS)
+        self.limits = DEVICE_LIMITS | {SHARED_LIMIT: self.card.named("max_shared_memory_per_block_optin")}
+        if "max_persisting_l2_cache_size" in self.card.unknown:
+            self.limits[PERSISTING_LIMIT] = 0
         self.cache_preference = 0  # cudaFuncCache; it changes nothing
         self.modules: list[Module] = []
         self.hooks = hooks_of(self.policy.hooks)
@@ -172,7 +188,18 @@ class VirtualDevice:
         value = self.multiprocessors if number == 16 else self.card.attribute(number)
         if value is None:
             raise CudaError(INVALID_VALUE, f"device attribute {number}: there is no such attribute")
+        if number in self.card.unknown_numbers:
+            self._tell_unknown()
         return value
+
+    def _tell_unknown(self) -> None:
+        """Say once which attributes are 0 because nobody knows them."""
+        if self.told_unknown or self.policy.quiet:
+            return
+        self.told_unknown = True
+        self.tell(
+            f"{self.card.name}: {len(self.card.unknown)} device attributes have no known source, and the program gets 0 for each (docs/cards.md)"
+        )
 
     def properties(self, version: int) -> bytes:
         """The bytes of cudaDeviceProp as CUDA `version` (12 or 13) lays them out."""
@@ -180,6 +207,8 @@ class VirtualDevice:
         name = self.card.name.encode()
         out[: len(name)] = name
         out[256:272] = self.uuid
+        if self.card.unknown:
+            self._tell_unknown()
         out[288:296] = self.memory_bytes.to_bytes(8, "little")
         axes = {"maxThreadsDim": (324, LAUNCH_LIMITS.block), "maxGridSize": (336, LAUNCH_LIMITS.grid)}
         for begin, values in axes.values():

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from smemsim.errors import InputError
-from smemsim.spec.targets import target_number
+from smemsim.spec.targets import family_of, how_it_runs, target_number
 from smemsim.virtual.line_tables import with_locations
 from smemsim.virtual.linker import linked
 
@@ -33,6 +33,9 @@ MOST_BYTES = 1 << 30  # of all entries, unpacked
 _ENTRY = struct.Struct("<HHIQIIHHIQQQQ")
 _TARGET = re.compile(r"^[ \t]*\.target\s+(?:\w+\s*,\s*)*?((?:sm|compute)_\d+[af]?)", re.MULTILINE)
 _ADD = "compile with -gencode arch=compute_{0},code=compute_{0}, with -lineinfo, or hand PTX over"
+
+
+_REASONS = {"exact": "", "family": " (of the card's family)", "older": " (older: every later card runs it)"}
 
 
 class NoCode(InputError):
@@ -107,8 +110,10 @@ def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
     >>> old, new = (Image(t, f".target {t}", "PTX") for t in ("sm_80", "sm_90a"))
     >>> chosen([old, new], "sm_90a")[1]
     'PTX for sm_90a, of sm_80, sm_90a'
+    >>> chosen([old], "sm_90a")[1]
+    'PTX for sm_80 (older: every later card runs it)'
     """
-    having = [image for image in found if image.ptx and _runs(image.target, arch)]
+    having = [image for image in found if image.ptx and how_it_runs(image.target, arch)]
     if not having:
         raise NoCode(_why_not(found, arch))
     best = max(  # the text in a cubin lacks the lines of the source
@@ -116,7 +121,7 @@ def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
     )
     others = list(dict.fromkeys(image.target for image in found))
     of = f", of {', '.join(others)}" if len(others) > 1 else ""
-    return best, f"{best.origin} for {best.target}{of}"
+    return best, f"{best.origin} for {best.target}{_REASONS[how_it_runs(best.target, arch)]}{of}"
 
 
 def of_parts(parts: Sequence[Sequence[Image]], arch: str) -> str:
@@ -133,21 +138,12 @@ def of_parts(parts: Sequence[Sequence[Image]], arch: str) -> str:
 
 def _is_machine_code(part: Sequence[Image], arch: str) -> bool:
     """Does a part have machine code for an architecture, and no PTX?"""
-    return not any(i.ptx and _runs(i.target, arch) for i in part) and any(not i.ptx and _is_for(i.target, arch) for i in part)
+    return not any(i.ptx and how_it_runs(i.target, arch) for i in part) and any(not i.ptx and _is_for(i.target, arch) for i in part)
 
 
 def _is_for(target: str, arch: str) -> bool:
     """Does machine code for a target run on an architecture: of its family, and no newer one?"""
-    return target_number(target) // 10 == target_number(arch) // 10 and target_number(target) <= target_number(arch)
-
-
-def _runs(target: str, arch: str) -> bool:
-    number = target_number(target)
-    if target.endswith("a"):
-        return target == arch
-    if target.endswith("f"):
-        return number // 10 == target_number(arch) // 10 and number <= target_number(arch)
-    return number <= target_number(arch)
+    return family_of(target) == family_of(arch) and target_number(target) <= target_number(arch)
 
 
 def _why_not(found: Sequence[Image], arch: str) -> str:

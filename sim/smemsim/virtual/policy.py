@@ -176,17 +176,19 @@ class Policy:
         return bool(run.is_strictly_ok if self.strict else run.ok)
 
 
-def card_of_environment(environment: Mapping[str, str] | None = None) -> dict[str, int | None]:
-    """What the environment says of the card: SMEMSIM_MULTIPROCESSORS, and SMEMSIM_MEMORY_BYTES (16G ...), as `VirtualDevice` takes them.
+def card_of_environment(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What the environment says of the card: SMEMSIM_MULTIPROCESSORS, SMEMSIM_MEMORY_BYTES (16G ...), SMEMSIM_CARD, as `VirtualDevice` takes them.
 
     >>> card_of_environment({"SMEMSIM_MEMORY_BYTES": "1G"})
     {'multiprocessors': None, 'memory_bytes': 1073741824}
     """
     known = os.environ if environment is None else environment
     count, size = (known.get(PREFIX + name) for name in ("MULTIPROCESSORS", "MEMORY_BYTES"))
+    card: dict[str, Any] = {"card": known[PREFIX + "CARD"]} if known.get(PREFIX + "CARD") else {}
     return {
         "multiprocessors": _read(PREFIX + "MULTIPROCESSORS", count, int) if count else None,
         "memory_bytes": amount(size, PREFIX + "MEMORY_BYTES") if size else None,
+        **card,
     }
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from smemsim.errors import InputError
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.virtual.telling import RemoteWriter
 from smemsim.virtual.turns import Turn, once
 
@@ -44,20 +44,27 @@ _chosen: dict[str, Any] = {}
 
 
 def choose(arch: str | None = None, *, policy: Policy | None = None, **of_card: Any) -> str:
-    """Say which card this process has, "sm_100a", and how findings are treated; else as the environment says. The architecture.
+    """Say which card this process has, "sm_100a" or "RTX 5090", and how findings are treated; else as the environment says. The architecture.
 
-    `of_card` are `multiprocessors` and `memory_bytes`. Raises InputError where nothing says which card, or where it is another one already.
+    `of_card` are `multiprocessors`, `memory_bytes` and `card`. Raises InputError where nothing says which card, or where it is another one already.
     """
+    from smemsim.spec.cards import card_named
+
+    product = of_card.get("card") or (arch if arch and not arch.startswith("sm_") else None)
+    if product:
+        of_card["card"], arch = card_named(product).name, card_named(product).arch
     name = arch or _chosen.get("arch") or os.environ.get("SMEMSIM_ARCH")
     if not name:
         raise InputError(
-            "no architecture is given; choose a card: install('sm_90a') (H200), 'sm_100a' (B200), 'sm_103a' (B300), or SMEMSIM_ARCH"
+            "no architecture is given; choose a card: install('sm_90a') (H200), 'sm_100a' (B200), 'sm_103a' (B300), 'RTX 5090' …, or SMEMSIM_ARCH"
         )
-    name = architecture(name).name
+    name = any_architecture(name).name
     if _chosen.get("arch", name) != name:
         raise InputError(f"arch = {name}: this process has a device of {_chosen['arch']} already; start another process")
     _chosen["arch"] = name
     wanted = {key: value for key, value in {"policy": policy, **of_card}.items() if value is not None}
+    if wanted.get("card") == _chosen.get("card"):
+        wanted.pop("card", None)
     if has_device():
         if "policy" in wanted:
             device().policy = wanted.pop("policy")
@@ -69,9 +76,18 @@ def choose(arch: str | None = None, *, policy: Policy | None = None, **of_card: 
 
 def card() -> Card:
     """The card of this process."""
-    from smemsim.spec.cards import card_of
+    from smemsim.spec.cards import card_named
 
-    return card_of(choose())
+    arch = choose()
+    return card_named(_product(arch) or arch)
+
+
+def _product(arch: str) -> str | None:
+    """The name of the product, if one was chosen, or if the environment names one of this architecture."""
+    from smemsim.spec.cards import card_named
+
+    name = _chosen.get("card") or os.environ.get("SMEMSIM_CARD")
+    return name if name and card_named(name).arch == arch else None
 
 
 def has_device() -> bool:
@@ -92,7 +108,8 @@ def device() -> VirtualDevice:
 
     arch = choose()
     numbers = {key: os.environ.get(f"SMEMSIM_{key.upper()}") for key in ("multiprocessors", "memory_bytes")}
-    of_card = {key: int(value) for key, value in numbers.items() if value and value.isdigit()}
+    of_card: dict[str, Any] = {key: int(value) for key, value in numbers.items() if value and value.isdigit()}
+    of_card["card"] = _product(arch)
     made = VirtualDevice(arch, **{**of_card, **{key: value for key, value in _chosen.items() if key != "arch"}})
     own = str(os.getpid())
     first = os.environ.get("SMEMSIM_FIRST") or own  # what this process starts inherits it

@@ -24,7 +24,7 @@ from smemsim.picture.page import program_html
 from smemsim.program.arrays import storage
 from smemsim.program.launch import LaunchConfig
 from smemsim.ptx.demangle import pointed_types
-from smemsim.spec.cards import Card
+from smemsim.spec.cards import Card, card_of
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.formats import FORMATS
 from smemsim.virtual.code import Function
@@ -127,7 +127,7 @@ class Recorder:
         said: dict[str, Any] = {"sanitize": policy.is_watched(self.function.name)}
         said |= {key: getattr(policy, key) for key in ("watch_global", "ctas", "limit", "cancel", "schedule", "assume", "overrun")}
         said["multiprocessors"] = (
-            self.device.multiprocessors if self.device.multiprocessors != self.device.card.named("multiprocessor_count") else None
+            self.device.multiprocessors if self.device.multiprocessors != card_of(self.device.arch).named("multiprocessor_count") else None
         )
         return {key: value for key, value in said.items() if value not in (None, True, LaunchConfig.cancel)}
 

@@ -73,6 +73,7 @@ def environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, 
         "SMEMSIM_SOCKET": name,
         "SMEMSIM_ARCH": arch,
         "SMEMSIM_FIRST": "",
+        "SMEMSIM_CARD": "",
         **{f"SMEMSIM_{key.upper()}": str(value) for key, value in card.items() if value},
         **policy.environment(),
     }

@@ -14,7 +14,7 @@ from smemsim.judge.scenario import listed
 from smemsim.judge.state import (
     Read,
 )
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK
 from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import MODES, Swizzle
@@ -269,7 +269,7 @@ def _as_written(read: Read, major: str, idesc: Fix | None) -> str:
     """What to write in an instruction that says another major-ness, in brackets; "" where the descriptor does not say it."""
     if idesc is not None:
         return f" (instruction descriptor {idesc.old} must be {idesc.new})"
-    if architecture(read.arch).instruction != "wgmma":
+    if any_architecture(read.arch).instruction != "wgmma":
         return ""
     return f" (imm-trans-{read.where.side} = {int(major == 'MN')})"
 

@@ -15,7 +15,7 @@ from smemsim.judge.state import (
     no_rerun,
 )
 from smemsim.judge.tensors import tensors_of
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.tables import TableError
 
 __all__ = ["Reruns", "before", "machine_of", "transfer"]
@@ -24,7 +24,11 @@ __all__ = ["Reruns", "before", "machine_of", "transfer"]
 def machine_of(scenario: ScenarioTables) -> Machine:
     """A machine before its first step."""
     try:
-        arch = architecture(scenario.arch)
+        arch = any_architecture(scenario.arch)
+        if not arch.has_clusters:
+            raise InputError(
+                f"arch = {arch.name!r}: not an architecture with TMA or matrix descriptors, which scenarios are about (sm_90a and later)"
+            )
     except InputError as e:
         raise TableError(str(e), Path.of("arch")) from None
     return Machine(arch.name, arch.shared_end, tensors_of(scenario), buffers_of(scenario), scenario.maps)

@@ -19,7 +19,7 @@ from smemsim.program.modifiers import Modifiers
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
 from smemsim.spec.approximate import APPROXIMATE
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.float_types import FLOAT_TYPES, FloatType
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def extremum(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     three = len(i.operands) == 4
     if signs != (signs_abs and not three):
         raise unmodelled(i, ".xorsign goes with .abs, and with two operands")
-    if three and not architecture(c.arch).is_blackwell:
+    if three and not any_architecture(c.arch).is_blackwell:
         raise unmodelled(i, f"three operands on {c.arch}")
     if (own.name == "f64" and (flush or nan or signs)) or (own.name == "bf16" and flush):
         raise unmodelled(i, f"no such modifier of .{kind}")

@@ -17,7 +17,7 @@ import numpy as np
 from smemsim.program.compiled.vectors import LANES, Uncompiled, Value, Vectors, llvm_type, vector
 from smemsim.program.registers import bits_of as ptx_bits
 from smemsim.ptx.module import Address, Instruction, Operand, Register, Symbol, Vector
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Program
@@ -150,7 +150,7 @@ def _within(program: Program, i: Instruction, space: str) -> int | None:
     place = program.places.of(address.base.name)
     if place.space != "shared" or place.frame is not None:
         raise Uncompiled(f"address {address}")
-    return place.offset + address.base.offset + address.offset - architecture(program.arch).shared_begin
+    return place.offset + address.base.offset + address.offset - any_architecture(program.arch).shared_begin
 
 
 def access_of(program: Program, i: Instruction, number: int) -> Access:

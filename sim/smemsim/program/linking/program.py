@@ -41,7 +41,7 @@ from smemsim.ptx.module import (
     slots_in,
 )
 from smemsim.ptx.parser import CHECKED, read_module
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import any_architecture
 from smemsim.spec.assumptions import remembered
 from smemsim.spec.targets import TargetRule, unsupported
 from smemsim.time_limit import check_time, timed
@@ -74,7 +74,7 @@ class Places:
     """
 
     def __init__(self, module: Module, entry: Function, inlined: Inlined, arch: str) -> None:
-        machine = architecture(arch)
+        machine = any_architecture(arch)
         self._of: dict[str, Place] = {}
         self.parameters = entry.parameters
         self.parameter_bytes = self._lay_out("param", [(p.name, p.align, p.size) for p in entry.parameters], 0)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from smemsim.finding import Finding, in_word
 from smemsim.layout.tma import row_pitch, tile_size
-from smemsim.spec.architectures import ARCHITECTURES
+from smemsim.spec.architectures import ARCHITECTURES, MACHINES
 from smemsim.spec.disputes import ATOM_DISPUTES, GUIDE_SWIZZLED_ALIGNMENT, PADDED_DISPUTE, WIDE_HALO_DISPUTE, WIDE_STEP_DISPUTE, Dispute
 from smemsim.spec.findings import Severity
 from smemsim.spec.grades import Grade
@@ -361,7 +361,7 @@ def _too_large(a: Arguments, at: Target) -> Iterator[Finding]:
     elements, rows = _tile(a, at)
     row = elements * a.type_row.itemsize
     size = (rows - 1) * row_pitch(row, MODES[SWIZZLES[a.swizzle]].width) + row
-    archs = [ARCHITECTURES[at.arch]] if at.arch else list(ARCHITECTURES.values())
+    archs = [MACHINES[at.arch]] if at.arch else list(ARCHITECTURES.values())
     window = max(arch.shared_end - arch.shared_begin for arch in archs)
     if size > window:
         yield finding(

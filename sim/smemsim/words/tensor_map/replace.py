@@ -6,7 +6,7 @@ from typing import Any
 
 from smemsim.arguments import shown, suggestion, whole
 from smemsim.errors import InputError
-from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.architectures import ARCHITECTURES, any_architecture
 from smemsim.spec.fields import Field
 from smemsim.spec.tensor_map import SWIZZLE_BITS, TENSOR_MAP
 from smemsim.spec.tensor_map_replace import ELEMTYPES, REPLACE_FIELDS, ReplaceField, target, writes_of
@@ -61,7 +61,7 @@ def kept_fields(arch: str = "sm_90a") -> tuple[str, ...]:
     >>> kept_fields("sm_100a")
     ('im2col', 'version', 'l2_promotion', 'pixels', 'box_bytes', 'swizzle_period')
     """
-    name = architecture(arch).name
+    name = _with_replace(arch)
     written: set[str] = set()
     for row in REPLACE_FIELDS.values():
         if row.exists_on(name):
@@ -104,13 +104,21 @@ def build_sequence(tm: TensorMap) -> list[Step]:
     return [*steps, ("swizzle_atomicity", None, atomicity)] if atomicity else steps
 
 
+def _with_replace(arch: Any) -> str:
+    """The name of an architecture that has the instruction."""
+    found = any_architecture(arch)
+    if not found.has_clusters:
+        raise InputError(f"arch = {found.name}: has no tensormap.replace; it came with sm_90a")
+    return found.name
+
+
 def _register(bits: int) -> int:
     return Field(bits - 1, 0).mask
 
 
 def _instruction(field: Any, new_value: Any, ordinal: Any, arch: Any) -> tuple[ReplaceField, int | None, int]:
     """The row, ordinal and operand of an instruction that ptxas accepts."""
-    name = architecture(arch).name
+    name = _with_replace(arch)
     row = REPLACE_FIELDS.get(field) if isinstance(field, str) else None
     if row is None:
         raise InputError(f"field = {shown(field)}: tensormap.replace has {', '.join(REPLACE_FIELDS)}{suggestion(field, REPLACE_FIELDS)}")

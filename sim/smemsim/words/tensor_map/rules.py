@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from smemsim.finding import Finding, InWord, Path
-from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.architectures import ARCHITECTURES, MACHINES, any_architecture
 from smemsim.spec.findings import CODES
 from smemsim.spec.grades import Grade
 from smemsim.spec.swizzles import MODES
@@ -598,12 +598,12 @@ _ALL = {
     for encode in (True, False)
 }
 _USUAL = {key: tuple(r.check for r in chosen if not r.newer and r.name != "enum_code") for key, chosen in _ALL.items()}
-_TARGETS = {(arch, encode): Target(arch, encode) for arch in (None, *ARCHITECTURES) for encode in (True, False)}
+_TARGETS = {(arch, encode): Target(arch, encode) for arch in (None, *MACHINES) for encode in (True, False)}
 
 
 def target(arch: Any, *, encode: bool) -> Target:
     """What a map is judged for; the architecture by its name, None for one of them all."""
-    return _TARGETS[None if arch is None else architecture(arch).name, encode]
+    return _TARGETS[None if arch is None else any_architecture(arch).name, encode]
 
 
 _WHOLE = InWord("tensor map", Path())
