@@ -10,9 +10,7 @@ from smemsim.spec.architectures import ARCHITECTURES, MACHINES
 from smemsim.spec.cards import ALL_CARDS, CARDS, OF_PRODUCTS, card_named
 from smemsim.spec.grades import Grade
 from smemsim.spec.targets import how_it_runs
-from smemsim.virtual import Policy, VirtualDevice
-from smemsim.virtual.errors import CudaError
-from smemsim.virtual.fatbin import Image, NoCode, chosen
+from smemsim.virtual import CudaError, Image, NoCode, Policy, VirtualDevice, chosen
 
 SMALL = """.version 9.0
 .target {target}

@@ -17,6 +17,7 @@ from smemsim.judge.scenario import TABLES as SCENARIO_TABLES
 from smemsim.show.tile import atoms_svg
 from smemsim.spec.alternatives import ALTERNATIVES
 from smemsim.spec.calibration import CALIBRATION, calibration
+from smemsim.spec.cards import ALL_CARDS, CARDS
 from smemsim.spec.compiled import COMPILED
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
@@ -294,6 +295,24 @@ def ran(_: Page) -> str:
     )  # fmt: skip
 
 
+def cards(_: Page) -> str:
+    """Every card: the options that take it, its numbers and where they come from."""
+    rows = []
+    for c in ALL_CARDS:
+        l2 = c.known("l2_cache_size").value
+        arch = f"`{c.arch}`" if CARDS[c.arch] is c else c.arch
+        numbers = (f"{c.memory_bytes / 2**30:.1f} GiB", f"{l2 / 2**20:g} MiB" if l2 else "unknown")
+        memory = f"; memory: {c.memory_source}" if c.memory_source and c.memory_source not in c.source else ""
+        rows.append((f"`{c.names[0]}`", arch, str(c.named("multiprocessor_count")), *numbers, f"{c.source}{memory}"))
+    return table(("`--card`", "`--arch` (in code: its usual card)", "multiprocessors", "memory", "L2", "source"), rows)
+
+
+def unknown(_: Page) -> str:
+    """What is unknown of each card."""
+    rows = [(f"`{c.names[0]}`", ", ".join(f"`{name}`" for name in sorted(c.unknown))) for c in ALL_CARDS if c.unknown]
+    return table(("card", "unknown attributes"), rows)
+
+
 TABLES: dict[str, Callable[..., str]] = {
     of.__name__: of
     for of in (
@@ -314,5 +333,7 @@ TABLES: dict[str, Callable[..., str]] = {
         calibrated,
         witnesses,
         ran,
+        cards,
+        unknown,
     )
 }

@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--smemsim-gpu",
         metavar="ARCH",
-        help="run tests for a GPU on a virtual one: sm_90a is an H200, sm_100a a B200, sm_103a a B300 (torch, Triton)",
+        help="run tests for a GPU on a virtual one: sm_90a is an H200, sm_100a a B200, 'RTX 5090' by its name (torch, Triton)",
     )
     group.addoption(
         "--smemsim-on-finding", choices=["raise", "warn", "collect"], default="raise",
