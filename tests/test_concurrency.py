@@ -434,6 +434,9 @@ def stored_by_one(meets: str) -> str:
     T: {waits()} @!%p4 bra OUT; cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"""
 
 
+PRODUCT = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0,%f1,%f2,%f3}, {%r3,%r3,%r3,%r3}, {%r3,%r3}, {%f0,%f1,%f2,%f3};"
+
+
 def freed_by_one(
     meets: str, gives: str = AGAIN, *, count: int = 1, words: str = "%r7", takes: str = "st.shared.u32 [%r6], %r1;", first: str = "", then: str = "",
     guard: str = "", waits_by: str = waits(),
@@ -824,6 +827,10 @@ KERNELS = (
     Kernel("lanes, one arrives for all, behind shfl",   given_by_one("shfl.sync.idx.b32 %r20, %r3, 0, 31, -1;"), remarks="X008"),
     Kernel("lanes, one arrives for all, behind redux",  given_by_one("redux.sync.add.u32 %r20, %r3, -1;"), remarks="X008"),
     Kernel("lanes, one arrives for all, behind match",  given_by_one("match.any.sync.b32 %r20, %r3, -1;"), remarks="X008"),
+    Kernel("lanes, one arrives for all, behind ldmatrix", given_by_one("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r20}, [%r5];"), remarks="X008"),
+    Kernel("lanes, one arrives for all, behind movmatrix", given_by_one("movmatrix.sync.aligned.m8n8.trans.b16 %r20, %r3;"), remarks="X008"),
+    Kernel("lanes, one arrives for all, behind mma",   given_by_one(PRODUCT), remarks="X008"),
+    Kernel("lanes, one arrives for all, met, behind mma", given_by_one(f"bar.warp.sync -1; {PRODUCT}")),
     Kernel("lanes, half of them elect, one arrives for all", given_by_one("setp.lt.u32 %p8, %r3, 16; @%p8 elect.sync %r20|%p9, 0xffff;"), "X008"),
     Kernel("lanes, one is elected, for a bulk store",   stored_by_one("elect.sync %r20|%p4, -1;"), remarks="X008"),
     Kernel("lanes, 100 stores, one arrives for all",    given_by_one(MANY_STORES), "X008"),
@@ -930,6 +937,38 @@ def test_a_right_kernel_is_silent(kernel):
 def test_a_fault_is_found(kernel):
     done = run(kernel)
     assert done.findings[0].code == kernel.found, [str(f) for f in done.findings]
+
+
+MATRICES = {
+    "ldmatrix": "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r14]; add.u32 %r9, %r10, %r13;",
+    "ldmatrix.trans": "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r10, %r11}, [%r14]; add.u32 %r9, %r10, %r11;",
+    "stmatrix": "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r14], {%r3, %r3, %r3, %r3}; mov.u32 %r9, 1;",
+    "wmma.load": "wmma.load.c.sync.aligned.row.m16n16k16.shared.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, [%r15]; mov.b32 %r9, %f0;",
+    "wmma.store": "mov.b32 %f0, %r3; wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r15], {%f0,%f0,%f0,%f0,%f0,%f0,%f0,%f0}; mov.u32 %r9, 1;",
+}
+MEETINGS = {  # of a warp, and whether they order its memory
+    "nothing": ("", False),
+    "bar.warp.sync": ("bar.warp.sync -1;", True),
+    "bar.sync": ("bar.sync 0;", True),
+    "shfl.sync": ("shfl.sync.idx.b32 %r20, %r3, 0, 31, -1;", False),
+    "vote.sync": ("vote.sync.ballot.b32 %r20, %p1, -1;", False),
+    "half of the lanes": ("@%p4 bar.warp.sync 1;", False),
+}
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_matrix_of_words_that_lanes_have_just_stored_wants_a_barrier_of_the_warp(name, tiers, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    size = 1024 if name.startswith("wmma") else 512
+    stores = "".join(f"st.shared.v4.u32 [%r14+{512 * n}], {{%r3, %r3, %r3, %r3}}; " for n in range(size // 512))
+    for meets, orders in MEETINGS.values():
+        for grid in (1, 3):
+            body = f"shl.b32 %r14, %r1, 4; mov.u32 %r15, sm; add.u32 %r14, %r14, %r15; {stores} {meets} {MATRICES[name]} {RESULT}"
+            done = run(Kernel("", body, block=32, grid=grid))
+            assert done.findings == []
+            assert [f.code for f in done.remarks] == ["X008"] * (not orders), (meets, grid)
+            assert all("bar.warp.sync" in f.repair for f in done.remarks)
 
 
 # ---- warpgroups of CTAs whose warps are no multiple of four

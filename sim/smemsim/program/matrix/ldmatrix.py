@@ -126,7 +126,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         piece = _rows(x, i, where, lanes)
         if x.watch is not None:
-            _told(x, piece, lanes, lambda: note_read(x, i, piece, ROW))
+            _told(x, i, piece, lanes, lambda: note_read(x, i, piece, ROW), "read")
         rows = piece.at.reshape(-1, lanes)
         if form == "rows" and not packed:  # whole words
             values = np.empty((count, x.n), np.uint32)
@@ -185,7 +185,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
             loops.scatter_rows(x.shared.view(np.uint32), np.ascontiguousarray(piece.at, np.int64).reshape(-1), values)
         else:
             x.shared[_byte_places(piece.at.reshape(-1, lanes), count, form)] = values[..., None].view(np.uint8)
-        _told(x, piece, lanes, lambda: note_write(x, i, piece, ROW, written=written))
+        _told(x, i, piece, lanes, lambda: note_write(x, i, piece, ROW, written=written), "overwritten")
         marks = None if x.watch is None else x.watch.unwritten.parts_of_registers(sources, x.threads)
         if marks is not None:
             x.watch.unwritten.put_bytes(_byte_places(piece.at.reshape(-1, lanes), count, form), marks)
@@ -193,12 +193,14 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.1 §9.7.14.5.15"), run)
 
 
-def _told(x: Wave, piece: Piece, lanes: int, note: Callable[[], None]) -> None:
+def _told(x: Wave, i: Instruction, piece: Piece, lanes: int, note: Callable[[], None], done: str) -> None:
     """Note the rows as accessed by the lanes that name them."""
     kept, threads = x.sel, x.threads
     if lanes < WARP:
         x.select(threads.reshape(-1, WARP)[:, :lanes].ravel())
     try:
+        if x.watch is not None and x.watch.unreleased.stores:
+            x.watch.unreleased.accessed(i, piece, ROW, done)
         note()
     finally:
         x.select(kept)

@@ -253,6 +253,8 @@ def build_load(i: Instruction, c: Linker) -> Step:
         marks: dict[int, np.ndarray] = {}  # by element those of its bytes, (threads, bytes)
         for memory.element in range(count):
             for piece in memory.where(x):
+                if x.watch is not None and x.watch.unreleased.stores:
+                    x.watch.unreleased.accessed(i, piece, memory.size, "read")
                 note_read(x, i, piece, memory.size)
                 found = piece.memory.view(kind)[piece.at // memory.size]
                 values[slice(None) if piece.part is None else piece.part, memory.element] = found
@@ -284,6 +286,8 @@ def build_store(i: Instruction, c: Linker) -> Step:
                 mine = values[slice(None) if piece.part is None else piece.part, memory.element]
                 written = values_of(x, piece, memory.size, lambda mine=mine: mine)  # type: ignore[misc]
                 piece.memory.view(kind)[piece.at // memory.size] = mine
+                if x.watch is not None and x.watch.unreleased.stores:
+                    x.watch.unreleased.accessed(i, piece, memory.size, "overwritten")
                 note_write(x, i, piece, memory.size, written=written)
                 if marks is not None:
                     mine_of_marks = marks[:, memory.element]

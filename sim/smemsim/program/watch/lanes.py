@@ -23,7 +23,7 @@ __all__ = ["LANE_BITS", "MANY", "NO_LANE", "ONLY_WAIT", "PART_BITS", "SEVERAL", 
 
 
 ONLY_WAIT = frozenset(
-    ("elect", "shfl", "vote", "match", "redux", "activemask")
+    ("activemask", "elect", "ldmatrix", "match", "mma", "movmatrix", "redux", "shfl", "stmatrix", "vote", "wmma")
 )  # lanes wait for each other; nothing says that this orders memory
 
 

@@ -1,8 +1,8 @@
 """Releases by some lanes of a warp (PTX ISA 9.1 §8.1, 8.8): a release orders the stores of the lanes that execute it, and those of other lanes that have
 synchronised with them before (bar.warp.sync, a barrier). The mirror of `alone.py`.
 
-At elect.sync, shfl.sync, vote.sync, match.sync and redux.sync lanes wait for each other, and no document says that this orders memory: what rests on that alone is
-a remark (rule order.lanes_only_wait).
+At elect.sync, shfl.sync, vote.sync, match.sync, redux.sync and the matrix instructions of a warp lanes wait for each other, and no document says that this orders
+memory: what rests on that alone is a remark (rule order.lanes_only_wait). So is ldmatrix, stmatrix, wmma.load or wmma.store of words that lanes have stored just before.
 
 The order of `clocks.py` is that of warps, in which each release ends a tick of the warp's clock. This module keeps the lanes for which a tick does not answer, and what
 they have stored: only the stores that a release may follow (`unmet_stores`), which most programs do not have.
@@ -49,7 +49,8 @@ _unmet: weakref.WeakKeyDictionary[Program, tuple[frozenset[int], frozenset[int]]
 
 
 def unmet_stores(program: Program) -> frozenset[int]:
-    """The plain stores (their `id`) behind which a thread can come to a release, or to a fence and a strong write, without an instruction that orders the memory of lanes."""
+    """The plain stores (their `id`) behind which a thread can come to a release, to a fence and a strong write, or (stores to shared memory) to a matrix instruction
+    that accesses shared memory, without an instruction that orders the memory of lanes."""
     return _unmet_accesses(program)[0]
 
 
@@ -66,20 +67,21 @@ def _unmet_accesses(program: Program) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def _find_unmet(program: Program) -> list[Instruction]:
-    if not any(_releases(i) or _fences(i) for block in program.blocks for i in block.instructions):
+    if not any(_releases(i) or _fences(i) or _moves_matrices(i) for block in program.blocks for i in block.instructions):
         return []
     count = len(program.blocks)
     after = [following(program, n) for n in range(count)]
-    begins = [(False, False)] * (count + 1)  # of each block: may a release, may a strong write follow?
+    begins = [(False, False, False)] * (count + 1)  # of each block: may a release, a strong write, an access of matrices follow?
     found: dict[int, Instruction] = {}
     grows = True
     while grows:
         grows = False
         for n in reversed(range(count)):
             ends = [begins[to] for to in after[n] or ()]
-            state = any(one for one, _ in ends), any(one for _, one in ends)
+            state = any(one for one, _, _ in ends), any(one for _, one, _ in ends), any(one for _, _, one in ends)
             for i in reversed(program.blocks[n].instructions):
-                if state[0] and (_is_plain_store(i) or _is_plain_load(i)):
+                is_store = _is_plain_store(i)
+                if (state[0] and (is_store or _is_plain_load(i))) or (state[2] and is_store and "global" not in i.modifiers):
                     found[id(i)] = i
                 state = _before(i, state)
             grows |= state != begins[n]
@@ -87,15 +89,20 @@ def _find_unmet(program: Program) -> list[Instruction]:
     return list(found.values())
 
 
-def _before(i: Instruction, state: tuple[bool, bool]) -> tuple[bool, bool]:
+def _before(i: Instruction, state: tuple[bool, bool, bool]) -> tuple[bool, bool, bool]:
     """What may follow an instruction, seen from in front of it."""
-    releases, writes = state
+    releases, writes, matrices = state
     if i.guard is None and i.op not in ONLY_WAIT and (i.op in _MEETINGS or not {"sync", "aligned"}.isdisjoint(i.modifiers)):
-        return False, False
+        return False, False, False
     if _fences(i):
-        return releases or writes, writes
+        return releases or writes, writes, matrices
     is_strong = i.op in ("atom", "red") or (i.op == "st" and not _STRONG.isdisjoint(i.modifiers))
-    return releases or _releases(i), writes or is_strong
+    return releases or _releases(i), writes or is_strong, matrices or _moves_matrices(i)
+
+
+def _moves_matrices(i: Instruction) -> bool:
+    """Do the lanes of a warp access shared memory together?"""
+    return i.op in ("ldmatrix", "stmatrix") or (i.op == "wmma" and i.modifiers[0] in ("load", "store") and "global" not in i.modifiers)
 
 
 def _releases(i: Instruction) -> bool:
@@ -346,6 +353,31 @@ class UnreleasedStores:
             table[words] = 0
             if not table.any():
                 del self._words[memory]
+
+    # ---- accesses of matrices
+
+    def accessed(self, i: Instruction, piece: Piece, size: int, done: str) -> None:
+        """X008, a remark, if the lanes of a warp access together words that some of them have stored since they met at a barrier: `size` bytes at the places of a piece."""
+        if piece.space != "shared" or not self._stored:
+            return
+        threads = self.x.threads if piece.part is None else self.x.threads[piece.part]
+        memory, words = _begin(piece.memory), _words(piece.at, size)
+        for warp in distinct(threads // WARP).tolist():
+            for one in self._open(warp):
+                late = np.isin(one.words, words[threads // WARP == warp]) if one.memory == memory else np.zeros(0, bool)
+                if late.any():
+                    lanes = self._by_barriers.lanes
+                    late &= np.any([lanes.not_met(one.marks, warp, lane) for lane in range(WARP)], axis=0)
+                if late.any():
+                    self._tell_accessed(i, one, int(np.argmax(late)), warp, done)
+
+    def _tell_accessed(self, i: Instruction, one: _Stored, n: int, warp: int, done: str) -> None:
+        store = self._by_number[int(one.of[n])]
+        self.telling.find(
+            "X008", i, one.words[n : n + 1], f"{{where}} is {done} by {i.name} for all lanes of warp {self.telling.warp(warp)}, and written by lane {int(one.lanes[n])} "
+            f"at line {store.line}: {i.name} makes the lanes wait for each other, but no document says that it orders their memory",
+            f"bar.warp.sync (__syncwarp) in front of line {i.line}", other=store.line, within_warp=True, milder=Severity.NOTE,
+        )  # fmt: skip
 
     # ---- reads
 
