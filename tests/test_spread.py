@@ -390,7 +390,7 @@ def test_a_byte_that_some_ctas_leave_out_is_found_as_in_one_process(byte, added)
     """Each thread writes three bytes of a word, and decides by one of its word."""
     body = (
         f"{OWN} sub.u64 %d5, %d3, %d21; add.u64 %d5, %d5, %d20; st.global.u16 [%d5], %r1; st.global.u8 [%d5+2], %r1; "
-        f"ld.global.u8 %r4, [%d5+{byte}]; setp.gt.u32 %p3, %r4, 300; @%p3 st.global.u32 [%d3], 1;"
+        f"ld.global.u8 %r4, [%d5+{byte}]; setp.gt.u32 %p3, %r4, 100; @%p3 st.global.u32 [%d3], 1;"
     )
     one, other = on_device(body, 1), on_device(body, 2)
     assert one == other
