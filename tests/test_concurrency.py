@@ -187,6 +187,8 @@ OWN_CELLS = (
 tcgen05.wait::ld.sync.aligned; tcgen05.wait::st.sync.aligned; """
     + RESULT
 )
+WAITED_LD = "tcgen05.wait::ld.sync.aligned;"
+LOADED = f"{{}} tcgen05.st.sync.aligned.32x32b.x4.b32 [%r14], {{{{%r3, %r3, %r3, {{}}}}}}; {WAITED_LD} tcgen05.wait::st.sync.aligned;"
 # The address of tensor memory, which threads have read, and two loads over it.
 ALLOCATED = f"""@!%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [sm], 32; {init()} A: bar.sync 0; ld.shared.u32 %r11, [sm]; bar.sync 0; {LOAD} {waits()} bar.sync 0;
 {LOAD.replace("bra L;", "bra M;").replace(" L:", " M:").replace("[%rd2]", "[%rd2+256]")} {waits(parity="1", label="V")} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
@@ -727,6 +729,14 @@ KERNELS = (
     Kernel("tensor memory, registers used behind a branch, no wait", tensor(done=f"@!%p2 bra U; {USED} U:"), arch="sm_100a", block=32, remarks="X007"),
     Kernel("tensor memory, stored and loaded, waited for", tensor(done=OWN_CELLS.format("tcgen05.wait::st.sync.aligned;")), arch="sm_100a", block=128),
     Kernel("tensor memory, stored and loaded",         tensor(done=OWN_CELLS.format("")), arch="sm_100a", block=128, remarks="X012"),
+    Kernel("tensor memory, loaded and stored, waited for", tensor(done=LOADED.format(WAITED_LD, "%r3")), arch="sm_100a", block=128),
+    Kernel("tensor memory, loaded and stored, used before", tensor(done=LOADED.format("add.u32 %r9, %r20, 1;", "%r3")), arch="sm_100a", block=128),
+    Kernel("tensor memory, loaded and stored, its own values", tensor(done=LOADED.format("", "%r23")), arch="sm_100a", block=128),
+    Kernel("tensor memory, loaded and stored, other cells", tensor(done=LOADED.format("add.u32 %r14, %r14, 4;", "%r3")), arch="sm_100a", block=128),
+    Kernel("tensor memory, loaded and stored", tensor(done=LOADED.format("", "%r3")), arch="sm_100a", block=128, remarks="X012"),
+    Kernel("tensor memory, loaded and stored, behind a branch", tensor(done=LOADED.format("@%p1 bra U; U:", "%r3")), arch="sm_100a", block=128, remarks="X012"),
+    Kernel("tensor memory, loaded and stored, waited for behind a branch", tensor(done=LOADED.format(f"@%p1 bra U; U: {WAITED_LD}", "%r3")), arch="sm_100a", block=128),
+    Kernel("tensor memory, loaded and stored, used behind it", tensor(done=LOADED.format("", "%r3").replace(WAITED_LD, f"add.u32 %r9, %r20, 1; {WAITED_LD}")), arch="sm_100a", block=128, remarks="X012"),
     Kernel("tensor memory, loads over its address",    ALLOCATED, arch="sm_100a", block=64),
     Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
     Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),

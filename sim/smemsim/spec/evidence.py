@@ -99,6 +99,8 @@ RULES: dict[str, Rule] = {r.name: _raised(r) for r in (
          _grades("", "documented", "documented"), "PTX ISA 9.1 §9.7.16.8.1, 9.7.16.8.5; Triton 3.9.0 and Gluon put tcgen05.wait::ld behind the use of the registers, and some epilogues of the CuTe DSL (4.8.1) have none"),
     Rule("tcgen05.own_stores", "tcgen05.ld of cells that the same warp has written by tcgen05.st wants tcgen05.wait::st between; they keep their order here, and a missing wait is a remark",
          _grades("", "documented", "documented"), "PTX ISA 9.1 §9.7.16.6.4.2 (non-pipelined instructions, same thread); no failure without it is known"),
+    Rule("tcgen05.own_loads", "tcgen05.st to cells that the same warp reads by tcgen05.ld wants tcgen05.wait::ld between, or a use of the loaded registers; they keep their order here, and a missing wait is a remark",
+         _grades("", "documented", "documented"), "PTX ISA 9.1 §9.7.16.6.4.2 (non-pipelined instructions, same thread), 9.7.16.8.5 (tcgen05.wait::ld); no failure without it is known"),
     Rule("wgmma.in_flight", "registers of D that are touched before wgmma.wait_group: ptxas waits itself, serialises or takes others (C7517, C7514, C7515, C7511); not those of A",
          _grades("compiled", None), "machine code of ptxas 13.0.88; PTX ISA 9.1 §9.7.15.7 leaves it undefined"),
     Rule("tcgen05.idesc", "instruction descriptor: three formats by kind, M and N of the whole instruction; which fields are legal: smemsim.INSTR_RULES",

@@ -76,6 +76,20 @@ class Named:
             todo += [(to, 0) for to in reversed(new)]
         return user
 
+    def are_unused(self, load: Instruction, store: Instruction, *, is_pending: bool) -> bool:
+        """Does a tcgen05.st come after a load with no tcgen05.wait::ld between, and with no instruction, itself counted, that names registers of the load?
+        `is_pending`: none is known to have come if the two stand in different blocks."""
+        of_load, n = self._places.get(id(load), (None, 0))
+        of_store, end = self._places.get(id(store), (None, 0))
+        registers = self.registers(load)
+        if _bits(store) & registers:
+            return False
+        if of_load is None or of_load is not of_store or n > end:
+            return is_pending
+        return not any(
+            _bits(i) & registers or (i.op == "tcgen05" and i.modifiers[0] == "wait::ld") for i in of_load.instructions[n + 1 : end]
+        )
+
     def registers(self, load: Instruction) -> int:
         """The registers that a load brings, as a bit set."""
         return self._about(load)[1]

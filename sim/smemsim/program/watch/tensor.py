@@ -151,6 +151,22 @@ class TensorShadow:
                 because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=other.name, other=other,
             )  # fmt: skip
 
+    def _has_loaded(self, i: Instruction, at: Any, warp: int) -> None:
+        """A remark if a warp stores to cells that it loads, with no tcgen05.wait::ld and no use of the loaded registers between (rule tcgen05.own_loads)."""
+        read_when = self.read_when[(int(self.x.tid[warp * WARP]) // WARP // GROUP, *at)]
+        if not read_when.any():
+            return
+        for line in distinct(self.read_line[at][read_when > 0]).tolist():
+            load = self.telling.lines.get(line)
+            if load is not None and self.named.are_unused(
+                load, i, is_pending=bool((read_when[self.read_line[at] == line] == PENDING).any())
+            ):
+                self.x.launch.find(
+                    "X012", i, f"{i.name} of warp {self.telling.warp(warp)} overwrites cells of tensor memory that it reads by {load.name} of line {line}, with no "
+                    "tcgen05.wait::ld between: the PTX ISA wants one, and no failure without it is known", f"tcgen05.wait::ld.sync.aligned behind line {line}",
+                    because="PTX ISA 9.1 §9.7.16.6.4.2", milder=Severity.NOTE, operation=load.name, other=load,
+                )  # fmt: skip
+
     def _fills(self, at: Any) -> set[int]:
         """The parts of the program whose tcgen05.st have put there what no instruction has read yet."""
         fills = self.unread[at] >= FILL
@@ -186,6 +202,7 @@ class TensorShadow:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             self._seen(i, at, warp, "overwrites")
             self._readers_done(i, at, warp, "overwrites")
+            self._has_loaded(i, at, warp)
             self.who[at], self.when[at], self.line[at] = warp, PENDING, i.line
             self.unread[at] = FILL if are_alike else NUMBERS
             self._stores.setdefault(warp, []).append((at, warp, i.line))
