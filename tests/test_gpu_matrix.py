@@ -396,7 +396,7 @@ def test_instructions_that_do_not_exist_are_refused() -> None:
     text = kernel(
         "    mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0 {%r0}, {%r0}, {%r0}, {%r0};\n", arch="sm_100a"
     )
-    with pytest.raises(Unmodelled, match="sm_120a"):
+    with pytest.raises(InputError, match=r"not supported on \.target sm_100a: it needs sm_120f or sm_120a"):
         Device("sm_100a").launch(text, "k")
 
 

@@ -1,6 +1,8 @@
 """What no assembler takes for a `.target` is refused: the rules of `spec.targets` against the ptxas that is installed, and the sentence."""
 
+import functools
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -13,15 +15,29 @@ from smemsim.cli import main
 from smemsim.ptx import read_module
 from smemsim.spec.targets import FIRST_VERSIONS, TARGET_RULES, unsupported
 
-TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_100a", "sm_103", "sm_103f", "sm_103a")
+NUMBERS = (100, 103, 110, 120, 121)
+TARGETS = (
+    "sm_75",
+    "sm_80",
+    "sm_86",
+    "sm_89",
+    "sm_90",
+    "sm_90a",
+    *(f"sm_{number}{suffix}" for number in NUMBERS for suffix in ("", "f", "a")),
+)
 
 
 def many(letter: str, count: int, first: int = 0) -> str:
     return "{" + ", ".join(f"%{letter}{first + n}" for n in range(count)) + "}"
 
 
-def mma(shape: str, types: str, d: str, a: str, b: str, *, sparse: str = "", more: str = "") -> str:
-    return f"mma{sparse}.sync.aligned.{shape}.row.col.{types}{more} {d}, {a}, {b}, {d}{', %r20, 0' if sparse else ''};"
+SCALES = " {%r21}, {0, 1}, {%r22}, {0, 0}"
+
+
+def mma(shape: str, types: str, d: str, a: str, b: str, *, sparse: str = "", more: str = "", kind: str = "") -> str:
+    """An instruction; `more` is the operation of b1, or the scale factors behind the operands."""
+    operation, behind = ("", f",{more}") if "{" in more else (more, "")
+    return f"mma{sparse}.sync.aligned.{shape}.row.col{kind}.{types}{operation} {d}, {a}, {b}, {d}{', %r20, 0' if sparse else ''}{behind};"
 
 
 F4, R2, R4, B2 = many("f", 4), many("r", 2), many("r", 4, 5), many("r", 2, 9)
@@ -125,6 +141,29 @@ FORMS = [
     "createpolicy.fractional.L2::evict_first.b64 %d3, 1.0;", "applypriority.global.L2::evict_normal [%d20], 128;", "discard.global.L2 [%d20], 128;",
     "ld.shared::cluster.u32 %r5, [%r2];", "st.shared::cta.u32 [%r2], %r5;", "ld.relaxed.cluster.global.u32 %r5, [%d20];", "shfl.sync.idx.b32 %r5, %r6, 0, 31, -1;",
 ]  # fmt: skip
+# Instructions of which families have one or another, and operands and registers that not every target has.
+FORMS += [
+    "tcgen05.mma.cta_group::1.kind::f16 [%r6], %d3, %d4, %r7, %p1, 3;", "tcgen05.mma.cta_group::1.kind::tf32 [%r6], [%r8], %d4, %r7, %p1;",
+    "tcgen05.mma.ws.sp.cta_group::1.kind::i8 [%r6], %d3, %d4, [%r8], %r7, %p1;", "redux.sync.max.abs.NaN.f32 %f5, %f6, -1;",
+    "cvt.rs.satfinite.e4m3x4.f32 %r5, {%f1, %f2, %f3, %f4}, %r6;", "cvt.rs.satfinite.e2m1x4.f32 %h1, {%f1, %f2, %f3, %f4}, %r6;",
+    "cvt.rz.ue8m0x2.f32 %h1, %f1, %f2;", "cvt.rn.satfinite.e3m2x2.f32 %h1, %f1, %f2;", "min.f32 %f1, %f2, %f3, %f4;", "max.NaN.f32 %f1, %f2, %f3, %f4;",
+    "mbarrier.arrive.shared.b64 %d3, [%r3], 2;", "mbarrier.arrive.noComplete.shared.b64 %d3, [%r3], 1;", "mbarrier.arrive_drop.shared.b64 %d3, [%r3], 2;",
+    "multimem.ld_reduce.global.add.acc::f16.e4m3x4 %r5, [%d20];", "multimem.ld_reduce.global.add.acc::f16.v4.e5m2 {%c1, %c2, %c3, %c4}, [%d20];",
+    "multimem.ld_reduce.global.add.acc::f16.v4.e4m3 {%c1, %c2, %c3, %c4}, [%d20];", *(f"multimem.ld_reduce.global.add.acc::f16.v2.{kind} {{%h1, %h2}}, [%d20];" for kind in (
+        "e4m3x2", "e5m2x2")), "multimem.ld_reduce.global.max.e5m2x4 %r5, [%d20];", "multimem.ld_reduce.global.add.f32 %f1, [%d20];",
+    *(f"mov.u32 %r5, %{name};" for name in ("clusterid.x", "nclusterid.y", "cluster_ctaid.z", "cluster_nctaid.x", "cluster_ctarank", "cluster_nctarank", "smid")),
+    mma("m16n8k32", "f32.e4m3.e5m2.f32", F4, R4, B2, kind=".kind::f8f6f4"), mma("m16n8k32", "f32.e2m1.e4m3.f32", F4, R4, B2, kind=".kind::f8f6f4"),
+    mma("m16n8k32", "f16.e3m2.e2m3.f16", R2, R4, B2, kind=".kind::f8f6f4"), mma("m16n8k32", "f16.e2m3.e5m2.f16", R2, R4, B2, kind=".kind::f8f6f4"),
+    "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r3], 16;", "mov.pred %p1, %is_explicit_cluster;",
+    *(mma("m16n8k64", f"f32.{ab}.f32", F4, R4, many("r", 4, 9), kind=".kind::f8f6f4", sparse=".sp::ordered_metadata") for ab in ("e4m3.e4m3", "e2m1.e3m2")),
+    *(mma("m16n8k32", f"f32.{ab}.f32.ue8m0", F4, R4, B2, kind=f".kind::mxf8f6f4.block_scale{size}", more=SCALES) for ab in ("e4m3.e5m2", "e2m3.e2m1")
+      for size in ("", ".scale_vec::1X")),
+    *(mma("m16n8k64", f"f32.e2m1.e2m1.f32.{scale}", F4, R4, B2, kind=f".kind::{kind}.block_scale.scale_vec::{size}", more=SCALES)
+      for kind, size, scale in (("mxf4", "2X", "ue8m0"), ("mxf4nvf4", "2X", "ue8m0"), ("mxf4nvf4", "4X", "ue4m3"))),
+    mma("m16n8k64", "f32.e4m3.e4m3.f32.ue8m0", F4, R4, many("r", 4, 9), sparse=".sp::ordered_metadata", kind=".kind::mxf8f6f4.block_scale", more=SCALES),
+    *(mma("m16n8k128", f"f32.e2m1.e2m1.f32.{scale}", F4, R4, many("r", 4, 9), sparse=".sp::ordered_metadata", kind=f".kind::{kind}.block_scale.scale_vec::{size}",
+          more=SCALES) for kind, size, scale in (("mxf4", "2X", "ue8m0"), ("mxf4nvf4", "4X", "ue4m3"))),
+]  # fmt: skip
 # Of PTX ISA 9.2, which ptxas of CUDA 13.2 and later reads.
 NEWER_FORMS = [
     *(f"cvt.rn.bf16x2.{kind}x2 %r5, %{'c' if kind == 'e2m1' else 'h'}1;" for kind in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")),
@@ -143,9 +182,12 @@ cvta.shared.u64 %d6, %d5;
 """
 
 
-def name(form: str) -> tuple[str, ...]:
-    """The words of an instruction's name."""
-    return tuple(form.split(maxsplit=1)[0].rstrip(";").split("."))
+@functools.cache
+def words(form: str) -> tuple[str, ...]:
+    """The words of an instruction's name, and those for its operands."""
+    head = HEAD.format(version="9.2", target="sm_100a")
+    [found] = [i for i in read_module(f"{head}{form}\nret;\n}}\n").entries[0].body if i.line == head.count("\n") + 1]
+    return found.words
 
 
 def ptxas_refuses(forms: list[str], target: str, version: str, folder: pathlib.Path) -> set[str]:
@@ -166,13 +208,136 @@ def ptxas_refuses(forms: list[str], target: str, version: str, folder: pathlib.P
 @pytest.mark.parametrize(("forms", "version"), [(FORMS, "9.0"), (NEWER_FORMS, "9.2")], ids=["9.0", "9.2"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_refused_is_what_ptxas_refuses(target, forms, version, tmp_path):
-    ours = {form for form in forms if unsupported(name(form), target)}
+    ours = {form for form in forms if unsupported(words(form), target)}
     assert ours == ptxas_refuses(forms, target, version, tmp_path)
 
 
 def test_every_rule_has_an_instruction_that_it_refuses():
-    told = {unsupported(name(form), target) for form in FORMS + NEWER_FORMS for target in TARGETS}
+    told = {unsupported(words(form), target) for form in FORMS + NEWER_FORMS for target in TARGETS}
+    told |= {unsupported((directive.split()[0],), target) for directive in CLUSTER_DIRECTIVES for target in TARGETS}
     assert [rule for rule in TARGET_RULES if rule not in told] == []
+
+
+CLUSTER_DIRECTIVES = ("reqnctapercluster 2", "maxclusterrank 8", "explicitcluster", "blocksareclusters")
+WHOLE = ".version 9.0\n.target {target}\n.address_size 64\n.visible .entry k(){directives} {{\n{body}\nret; }}\n"
+
+
+def ptxas_takes(text: str, target: str, folder: pathlib.Path) -> bool:
+    """Does the installed ptxas take a whole file?"""
+    (folder / "k.ptx").write_text(text)
+    done = subprocess.run(["ptxas", f"-arch={target}", "k.ptx", "-o", "k.cubin"], cwd=folder, capture_output=True, timeout=60, check=False)
+    return done.returncode == 0
+
+
+def card_of(target: str) -> str:
+    """An architecture that runs PTX for a target."""
+    number = target[3:].rstrip("af")
+    return f"sm_{number}{'a' * (int(number) >= 90)}"
+
+
+def takes(text: str, target: str) -> bool:
+    """Does a card of the target link the kernel?"""
+    try:
+        Gpu(card_of(target)).load(text).kernel("k")
+    except InputError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("directive", CLUSTER_DIRECTIVES)
+@pytest.mark.parametrize(("target", "has_them"), [("sm_80", False), ("sm_89", False), ("sm_90", True), ("sm_120", True)])
+def test_directives_of_clusters_are_refused_where_there_are_none(directive, target, has_them, tmp_path):
+    needs = " .reqntid 32 .reqnctapercluster 1" if directive == "blocksareclusters" else ""
+    text = WHOLE.format(target=target, directives=f"{needs} .{directive}", body="")
+    assert takes(text, target) == has_them
+    if shutil.which("ptxas"):
+        assert ptxas_takes(text, target, tmp_path) == has_them
+
+
+@pytest.mark.parametrize(
+    ("target", "most"),
+    [
+        ("sm_80", 49152),
+        ("sm_86", 49152),
+        ("sm_89", 49152),
+        ("sm_120", 49152),
+        ("sm_120f", 49152),
+        ("sm_90", 49152),
+        ("sm_120a", 101376),
+        ("sm_121a", 101376),
+        ("sm_90a", 232448),
+        ("sm_110a", 232448),
+    ],
+)
+def test_static_shared_memory_is_as_large_as_ptxas_takes_it(target, most, tmp_path):
+    for size, fits in ((most, True), (most + 16, False)):
+        text = WHOLE.format(
+            target=target, directives="", body=f".shared .align 16 .b8 sm[{size}]; .reg .b32 %r; mov.u32 %r, sm; st.shared.u32 [%r], %r;"
+        )
+        assert takes(text, target) == fits
+        if shutil.which("ptxas"):
+            assert ptxas_takes(text, target, tmp_path) == fits
+
+
+TARGET_WORDS = ("not supported on .target", "requires .target", "cannot be compiled for architecture")
+
+
+def mutated(seed: int, count: int) -> list[str]:
+    """Instructions with a word of their names dropped, or exchanged for one of another instruction of their kind."""
+    rng, lines = random.Random(seed), []
+    by_op = {}
+    for form in FORMS:
+        by_op.setdefault(form.split(".")[0], []).append(form)
+    while len(lines) < count:
+        whole, _, rest = rng.choice(FORMS).partition(" ")
+        op, *names = whole.rstrip(";").split(".")
+        if not names:
+            continue
+        place = rng.randrange(len(names))
+        others = [word for form in by_op[op] for word in form.partition(" ")[0].rstrip(";").split(".")[1:]]
+        names[place : place + 1] = [rng.choice(others)] if rng.random() < 0.75 else []
+        lines.append(f"{'.'.join((op, *names))} {rest}" if rest else f"{'.'.join((op, *names))};")
+    return list(dict.fromkeys(lines))
+
+
+NONSENSE = "cvt.rn.f16.f16x2 %h1, %f1;"
+
+
+def answers(given: list[str], target: str, folder: pathlib.Path) -> dict[str, list[str]]:
+    """The sentences of the installed ptxas about each line, none where it takes it."""
+    lines = [*given, NONSENSE]
+    head = HEAD.format(version="9.0", target=target)
+    path = folder / f"{target}.ptx"
+    path.write_text(head + "\n".join(lines) + "\nret;\n}\n")
+    done = subprocess.run(
+        ["ptxas", f"-arch={target}", str(path), "-o", str(folder / "out")], capture_output=True, text=True, timeout=60, check=False
+    )
+    said: dict[str, list[str]] = {line: [] for line in lines}
+    for number, sentence in re.findall(r"line (\d+); error\s*: (.*)", done.stdout + done.stderr):
+        line = lines[int(number) - head.count("\n") - 1]
+        said[line].append(sentence)
+    assert said.pop(NONSENSE), "ptxas has not read to the end"
+    return said
+
+
+def words_or_none(line: str) -> tuple[str, ...] | None:
+    try:
+        return words(line)
+    except InputError:
+        return None
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120f", "sm_120a", "sm_121a"])
+def test_mutated_lines_are_refused_for_their_target_where_ptxas_does(target, tmp_path):
+    """Of lines that are wrong on every target the sentence is another one, and is not compared."""
+    lines = [line for line in mutated(46, 400) if words_or_none(line)]
+    said = answers(lines, target, tmp_path)
+    taken = [line for line, told in said.items() if not told]
+    assert [line for line in taken if unsupported(words(line), target)] == []
+    refused = [line for line, told in said.items() if told and all(any(of in sentence for of in TARGET_WORDS) for sentence in told)]
+    assert len(taken) + len(refused) > 50
+    assert [(line, said[line]) for line in refused if not unsupported(words(line), target)] == []
 
 
 KERNEL = ".version 8.8\n.target {}\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<4>;\n{}\nret; }}\n"

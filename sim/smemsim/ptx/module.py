@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from smemsim.errors import InputError
+from smemsim.spec.targets import ARRIVALS, SCALE_INPUT, THIRD_SOURCE
 
 __all__ = [
     "Address",
@@ -198,6 +199,11 @@ class Instruction:
         return ".".join((self.op, *self.modifiers))
 
     @functools.cached_property
+    def words(self) -> tuple[str, ...]:
+        """The words of its name, and those for operands that not every target has (`spec.targets`)."""
+        return (self.op, *self.modifiers, *_of_operands(self))
+
+    @functools.cached_property
     def mentions(self) -> tuple[tuple[int, bool], ...]:
         """The slots of the registers it names, in order, and whether it gives them a value."""
         found = [] if self.guard is None else [(self.guard.slot, False)]
@@ -239,6 +245,23 @@ class Instruction:
         """The names of the variables and functions that it names."""
         operands = [x for operand in self.operands for x in (operand.items if isinstance(operand, Arguments) else (operand,))]
         return tuple(leaf.name for operand in operands for leaf, _ in _leaves(operand) if isinstance(leaf, Symbol))
+
+
+def _of_operands(i: Instruction) -> Iterator[str]:
+    """Words of `spec.targets` for operands: scale-input-d, a third source, a count of arrivals, special registers."""
+    match i.op, i.modifiers[:1]:
+        case "tcgen05", ("mma",):
+            if i.operands and isinstance(i.operands[-1], Immediate):
+                yield SCALE_INPUT
+        case (("min" | "max"), _):
+            if len(i.operands) == len(("d", "a", "b", "c")):
+                yield THIRD_SOURCE
+        case "mbarrier", ("arrive" | "arrive_drop",):
+            if i.operands and not isinstance(i.operands[-1], Address) and "noComplete" not in i.modifiers:
+                yield ARRIVALS
+    for operand in i.operands:
+        if isinstance(operand, Special):
+            yield f"%{operand.name.partition('.')[0]}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Which `.target` an instruction needs: what no assembler takes for another one never ran anywhere.
 
-Compiled: every row is what ptxas 13.0.88 answers to such an instruction under targets sm_75 to sm_103a (13.4.59 to those of PTX ISA 9.2), and a
+Compiled: every row is what ptxas 13.0.88 answers to such an instruction under targets sm_75 to sm_121a (13.4.59 to those of PTX ISA 9.2), and a
 test holds the rows against the ptxas that is there. The PTX ISA's sections on target ISAs say the same of those that it documents.
 """
 
@@ -10,14 +10,22 @@ import dataclasses
 import functools
 import re
 
-__all__ = ["FIRST_VERSIONS", "TARGET_RULES", "TargetRule", "family_of", "how_it_runs", "target_number", "unsupported"]
+__all__ = [
+    "ARRIVALS", "FIRST_VERSIONS", "SCALE_INPUT", "TARGET_RULES", "THIRD_SOURCE", "TargetRule", "family_of", "how_it_runs", "static_shared", "target_number",
+    "unsupported",
+]  # fmt: skip
 
 
 HOPPER = ("sm_90a",)
-BLACKWELL = ("sm_100f", "sm_100a", "sm_103f", "sm_103a")  # the family's targets, and those of one architecture
+DATACENTRE = ("sm_100f", "sm_100a", "sm_103f", "sm_103a")  # a family's targets, and those of one architecture
+THOR = ("sm_110f", "sm_110a")
+RTX = ("sm_120f", "sm_120a", "sm_121f", "sm_121a")
+TCGEN05 = (*DATACENTRE, *THOR)
+BLACKWELL = (*TCGEN05, *RTX)
 BOTH = (*HOPPER, *BLACKWELL)
-ARCHITECTURES_ALONE = ("sm_100a", "sm_103a")  # not the family's
-ULTRA = ("sm_103f", "sm_103a")
+ARCHITECTURES_ALONE = ("sm_100a", "sm_103a", "sm_110a")  # not the family's
+RTX_ALONE = ("sm_120a", "sm_121a")
+ULTRA = ("sm_103f", "sm_103a", *THOR)
 
 
 # The PTX ISA version that a target came with: ptxas refuses it under an older `.version`. Of targets that are not here every version that has `.address_size` has them.
@@ -94,6 +102,21 @@ def how_it_runs(target: str, arch: str) -> str:
     return "older"
 
 
+# Bytes of static shared memory that ptxas 13.0.88 takes: for a target with `a` those of its cards, from a number on; for any other 48 KiB.
+STATIC_SHARED, OF_ITS_CARDS = 49152, {90: 232448, 120: 101376}
+
+
+def static_shared(target: str) -> int:
+    """Bytes of static shared memory that ptxas takes for a target.
+
+    >>> static_shared("sm_89"), static_shared("sm_120"), static_shared("sm_120a")
+    (49152, 49152, 101376)
+    """
+    if not target.endswith("a"):
+        return STATIC_SHARED
+    return OF_ITS_CARDS[max(number for number in OF_ITS_CARDS if number <= target_number(target))]
+
+
 @functools.lru_cache(maxsize=4096)
 def unsupported(name: tuple[str, ...], target: str) -> TargetRule | None:
     """The rule that keeps an instruction, by the words of its name, from a target; None where there is none.
@@ -109,6 +132,8 @@ def _rows(begin: str, needs: int | tuple[str, ...], *words: str) -> tuple[Target
     return tuple(TargetRule(begin, tuple(w.split()), needs) for w in words or ("",))
 
 
+# No words of names: an instruction that has such an operand.
+SCALE_INPUT, THIRD_SOURCE, ARRIVALS = "scale-input-d", "a third source", "a count of arrivals"
 _TENSOR = "cp.async.bulk.tensor"
 _PREFETCH = "cp.async.bulk.prefetch.tensor"
 _SMALL = ("e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2")
@@ -116,19 +141,20 @@ _SMALL = ("e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2")
 TARGET_RULES: tuple[TargetRule, ...] = (
     *_rows("wgmma", HOPPER),
     *_rows("setmaxnreg", BOTH),
-    *_rows("tcgen05", BLACKWELL),
+    *_rows("tcgen05", TCGEN05),
     *_rows("tcgen05.ld.red", ULTRA),
     *_rows("tcgen05.shift", ARCHITECTURES_ALONE),
-    *_rows("tcgen05.mma", ("sm_100a",), "kind::i8"),
+    *_rows("tcgen05.mma", ("sm_100a", "sm_110a"), "kind::i8"),
+    TargetRule("tcgen05.mma", (SCALE_INPUT,), DATACENTRE),
     *_rows("tcgen05.mma", ARCHITECTURES_ALONE, "scale_vec::1X", "scale_vec::2X", "scale_vec::4X"),
     *_rows("tcgen05.mma.sp", ARCHITECTURES_ALONE, "kind::mxf4", "kind::mxf4nvf4"),
     *_rows("tensormap.replace", BOTH),
     *_rows("tensormap.replace", BLACKWELL, "swizzle_atomicity"),
     *_rows("tensormap", 90),
-    *_rows(_TENSOR, BLACKWELL, "cta_group::1", "cta_group::2", "tile::gather4 shared::cluster", "im2col::w shared::cluster", "im2col::w::128",
+    *_rows(_TENSOR, TCGEN05, "cta_group::1", "cta_group::2", "tile::gather4 shared::cluster", "im2col::w shared::cluster", "im2col::w::128",
            "tile::scatter4"),
     *_rows(_TENSOR, 100, "tile::gather4", "im2col::w"),
-    *_rows(_PREFETCH, BLACKWELL, "tile::gather4", "im2col::w", "im2col::w::128"),
+    *_rows(_PREFETCH, TCGEN05, "tile::gather4", "im2col::w", "im2col::w::128"),
     *_rows("cp.async.bulk", 100, "cp_mask"),
     *_rows("cp.async.bulk", 90),
     *_rows("cp.reduce.async.bulk", 90),
@@ -138,14 +164,17 @@ TARGET_RULES: tuple[TargetRule, ...] = (
     *_rows("ldmatrix", BLACKWELL, "m16n16", "m8n16"),
     *_rows("stmatrix", BLACKWELL, "m16n8"),
     *_rows("stmatrix", 90),
-    *_rows("redux", BLACKWELL, "f32"),
+    *_rows("redux", DATACENTRE, "f32"),
     *_rows("redux", 80),
-    *_rows("cvt", ARCHITECTURES_ALONE, "rs", "s2f6x2"),
+    *_rows("cvt", ("sm_100a", "sm_103a"), "rs"), *_rows("cvt", (*ARCHITECTURES_ALONE, *RTX_ALONE), "s2f6x2"),
     *_rows("cvt", BLACKWELL, *_SMALL, "bf16x2 e4m3x2", "bf16x2 e5m2x2"),
     *_rows("cvt", 89, "e4m3x2", "e5m2x2"),
     *_rows("cvt", 100, "rn satfinite tf32", "rz satfinite tf32"),
     *_rows("cvt", 90, "rn tf32", "rz tf32", "f16 bf16"),
     *_rows("cvt", 80, "tf32", "bf16", "bf16x2", "f16x2 f32"),
+    *_rows("mma", RTX_ALONE, "block_scale sp::ordered_metadata kind::mxf4", "block_scale sp::ordered_metadata kind::mxf4nvf4"),
+    *_rows("mma", RTX, "block_scale", "e3m2", "e2m3", "e2m1"),
+    *_rows("mma", BLACKWELL, "kind::f8f6f4"),
     *_rows("mma", 89, "e4m3", "e5m2"),
     *_rows("mma", 90, "m16n8k4 f64", "m16n8k8 f64", "m16n8k16 f64"),
     *_rows("mma", 80, "sp", "sp::ordered_metadata", "f64", "tf32", "bf16", "m16n8k16", "m16n8k32", "m16n8k64", "m16n8k128", "m16n8k256"),
@@ -160,17 +189,21 @@ TARGET_RULES: tuple[TargetRule, ...] = (
     *(row for op in ("add", "sub", "mul", "setp", "set", "tanh", "ex2") for row in _rows(op, 90, "bf16", "bf16x2")),
     *(row for op in ("fma", "neg", "abs", "min", "max") for row in _rows(op, 80, "bf16", "bf16x2")),
     *(row for op in ("add", "min", "max") for row in _rows(op, 90, "u16x2", "s16x2")),
-    *(row for op in ("min", "max") for row in (*_rows(op, 90, "relu"), *_rows(op, 86, "xorsign"), *_rows(op, 80, "NaN"))),
+    *(row for op in ("min", "max") for row in (TargetRule(op, (THIRD_SOURCE,), 100), *_rows(op, 90, "relu"), *_rows(op, 86, "xorsign"), *_rows(op, 80, "NaN"))),
     *_rows("fma", 90, "oob"), *_rows("fma", 80, "relu"),
     *(row for op in ("atom", "red") for row in _rows(op, 90, "bf16", "bf16x2", "v2", "v4", "v8")),
     *_rows("atom", 90, "b128"),
+    TargetRule("mbarrier", (ARRIVALS,), 90),
     *_rows("mbarrier", 90, "expect_tx", "complete_tx", "try_wait", "relaxed"),
     *_rows("mbarrier", 80),
+    *_rows("multimem", (*TCGEN05, *RTX_ALONE), "e4m3x4", "e5m2x4", "e4m3x2", "e5m2x2", "e4m3", "e5m2"),
     *(row for op in ("mapa", "getctarank", "elect", "griddepcontrol", "multimem", "barrier.cluster", "fence.mbarrier_init", "fence.proxy.async")
       for row in _rows(op, 90)),
     *_rows("fence", 90, "sync_restrict::shared::cluster", "sync_restrict::shared::cta", "proxy tensormap::generic"),
     *(row for op in ("prefetch",) for row in _rows(op, 90, "tensormap")),
     *_rows("createpolicy", 80), *_rows("applypriority", 80), *_rows("discard", 80),
-    *_rows("", 90, "shared::cluster", "cluster"),
+    *_rows("", 90, "shared::cluster", "cluster", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank",
+           "%cluster_nctarank", "%is_explicit_cluster"),
+    *(row for name in ("reqnctapercluster", "maxclusterrank", "explicitcluster", "blocksareclusters") for row in _rows(name, 90)),
 )
 # fmt: on

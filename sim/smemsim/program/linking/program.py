@@ -10,7 +10,7 @@ import collections
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ from smemsim.ptx.module import (
 from smemsim.ptx.parser import CHECKED, read_module
 from smemsim.spec.architectures import any_architecture
 from smemsim.spec.assumptions import remembered
-from smemsim.spec.targets import TargetRule, unsupported
+from smemsim.spec.targets import TargetRule, static_shared, unsupported
 from smemsim.time_limit import check_time, timed
 
 __all__ = ["Block", "Linker", "Place", "Places", "Program", "link", "linked", "module_of"]
@@ -399,12 +399,13 @@ def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False
     if kernel is None or not kernel.is_entry:
         raise InputError(f"entry = {entry!r}: the PTX has {', '.join(f.name for f in module.entries) or 'no .entry at all'}")
     inlined = inline(module, kernel)
-    _check_target(inlined.body, module.own_target)
+    _check_target(inlined.body, kernel.directives, module.own_target)
     fused = Fused(inlined.body) if "debug" in module.target else fuse(inlined)
     inlined.body = fused.body
     if not in_small_blocks:
         in_order(inlined)
     places = Places(module, kernel, inlined, arch)
+    _check_static(places, module.own_target, arch)
     linker = Linker(module, inlined, places, arch, kernel.directives)
     steps = _steps(inlined.body, linker)
     blocks = _blocks(inlined, steps, linker, in_small_blocks=in_small_blocks)
@@ -442,11 +443,14 @@ def module_of(ptx: str | Module, name: str = "<ptx>") -> Module:
 # ---- the steps of a program
 
 
-def _check_target(body: Sequence[Instruction], target: str) -> None:
-    """InputError for instructions that no assembler takes for the program's `.target`, with a line for each kind of them."""
+def _check_target(body: Sequence[Instruction], directives: Iterable[str], target: str) -> None:
+    """InputError for directives and instructions that no assembler takes for the program's `.target`, with a line for each kind of them."""
+    for name in directives if target else ():
+        if (rule := unsupported((name,), target)) is not None:
+            raise InputError(f".{name}: not supported on .target {target}: {rule.sentence}; ptxas refuses it")
     refused: dict[TargetRule, Instruction] = {}
     for i in body:
-        rule = unsupported((i.op, *i.modifiers), target) if target else None
+        rule = unsupported(i.words, target) if target else None
         if rule is not None:
             refused.setdefault(rule, i)
     if refused:
@@ -455,6 +459,14 @@ def _check_target(body: Sequence[Instruction], target: str) -> None:
                 f"line {i.line}: {i.name}: not supported on .target {target}: {rule.sentence}; ptxas refuses it"
                 for rule, i in refused.items()
             )
+        )
+
+
+def _check_static(places: Places, target: str, arch: str) -> None:
+    size = places.static_end - any_architecture(arch).shared_begin
+    if target and size > static_shared(target):
+        raise InputError(
+            f"{size} bytes of static shared memory: ptxas takes {static_shared(target)} for .target {target}; make it dynamic (extern __shared__)"
         )
 
 
