@@ -294,6 +294,7 @@ class Wave:
         self.keeper: Any = None  # who has them
         self.turns: Any = None  # of a schedule: who runs next
         self.late: Any = None  # and what is under way
+        self.origins: Any = None  # where bytes come from that threads copy, if that is followed
 
     @functools.cached_property
     def members(self) -> np.ndarray:

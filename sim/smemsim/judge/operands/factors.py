@@ -15,7 +15,7 @@ from smemsim.judge.operands.places import Places
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.memory import SharedMemory
 from smemsim.machine.product import SharedOperand
-from smemsim.machine.region import FOREIGN, UNWRITTEN
+from smemsim.machine.region import FOREIGN, UNWRITTEN, GlobalMemory
 from smemsim.machine.tma import Transfer
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copied_operand, copy_shape
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Cta, Wave
     from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["Brought", "Factors", "Rows", "Use"]
+__all__ = ["Brought", "Factors", "Rows", "Use", "bytes_at"]
 
 CELL, BYTE = 4, 8  # bytes, bits
 WINDOWS = LANES // WARP_LANES
@@ -72,6 +72,14 @@ class Use(NamedTuple):
     def addresses(self) -> np.ndarray:
         """The bytes of global memory; negative ones are none."""
         return np.where(self.offsets < 0, self.offsets, self.offsets + self.base)
+
+    @property
+    def by_threads(self) -> bool:
+        """Have threads stored them?"""
+        return (
+            not all(copy.loads and all(isinstance(load, BulkTransfer | Transfer) for load in copy.loads) for copy in self.copies)
+            or not self.copies
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -199,7 +207,7 @@ class Factors:
         if places is None or event.is_packed or not is_whole:
             cells.of[columns, [window for window, _ in windows]] = NOWHERE
             return False
-        behind = self._behind(shared, places)
+        behind = self._behind(x, cta, places)
         values = None
         if behind[2] in self._unknown and (places.chunks >= 0).all():
             values = shared.bytes[(places.chunks[:, :, None] + np.arange(CHUNK)).reshape(shape.rows, -1)]
@@ -210,9 +218,9 @@ class Factors:
             cells.of[columns, window] = len(cells.copies) - 1, first
         return True
 
-    def _behind(self, shared: SharedMemory, places: Places) -> tuple[int, np.ndarray, int, tuple[Any, ...]]:
+    def _behind(self, x: Wave, cta: Cta, places: Places) -> tuple[int, np.ndarray, int, tuple[Any, ...]]:
         """What `_known` says of the bytes of global memory behind rows of chunks, and what has loaded them."""
-        chunks = places.chunks
+        shared, chunks = cta.shared, places.chunks
         if (chunks >= 0).all():
             writer, place = shared.owned(chunks)
             load = shared.writers[int(writer[0, 0]) - 1] if writer[0, 0] and (writer == writer[0, 0]).all() else None
@@ -226,6 +234,10 @@ class Factors:
                 return int(load.src) + held[0], held[1], held[2], (load,)
         sources, writers = shared.look(np.where(chunks[:, :, None] < 0, -1, chunks[:, :, None] + np.arange(CHUNK)))
         loads = tuple(shared.writers[n - 1] for n in distinct(writers.astype(np.int64)).tolist() if n)
+        foreign = sources == FOREIGN
+        if x.origins is not None and foreign.any():
+            at = (chunks[:, :, None] + np.arange(CHUNK))[foreign]
+            sources[foreign] = _unchanged(x, x.origins.in_shared(cta.index, at), shared.bytes[at])
         return *self._known(sources.reshape(len(chunks), -1)), loads
 
     def _known(self, sources: np.ndarray) -> tuple[int, np.ndarray, int]:
@@ -305,10 +317,16 @@ class Factors:
         refs = cells.of[places.column, places.window]
         numbers = refs[..., 0]
         low, high = int(numbers.min()), int(numbers.max())
+        count, by_threads = None if spot is None else spot.rows.extent, ()
         if low == NOWHERE:
-            return {BY_THREADS}
-        count = None if spot is None else spot.rows.extent
-        if low == high and not refs[..., 1].any():
+            stored = self._stored_in_cells(x, cta, event, places)
+            if stored is None:
+                return {BY_THREADS}
+            used = [n for n in distinct(numbers).tolist() if n != NOWHERE]
+            at = stored.addresses[places.lane, (places.column - stored.column) * CELL + places.byte]
+            base, offsets, number = self._known(_taken(cells.copies, refs, places, at)[:count])
+            by_threads = (stored,)
+        elif low == high and not refs[..., 1].any():
             copy, used = cells.copies[low], [low]
             key = (id(places), copy.key, layout.column - copy.column, count)
             held = self._taken.get(key)
@@ -320,7 +338,7 @@ class Factors:
             used = distinct(numbers).tolist()
             base, offsets, number = self._known(_taken(cells.copies, refs, places)[:count])
         if number in self._unknown:
-            if spot is not None and low == high and isinstance(layout, ScaleLayout):
+            if spot is not None and NOWHERE < low == high and isinstance(layout, ScaleLayout):
                 use = Use(event, spot.k, event.k // layout.scales, base, offsets, (cells.copies[low],), layout, part.other, spot.size)
                 cells.copies[low].taken.append((spot.rows, use, layout))
             return {BY_THREADS}
@@ -328,10 +346,21 @@ class Factors:
             return {NO_TILE}
         uses = part.uses.setdefault(spot.rows, {})
         if (spot.k, base, number) not in uses:
-            copies = tuple(cells.copies[n] for n in used)
+            copies = (*(cells.copies[n] for n in used), *by_threads)
             elements = event.k // places.lane.shape[1]
             uses[spot.k, base, number] = Use(event, spot.k, elements, base, offsets, copies, layout, part.other, spot.size)
         return set()
+
+    def _stored_in_cells(self, x: Wave, cta: Cta, event: Mma, places: _CellsRead) -> Brought | None:
+        """What threads have copied to all lanes of the columns of some factors, as a copy that the last of their instructions has made; None where nothing is followed."""
+        first, end = int(places.column.min()), int(places.column.max()) + 1
+        if x.origins is None or cta.tensor is None or (writer := x.origins.writers.get(first)) is None:
+            return None
+        lane, column, byte = np.meshgrid(np.arange(LANES), np.arange(first, end), np.arange(CELL), indexing="ij")
+        values = (cta.tensor.cells[lane, column] >> (BYTE * byte).astype(np.uint32)).astype(np.uint8)
+        sources = _unchanged(x, x.origins.in_tensor(cta.index, lane, column, byte), values).reshape(LANES, -1)
+        stored = Brought(Copy(event.cta, event.thread, writer, "", "", 0, first), first, *self._known(sources), ())
+        return self.brought.setdefault((stored.base, stored.key), stored)
 
     def _spot(self, cta: Cta, event: Mma, side: str, places_of: Callable[[SharedMemory, SharedOperand], Places | None]) -> _Spot | None:
         """Which rows of which tensor an operand is, and at which k it begins; None where no tensor load says so."""
@@ -383,6 +412,24 @@ def _written(shape: str, multicast: str, taddr: int) -> tuple[slice, tuple[tuple
     return slice(int(column.min()), int(column.max()) + 1), tuple(windows.items()), is_whole
 
 
+def bytes_at(memory: GlobalMemory, at: np.ndarray) -> np.ndarray:
+    """What lies at addresses of arrays; -1 where nobody has written, or where there is no array."""
+    found, left = np.full(at.shape, -1, np.int64), at >= 0
+    while left.any():
+        first = int(at[left][0])
+        region = memory.holding(first, first + 1)
+        if region is None:
+            left &= at != first
+            continue
+        mine = left & (at >= region.begin) & (at < region.end)
+        found[mine] = region.data[at[mine] - region.begin]
+        if region.blank is not None:
+            nobody = region.blank.words(at[mine] - region.words_begin, 1)[:, 0]
+            found[mine] = np.where(nobody, -1, found[mine])
+        left &= ~mine
+    return found
+
+
 class _CellsRead(NamedTuple):
     """Where some rows' factors lie: lane, column and byte (rows, factors of a row), and which 32 lanes that are."""
 
@@ -404,14 +451,22 @@ def _places_of_factors(layout: ScaleLayout | MetadataLayout, which: int, first: 
     return _CellsRead(lane, column, byte, lane // WARP_LANES)
 
 
-def _taken(copies: Sequence[Brought], refs: np.ndarray, places: _CellsRead) -> np.ndarray:
-    """The bytes of global memory that lie in cells, by the copies that have written these."""
-    sources = np.empty(places.lane.shape, np.int64)
+def _taken(copies: Sequence[Brought], refs: np.ndarray, places: _CellsRead, stored: np.ndarray | None = None) -> np.ndarray:
+    """The bytes of global memory that lie in cells, by the copies that have written these, or as threads have `stored` them."""
+    sources = np.empty(places.lane.shape, np.int64) if stored is None else stored
     for number in distinct(refs[..., 0]).tolist():
+        if number == NOWHERE:
+            continue
         mine, copy = refs[..., 0] == number, copies[number]
         row = refs[..., 1][mine] + places.lane[mine] % WARP_LANES
         sources[mine] = copy.addresses[row, (places.column[mine] - copy.column) * CELL + places.byte[mine]]
     return sources
+
+
+def _unchanged(x: Wave, origins: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Origins of bytes, where they still have these values."""
+    found: np.ndarray = np.where((origins >= 0) & (bytes_at(x.launch.memory, origins) == values), origins, FOREIGN)
+    return found
 
 
 def _only_load(shared: SharedMemory, places: Places) -> Transfer | None:

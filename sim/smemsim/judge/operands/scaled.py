@@ -16,7 +16,7 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.finding import Finding, at_instruction
-from smemsim.judge.operands.factors import CELL, Brought, Factors, Rows, Use
+from smemsim.judge.operands.factors import CELL, Brought, Factors, Rows, Use, bytes_at
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.tma import Transfer
 from smemsim.machine.tmem.layout import ScaleLayout
@@ -36,6 +36,7 @@ __all__ = ["wrong_factors"]
 
 SIDES = ("a", "b")
 SCALES = "scale factors"
+LINEAR = "as they lie one row behind the other and not in blocks of 32 lanes x 4 rows"
 MOST_BYTES = 1 << 26  # between the first and the last factor, that are looked at
 LEAST_SPREAD = 8  # of unused bytes that count as scale factors: so far from the used ones, or as far as these are apart
 LIKE = 0.5  # share of unused bytes that must be so near
@@ -96,7 +97,7 @@ class _All:
         """What is wrong with the factors of an operand, the most certain first."""
         mine = [x for rows, x in self.rows.items() if rows.side == side]
         yield from filter(None, map(self._contradicts, mine))
-        for look in (self._in_tile, self._in_map, self._of_other, self._along_k, self._along_rows):
+        for look in (self._in_tile, self._in_map, self._in_order_of_rows, self._of_other, self._along_k, self._along_rows):
             yield from filter(None, (look(x) for x in mine if x.is_one))
 
     def crossed(self) -> list[Finding]:
@@ -169,10 +170,10 @@ class _All:
                 continue
             inside = at[at >= 0]
             counts = np.unique(inside, return_counts=True)[1]
-            if len(counts) in (len(inside), 1) or (use.copies and _in_runs(inside)):
+            if len(counts) in (len(inside), 1) or (use.layout is not None and _in_runs(inside)):
                 self._seen[id(use.offsets)] = use.offsets
                 continue
-            if not use.copies:
+            if use.by_threads:
                 if self.is_data(inside) and self._has_others(x, len(inside) - len(counts)):
                     return self._shared_rows(x, use, at)
                 continue
@@ -198,7 +199,7 @@ class _All:
         return at_instruction(
             "R508", use.event.instruction,
             f"rows {x.rows.first + twin} and {x.rows.first + first} of {x.rows.side.upper()} get the same {self.name}, the byte at {int(at[first]):#x}; no product uses the bytes "
-            "beside those", f"load the {self.name} of row {x.rows.first + first} in the thread that has it (PTX ISA 9.1 §9.7.15.6)", arrays=self._arrays(use),
+            "beside those", f"load the {self.name} of row {x.rows.first + first} in the thread that has it{' (PTX ISA 9.1 §9.7.15.6)' * (use.layout is None)}", arrays=self._arrays(use),
         )  # fmt: skip
 
     def _in_map(self, x: _InRows) -> Finding | None:
@@ -223,6 +224,31 @@ class _All:
             )  # fmt: skip
         return None
 
+    def _in_order_of_rows(self, x: _InRows) -> Finding | None:
+        """S701 where threads have brought the factors of rows that lie as far apart as neighbours, in another order than the rows."""
+        for use, at in zip(x.uses, x.at, strict=True):
+            if not isinstance(use.layout, ScaleLayout) or not use.by_threads or (at < 0).any() or not self.is_data(at):
+                continue
+            for first in range(0, len(at), LANES):
+                order = _order(at[first : first + LANES])
+                if order is not None:
+                    return self._other_rows(x, use, first, order)
+        return None
+
+    def _other_rows(self, x: _InRows, use: Use, first: int, order: tuple[str, np.ndarray, int]) -> Finding:
+        how, of, pitch = order
+        n = int(np.flatnonzero(of != np.arange(len(of)))[0])
+        repair = (
+            f"store the factors of row r of 128 at 16 (r % 32) + 4 (r / 32), {pitch} bytes further on in global memory for each row" if how == LINEAR else
+            "store the factors of each row in its own place"
+        )  # fmt: skip
+        return at_instruction(
+            "S701", use.event.instruction,
+            f"{int((of != np.arange(len(of))).sum())} of {len(of)} rows of {x.rows.side.upper()} get the scale factors of other rows, {how}: row {x.rows.first + first + n} those of "
+            f"row {x.rows.first + first + int(of[n])}, which lie {pitch * abs(int(of[n]) - n)} bytes {'behind' if of[n] > n else 'in front of'} its own", repair,
+            arrays=self._arrays(use), other=use.copies[-1].event.instruction if use.copies else None,
+        )  # fmt: skip
+
     def _of_other(self, x: _InRows) -> Finding | None:
         """S701 where rows have factors that the other operand's rows have, in part or while what was loaded for them is never used."""
         side = x.rows.side
@@ -236,12 +262,12 @@ class _All:
             if not shared.any() or not self.is_data(inside):
                 continue
             own = self.used[side][~_among(self.used[side], other)]
-            if shared.all() and not len(own) and side == "b" and (found := self._copied_over(use)) is not None:
+            if shared.all() and not len(own) and side == "b" and use.copies and (found := self._copied_over(use)) is not None:
                 return found
             if shared.all() and (len(own) or self._idle_load() is None):
                 continue
-            copy, idle = use.copies[-1].event, self._idle_load()
-            if shared.all() and idle is not None and self._is_others_fault(use, idle):
+            copy, idle = use.copies[-1].event if use.copies else use.event, self._idle_load()
+            if shared.all() and idle is not None and use.copies and self._is_others_fault(use, idle):
                 continue
             what = f"; those that line {idle.instruction.line} loads are never used" if idle is not None else ""
             first = x.rows.first + int(np.flatnonzero(_among(at, other))[0])
@@ -269,7 +295,7 @@ class _All:
         """Of two operands with the same factors, is it the other one that should have what a load brings? Loads and copies are taken to come in one order."""
         order = {id(event): n for n, event in enumerate(self.launch.events.transfers())}
         use_side = "a" if isinstance(use.layout, ScaleLayout) and use.layout.operand == "A" else "b"
-        others = [other.copies[-1] for x in self.rows.values() if x.rows.side != use_side for other in x.uses]
+        others = [other.copies[-1] for x in self.rows.values() if x.rows.side != use_side for other in x.uses if other.copies]
         loads = [order[id(self._loaders[id(load)])] for load in use.copies[-1].loads if id(load) in self._loaders]
         places = [order.get(id(copy.event), 0) for copy in (use.copies[-1], others[0])] if others else [0, 0]
         return bool(loads) and places[0] != places[1] and (places[0] > places[1]) != (order[id(idle)] > loads[0])
@@ -310,7 +336,7 @@ class _All:
             return self._same_columns(x, n, before, copy)
         if returns and not _is_periodic(seq):
             return self._not_refilled(x, n, before)
-        if (returns or x.uses[n].layout is None) and self._has_others(x, x.at.size - len(distinct(x.at))):
+        if (returns or x.uses[n].by_threads) and self._has_others(x, x.at.size - len(distinct(x.at))):
             return self._not_refilled(x, n, before)
         return None
 
@@ -454,21 +480,7 @@ class _All:
 
     def values(self, at: np.ndarray) -> np.ndarray:
         """What lies at addresses of arrays; -1 where nobody has written, or where there is no array."""
-        found = np.full(at.shape, -1, np.int64)
-        left = np.ones(at.shape, bool)
-        while left.any():
-            first = int(at[left][0])
-            region = self.memory.holding(first, first + 1)
-            if region is None:
-                left &= at != first
-                continue
-            mine = left & (at >= region.begin) & (at < region.end)
-            found[mine] = region.data[at[mine] - region.begin]
-            if region.blank is not None:
-                nobody = region.blank.words(at[mine] - region.words_begin, 1)[:, 0]
-                found[mine] = np.where(nobody, -1, found[mine])
-            left &= ~mine
-        return found
+        return bytes_at(self.memory, at)
 
     def is_data(self, at: np.ndarray) -> bool:
         """Have bytes been written, with more than one value? Padding has one, or has not been written."""
@@ -656,6 +668,28 @@ def _in_runs(at: np.ndarray) -> bool:
     lengths = np.diff(np.append(begins, len(at)))
     inner = lengths[1:-1] if len(lengths) > 2 else lengths[:1]
     return len(distinct(at)) == len(begins) and len(distinct(inner)) == 1 and int(lengths.max()) <= int(inner[0])
+
+
+def _order(at: np.ndarray) -> tuple[str, np.ndarray, int] | None:
+    """In which other order than their own up to 128 rows get factors that lie a pitch apart: the order in words, the row that each one gets, and the pitch in bytes.
+
+    Blocks of 32 lanes x 4 rows x 4 bytes are an order that factors may have in global memory.
+    """
+    rows = np.arange(len(at))
+    apart = at - at.min()
+    pitch = int(np.gcd.reduce(apart))
+    if not pitch or len(at) % WARP_LANES:
+        return None
+    of = apart // pitch
+    if np.array_equal(of, rows % WARP_LANES * CELL + rows // WARP_LANES):
+        return (LINEAR, of, pitch) if pitch != CELL and len(at) > WARP_LANES else None
+    if np.array_equal(of, rows[::-1]):
+        return "in the opposite order", of, pitch
+    if of[0] and np.array_equal(of, rows ^ of[0]):
+        return f"row r those of r ^ {int(of[0])}", of, pitch
+    if of[0] and np.array_equal(of, (rows + of[0]) % len(at)):
+        return f"row r those of r + {int(of[0])} modulo {len(at)}", of, pitch
+    return None
 
 
 def _is_periodic(seq: Sequence[int]) -> bool:

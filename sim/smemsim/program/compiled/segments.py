@@ -189,6 +189,8 @@ _CHECKED: dict[int, tuple[Instruction, bool]] = {}
 
 
 def _compiles(program: Program, i: Instruction) -> bool:
+    if id(i) in program.copied.instructions:
+        return False
     known = _CHECKED.get(id(i))
     if known is not None and known[0] is i:
         return known[1]

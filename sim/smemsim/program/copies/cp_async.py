@@ -15,6 +15,7 @@ from smemsim.program.barriers.mbarrier_operations import barriers
 from smemsim.program.late import lands
 from smemsim.program.memory.load_store import gathered, merged, own_values, scattered
 from smemsim.program.memory.spaces import Locate, Piece, in_windows, locate, note_read, own, values_of
+from smemsim.program.origins import followed_copy
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Immediate, Instruction, Register
 
@@ -43,9 +44,12 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
     to = locate(i, c, operands[0], rest[1], size)
     sources: dict[int, Locate] = {size: locate(i, c, operands[1], "global", size)}
     amount = _amount(c, operands[3], size) if len(operands) == 4 else None
+    follow = followed_copy(i, c, operands[1], size)
 
     def copy(x: Wave) -> None:
         piece = in_windows(x, i, to, or_below=True)
+        if follow is not None:
+            follow(x, piece, None if amount is None else amount(x))
         if amount is None:
             values = _words(x, i, sources[size](x), size)
         else:

@@ -16,6 +16,7 @@ from smemsim.program.memory.atomics import Form, build_atomic, combine, form, ra
 from smemsim.program.memory.load_store import build_st, items, scattered
 from smemsim.program.memory.ordering import SCOPES
 from smemsim.program.memory.spaces import Locate, Piece, locate, own, space_modifier
+from smemsim.program.origins import followed_store
 from smemsim.program.registers import bits_of, dtype_of
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.program.traps import find_misuse
@@ -89,6 +90,7 @@ def _counted(
         raise InputError("takes an address, a value and an mbarrier")
     find: Locate = locate(i, c, i.operands[0], "shared::cluster", size)
     barrier_at: Locate = locate(i, c, i.operands[2], "shared::cluster", 8)
+    follow = followed_store(i, c, values, size // len(values)) if values else None
 
     def run(x: Wave) -> None:
         if not x.launch.is_clustered:
@@ -108,6 +110,8 @@ def _counted(
             find_misuse(x, i, "the mbarrier lies in another CTA's window than the data", "mapa both to the same rank")
             place = place._replace(at=place.at + (cta - there) * x.pitch)
         own(x, piece, size)
+        if follow is not None:
+            follow(x, piece)
         blank = x.watch.blank(piece.at, size) if x.watch is not None and i.op == "red" else None
         barriers = [(x.ctas[mbar // x.pitch], mbar % x.pitch + x.window_begin) for mbar in place.at.tolist()]
         for thread, at, (cta, address) in zip(x.threads.tolist(), piece.at.tolist(), barriers, strict=True):

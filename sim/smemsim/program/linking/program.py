@@ -19,10 +19,12 @@ from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.floating_point import in_default_state
 from smemsim.garbage import seldom_collected
+from smemsim.program.linking.copied import NOTHING_COPIED, Copied, copied
 from smemsim.program.linking.fused import Fused, fuse
 from smemsim.program.linking.inline import FRAME_ALIGN, FunctionAddresses, Inlined, inline
 from smemsim.program.linking.operands import OperandTypes, check_shapes
 from smemsim.program.linking.order import in_order
+from smemsim.program.origins import followed
 from smemsim.program.registers import Read, Wave, Write, bits_of, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.program.special import special
@@ -173,6 +175,7 @@ class Program:
         None  # the numbers of registers that hold nothing else, once somebody has asked (`compiled.constants`)
     )
     read_first: frozenset[int] | None = None  # registers that may be read before they are given a value, once somebody has asked (`flow`)
+    copied: Copied = NOTHING_COPIED  # what carries bytes of global memory to where they are asked for
     paces: dict[bool, float] = dataclasses.field(
         default_factory=dict
     )  # seconds that a cluster took in the last launch, with the watch and without it
@@ -314,6 +317,7 @@ class Linker:
         self.functions = FunctionAddresses(module)
         self.pointed = {self.functions[name]: frame for name, frame in inlined.frames.items()}  # what may be called through a pointer
         self.approximate: set[str] = set()
+        self.copied = copied(inlined.body)
         self.typed: OperandTypes | None = None  # of the instruction that is being built
 
     def read(self, operand: Operand, kind: str) -> Read:
@@ -412,7 +416,20 @@ def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False
     kinds = [storage(r.type) for r in inlined.registers]
     wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
     uses = frozenset(i.op for i in inlined.body)
-    return Program(entry, arch, blocks, kinds, wide, places, inlined, uses, linker.functions, frozenset(linker.approximate), fused.unsure)
+    return Program(
+        entry,
+        arch,
+        blocks,
+        kinds,
+        wide,
+        places,
+        inlined,
+        uses,
+        linker.functions,
+        frozenset(linker.approximate),
+        fused.unsure,
+        copied=linker.copied,
+    )
 
 
 # ---- What a process keeps: texts that were read, and programs, which remember no memory
@@ -481,7 +498,10 @@ def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
             if builder is None:
                 raise unmodelled(i)
             linker.typed = OperandTypes(i)
-            steps.append(_guarded(i, builder(i, linker)))
+            step = builder(i, linker)
+            if i.given & linker.copied.slots:
+                step = followed(i, step, linker)
+            steps.append(_guarded(i, step))
             check_shapes(i, linker.places.declared)
         except Unmodelled as problem:
             if slip := misspelt(i):

@@ -16,6 +16,7 @@ from smemsim.errors import InputError
 from smemsim.machine import loops
 from smemsim.program.memory.spaces import Locate, Piece, in_windows, locate, note_read, note_write, values_of
 from smemsim.program.modifiers import Modifiers, Operands
+from smemsim.program.origins import followed_stores, origins_of
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction, Operand, Vector
@@ -50,7 +51,7 @@ def whole_warps(i: Instruction, x: Wave, source: str) -> bool:
 # ---- `ldmatrix`, `stmatrix` and `movmatrix`: 8 x 8 matrices of 16 bits between shared memory and the registers of a warp
 
 
-ROW = 16  # bytes of a row of a matrix
+ROW, WORD = 16, 4  # bytes of a row of a matrix, and of a register
 _LANE = np.arange(WARP)
 _BYTE = np.arange(4)
 
@@ -176,9 +177,12 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
     reads = [c.read(item, "b32") for item in sources]
     operands.end()
     lanes = 8 * count
+    origins = followed_stores(i, c, sources, WORD)
 
     def run(x: Wave) -> None:
         piece = _rows(x, i, where, lanes)
+        if origins is not None and (held := origins_of(x)) is not None:
+            held.shared.put(_byte_places(piece.at.reshape(-1, lanes), count, form), origins(x).reshape(x.n, count, WORD).swapaxes(0, 1))
         values = np.stack([np.broadcast_to(read(x), x.n) for read in reads])
         written = values_of(x, piece, ROW)
         if form == "rows":  # whole words

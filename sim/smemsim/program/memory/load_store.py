@@ -22,6 +22,7 @@ from smemsim.program.memory.spaces import (
     space_modifier,
     values_of,
 )
+from smemsim.program.origins import followed_store
 from smemsim.program.registers import Read, bits_of, dtype_of
 from smemsim.program.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector, slots_in
@@ -327,6 +328,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
     find = locate(i, c, i.operands[0], what.space, what.size)
     size, order = what.size, what.order
     may_wait = "mmio" not in i.modifiers
+    follow = None if what.kind == "b128" else followed_store(i, c, items(i.operands[1], what.count), size // what.count)
 
     def release(x: Wave, piece: Piece) -> None:
         if order.writes and x.watch is not None:
@@ -349,6 +351,8 @@ def build_st(i: Instruction, c: Linker) -> Step:
             before = [] if kept is None else gathered(piece, dtype, len(values))
             scattered(piece, dtype, values)
             note_write(x, i, piece, size, strong=order.strong, written=written, scope=order.level)
+            if follow is not None:
+                follow(x, piece)
             if kept is not None:
                 scattered(piece._replace(part=None), dtype, before)
                 x.late.store(x, kept, functools.partial(land, x, piece, [np.array(v) for v in values]))

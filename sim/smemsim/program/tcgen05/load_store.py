@@ -10,10 +10,12 @@ import numpy as np
 
 from smemsim.distinct import distinct
 from smemsim.errors import InputError
+from smemsim.machine.region import FOREIGN
 from smemsim.machine.tmem.memory import SPLIT, WHOSE_VALUE, TmemAccess, first_lane, same_in_same_cells
 from smemsim.program.asynchronous import stop
 from smemsim.program.late import lands
 from smemsim.program.modifiers import Modifiers, Operands
+from smemsim.program.origins import CELL, cells_in_order, followed_stores, origins_of
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.tcgen05.allocation import given_back
 from smemsim.program.traps import warp_name
@@ -328,6 +330,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
     if overlaps and access.pack:
         raise unmodelled(i, WHOSE_VALUE)
     reads = [c.read(item, "b32") for item in access.items]
+    origins = followed_stores(i, c, access.items, CELL)
 
     def put(x: Wave, at: np.ndarray, values: np.ndarray) -> None:
         flat = x.tensor.reshape(-1)
@@ -347,6 +350,10 @@ def build_st(i: Instruction, c: Linker) -> Step:
         if x.watch is not None:
             _follow_store(x, i, at, access)
             x.watch.tensor.stored(x, i, access.boxes(x), access.access.lanes, are_alike=bool((values == values.flat[0]).all()))
+        if origins is not None and (held := origins_of(x)) is not None:
+            of_cells = np.full((*values.shape, CELL), FOREIGN) if access.pack else origins(x).reshape(x.n, -1, CELL).swapaxes(0, 1)
+            held.tensor.put(cells_in_order(at[0]), of_cells)
+            held.writers |= dict.fromkeys(distinct(at[0] % COLUMNS).tolist(), i)
         if x.launch.judge is not None:
             x.launch.judge.stored(x, access.boxes(x))
         _lands(x, put, "st", at, values)
