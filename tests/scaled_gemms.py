@@ -10,7 +10,7 @@ import numpy as np
 from ptx_kernels import wait
 from smemsim import Gpu, InstrDescriptor, Run, SmemDescriptor, TensorMap
 
-__all__ = ["Gemm", "Sparse", "SparseWarpgroup", "run"]
+__all__ = ["IN_A_ROW", "IN_BLOCKS", "STORES", "Gemm", "Sparse", "SparseWarpgroup", "Stored", "run"]
 
 BLOCK = 512  # bytes of 128 rows x 4 scale factors
 KINDS = {  # scales of a row for an instruction, elements that share one, element type, scale type
@@ -253,6 +253,86 @@ def run(gemm: Gemm, *, spread: int = 4, change: Callable[..., None] | None = Non
         **more,
     )
     return done, int((out.numpy() != a @ b.T).sum())
+
+
+STORES = {  # of the four scale factors of row %r30 at [%rd10] to block [%r31]: what a thread does; {at} is where a row has its place
+    "words": "ld.global.b32 %r32, [%rd10]; {at} st.shared.b32 [%r31], %r32;",
+    "generic": "ld.global.nc.u32 %r32, [%rd10]; {at} cvt.u64.u32 %rd11, %r31; cvta.shared.u64 %rd11, %rd11; st.u32 [%rd11], %r32;",
+    "bytes": "{at}" + "".join(f"ld.global.u8 %h0, [%rd10+{n}]; st.shared.u8 [%r31+{n}], %h0;" for n in range(4)),
+    "halves": "ld.global.v2.u16 {{%h0, %h1}}, [%rd10]; mov.b32 %r32, {{%h0, %h1}}; {at} st.shared.u32 [%r31], %r32;",
+    "shifts": "mov.b32 %r32, 0; " + "".join(f"ld.global.u8 %r33, [%rd10+{n}]; shl.b32 %r33, %r33, {8 * n}; or.b32 %r32, %r32, %r33;" for n in range(4))
+    + "{at} st.shared.b32 [%r31], %r32;",
+    "permuted": "ld.global.b32 %r32, [%rd10]; prmt.b32 %r33, %r32, 0, 0x0123; prmt.b32 %r32, 0, %r33, 0x4567; {at} st.shared.b32 [%r31], %r32;",
+    "fields": "ld.global.b32 %r32, [%rd10]; bfe.u32 %r33, %r32, 8, 16; and.b32 %r32, %r32, 0xff0000ff; bfi.b32 %r32, %r33, %r32, 8, 16; {at} st.shared.b32 [%r31], %r32;",
+    "cp.async": "{at} cp.async.ca.shared.global [%r31], [%rd10], 4; cp.async.wait_all;",
+    "tensor": "",
+    "repeated": "ld.global.u8 %r32, [%rd10]; mul.lo.u32 %r32, %r32, 0x01010101; {at} st.shared.b32 [%r31], %r32;",
+    "computed": "ld.global.b32 %r32, [%rd10]; sub.u32 %r32, %r32, 0x01010101; add.u32 %r32, %r32, 0x01010101; {at} st.shared.b32 [%r31], %r32;",
+    "backwards": "{at}" + "".join(f"ld.global.u8 %h0, [%rd10+{n}]; st.shared.u8 [%r31+{3 - n}], %h0;" for n in range(4)),
+}  # fmt: skip
+IN_BLOCKS = "and.b32 %r33, %r30, 31; shl.b32 %r33, %r33, 4; add.u32 %r31, %r31, %r33; shr.u32 %r33, %r30, 5; shl.b32 %r33, %r33, 2; add.u32 %r31, %r31, %r33;"
+IN_A_ROW = "shl.b32 %r33, %r30, 2; add.u32 %r31, %r31, %r33;"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored(Gemm):
+    """A product of mxf8f6f4 whose scale factors threads load, a row for each, from a matrix of rows x scales, and store in blocks; of side `wrong` as `by`, `at`, `turn` and
+    `tile` say, of the other one as words. `turn` changes the number of a row, %r30, before it is loaded; `tile` says which K is loaded."""
+
+    tiles: int = 2
+    wrong: str = "ab"
+    by: str = "words"
+    at: str = IN_BLOCKS
+    turn: str = ""
+    tile: Callable[[int], int] = int
+    only: str = ""  # a guard of what is stored
+
+    def packed(self, scales: np.ndarray) -> np.ndarray:
+        return scales
+
+    def _address(self, side: str, tile: int) -> str:
+        row, tile = (self.turn, self.tile(tile)) if side in self.wrong else ("", tile)
+        at, cta = ("%rd3", "%r3") if side == "a" else ("%rd4", "%r4")
+        return (
+            f"{row} shl.b32 %r33, {cta}, 7; add.u32 %r33, %r33, %r30; mul.lo.u32 %r33, %r33, {4 * self.tiles}; cvt.u64.u32 %rd10, %r33; add.u64 %rd10, %rd10, {at}; "
+            f"add.u64 %rd10, %rd10, {4 * tile};"
+        )
+
+    def _scales(self, tile: int) -> str:
+        text = []
+        for side, at, column in (("a", 0, "%r20"), ("b", 8192, "%r21")):
+            by, place = (self.by, self.at) if side in self.wrong else ("words", IN_BLOCKS)
+            if by == "tensor":
+                for n in range(4):
+                    row = (
+                        f"shl.b32 %r30, %r1, 2; and.b32 %r30, %r30, 124; add.u32 %r30, %r30, {n};"
+                        if place == IN_A_ROW
+                        else f"and.b32 %r30, %r1, 31; add.u32 %r30, %r30, {32 * n};"
+                    )
+                    text.append(f"{row} {self._address(side, tile)} ld.global.b32 %r{44 + n}, [%rd10];")
+                text.append(
+                    f"shl.b32 %r31, %r2, 21; add.u32 %r31, %r31, {column}; tcgen05.st.sync.aligned.32x32b.x4.b32 [%r31], {{%r44, %r45, %r46, %r47}};"
+                )
+                text.append("tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync;")
+                continue
+            store = STORES[by].format(at=place)
+            only = f"{self.only} @!%p5 bra SKIP{side}{tile};" if self.only and side in self.wrong else ""
+            text.append(
+                f"mov.u32 %r30, %r1; add.u32 %r31, %r8, {at}; {only} {self._address(side, tile)} mov.u32 %r30, %r1; {store} SKIP{side}{tile}:"
+            )
+        text.append("fence.proxy.async.shared::cta; bar.sync 0; tcgen05.fence::after_thread_sync;")
+        text.append(f"@%p2 mbarrier.arrive.shared::cta.b64 _, [%r7]; {wait('%r7', tile % 2, f'LOADED{tile}')}")
+        for side, at, column in (("a", 0, "%r20"), ("b", 8192, "%r21")):
+            if side not in self.wrong or self.by != "tensor":
+                word = SmemDescriptor(arch="sm_100a", start_address=0, leading_byte_offset=0, stride_byte_offset=128).encode()
+                text.append(f"""
+    add.u32 %r30, %r8, {at}; shr.u32 %r30, %r30, 4; cvt.u64.u32 %rd10, %r30; or.b64 %rd10, %rd10, {word};
+    @%p2 tcgen05.cp.cta_group::1.32x128b.warpx4 [{column}], %rd10;""")
+        return "\n".join(text)
+
+    @property
+    def ptx(self) -> str:
+        return super().ptx.replace(".reg .pred %p<8>;", ".reg .pred %p<8>; .reg .b16 %h<2>;", 1)
 
 
 @dataclasses.dataclass(frozen=True)

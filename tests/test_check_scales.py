@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernels import changed, kernel, said_of_damaged, word_with
 from scaled import ARCH, MODES, scaled
-from scaled_gemms import Gemm, Sparse, SparseWarpgroup, run
+from scaled_gemms import IN_A_ROW, STORES, Gemm, Sparse, SparseWarpgroup, Stored, run
 from smemsim import InputError, ScaleLayout, SharedMemory, TensorMemory, check, tcgen05_cp
 from smemsim.cli import main
 from smemsim.spec.tensor_memory import COPY_SHAPES
@@ -548,13 +548,65 @@ def test_scale_factors_are_followed_however_a_launch_runs(how):
     assert run(Gemm(grid=(2, 1)), **how)[0].findings == []
 
 
+def periodic(side: str, scales: np.ndarray) -> None:
+    """Of four values, which come again in every row and every K: no value says where it is from."""
+    scales[:] = 126 + (3 * np.arange(len(scales))[:, None] + 5 * np.arange(scales.shape[1]) + (side == "b")) % 4
+
+
 @pytest.mark.parametrize("change", [None, padded, garbage])
-def test_of_factors_that_threads_store_the_scale_ids_are_checked(change):
+def test_factors_that_threads_store_again_are_followed(change):
     id_ = None if change is None else lambda side, tile, step: 0
     done, _ = run(Gemm(by_threads=True, tiles=1 if id_ else 2, id=id_), change=change)
     assert done.findings == []
-    assert done.judged.scales[0] == 0
+    assert done.judged.scales == ((4, 4) if id_ else (8, 8))
+
+
+@pytest.mark.parametrize("by", [by for by in STORES if by not in ("repeated", "computed", "backwards")])
+def test_factors_that_threads_copy_are_followed_to_their_rows(by):
+    done, wrong = run(Stored(by=by), change=periodic)
+    assert (done.findings, wrong, done.judged.scales) == ([], 0, (8, 8)), done.text()
+    done, wrong = run(Stored(by=by, wrong="b", at=IN_A_ROW), change=periodic)
+    assert (wrong > 1000, [f.code for f in done.findings], done.judged.scales) == (True, ["S701"], (8, 8)), done.text()
+    assert "126 of 128 rows of B get the scale factors of other rows, as they lie one row behind the other" in done.findings[0].message
+    assert "tcgen05.mma." in done.ptx.splitlines()[done.findings[0].line - 1]
+
+
+def test_factors_that_threads_compute_are_not_checked():
+    done, wrong = run(Stored(by="computed", wrong="a", at=IN_A_ROW))
+    assert (done.findings, wrong > 1000, done.judged.scales) == ([], True, (0, 8))
     assert "scale factors that no load has brought from global memory" in done.judged.missed
+
+
+WRONG_STORES = {
+    "K that does not go on": (Stored(wrong="a", tile=lambda tile: 0), "R508", "of A are multiplied at k = 128 with the scale factors of k = 0"),
+    "K that does not go on, by tcgen05.st": (Stored(wrong="b", by="tensor", tile=lambda tile: 0), "R508", "of B are multiplied at k = 128 with the scale factors of k = 0"),
+    "the first of four": (Stored(wrong="a", by="repeated"), "R508", "of A are multiplied at k = 32 with the scale factors of k = 0"),
+    "bytes in the other order": (Stored(wrong="b", by="backwards"), "R508", "another order than their k"),
+    "neighbours exchanged": (Stored(wrong="a", turn="xor.b32 %r30, %r30, 1;"), "S701", "row r those of r ^ 1"),
+    "the last row first": (Stored(wrong="b", turn="sub.u32 %r30, 127, %r30;"), "S701", "in the opposite order"),
+    "rows moved": (Stored(wrong="a", by="cp.async", turn="add.u32 %r30, %r30, 32; and.b32 %r30, %r30, 127;"), "S701", "row r those of r + 32 modulo 128"),
+    "64 rows twice": (Stored(wrong="a", turn="and.b32 %r30, %r30, 63;"), "R508", "rows 0 and 64 of A get the same scale factors"),
+    "half of them never": (Stored(wrong="b", only="setp.lt.u32 %p5, %r1, 64;"), "R507", "nobody has written"),
+    "one id": (Stored(wrong="", id=first_of_a, tiles=2), "S702", "scale id 0 of column 128 in both"),
+    "one id, by tcgen05.st": (Stored(wrong="a", by="tensor", id=first_of_a, tiles=2), "S702", "scale id 0 of column 128 in both"),
+    "one row block": (Stored(grid=(2, 1), wrong="a", turn="shl.b32 %r33, %r3, 7; sub.u32 %r30, %r30, %r33;"), "R508", "rows 0 to 127 of A and rows 128 to 255"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gemm", "code", "words"), WRONG_STORES.values(), ids=WRONG_STORES)
+def test_factors_that_threads_store_for_others_are_found(gemm, code, words):
+    done, wrong = run(gemm)
+    assert (wrong > 1000, [f.code for f in done.findings]) == (True, [code]), done.text()
+    assert words in done.findings[0].message
+
+
+@pytest.mark.parametrize("tiers", ["closures", "compiled"])
+def test_every_tier_follows_bytes_that_threads_copy(tiers, monkeypatch):
+    monkeypatch.setenv("SMEMSIM_TIERS", tiers)
+    monkeypatch.setenv("SMEMSIM_COHORTS", "off" if tiers == "closures" else "")
+    assert run(Stored(grid=(2, 2)))[0].judged.scales == (32, 32)
+    assert [f.code for f in run(Stored(grid=(2, 2), at=IN_A_ROW, wrong="a"))[0].findings] == ["S701"]
+    assert [f.code for f in run(Stored(grid=(2, 2), at=IN_A_ROW, wrong="a"), workers=2)[0].findings] == ["S701"]
 
 
 def test_factors_in_the_other_order_of_parameters_are_a_remark():
@@ -609,11 +661,13 @@ def test_metadata_in_registers_is_that_of_its_rows_and_k(kernel, words):
     assert (wrong > 0) == bool(words)
     assert [f.code for f in done.findings] == ["R508"] * bool(words), done.text()
     assert all(words in f.message and "wgmma.mma_async.sp." in f.instruction for f in done.findings)
-    assert ("not checked: sparse metadata" in done.text()) == kernel.same
+    assert "not checked: sparse metadata" not in done.text()
 
 
-def test_metadata_that_threads_put_together_is_not_checked():
-    for sparse in (SparseWarpgroup(packed=False), SparseWarpgroup(packed=False, steps=((0, 0), (0, 0), (1, 0), (1, 1)))):
-        done, wrong = sparse.run()
-        assert (done.findings, wrong > 0) == ([], sparse.steps[1] == (0, 0)), done.text()
-        assert "not checked: sparse metadata" in done.text()
+@pytest.mark.parametrize("steps", [((0, 0), (0, 1), (1, 0), (1, 1)), ((0, 0), (0, 0), (1, 0), (1, 1))])
+def test_metadata_that_threads_put_together_is_followed(steps):
+    for more in ({}, {"same": True}):
+        done, wrong = SparseWarpgroup(packed=False, steps=steps, **more).run()
+        is_wrong = steps[1] == (0, 0) and not more
+        assert ([f.code for f in done.findings], wrong > 0) == (["R508"] * is_wrong, is_wrong), done.text()
+        assert "not checked: sparse metadata" not in done.text()

@@ -493,4 +493,5 @@ def cells_in_order(at: np.ndarray) -> np.ndarray:
     """The places of the bytes of cells, by their numbers in the tensor memory of all CTAs, as `Origins.tensor` has them: (..., 4)."""
     cta, cell = np.divmod(at, LANES * COLUMNS)
     lane, column = np.divmod(cell, COLUMNS)
-    return ((cta * LANES * COLUMNS + column * LANES + lane) * CELL)[..., None] + np.arange(CELL)
+    found: np.ndarray = ((cta * LANES * COLUMNS + column * LANES + lane) * CELL)[..., None] + np.arange(CELL)
+    return found

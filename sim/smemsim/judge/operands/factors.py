@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smemsim.program.wave import Cta, Wave
     from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["Brought", "Factors", "Rows", "Use", "bytes_at"]
+__all__ = ["Brought", "Factors", "Registers", "Rows", "Use", "bytes_at"]
 
 CELL, BYTE = 4, 8  # bytes, bits
 WINDOWS = LANES // WARP_LANES
@@ -108,6 +108,14 @@ class _Spot(NamedTuple):
     rows: Rows
     k: int
     size: tuple[int, int]
+
+
+class Registers(NamedTuple):
+    """The metadata of a warpgroup: `places` are (thread, lowest bit), (rows, groups), `values` and `origins` of each byte those of its registers, (128,) and (128, 4)."""
+
+    places: tuple[np.ndarray, np.ndarray]
+    values: np.ndarray
+    origins: np.ndarray | None
 
 
 class _Part(NamedTuple):
@@ -272,23 +280,32 @@ class Factors:
             self.missed_metadata.update(f"sparse metadata: {reason}" for reason in sorted(reasons)[:1])
 
     def of_registers(
-        self, x: Wave, cta: Cta, event: Mma, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray,
-        places_of: Callable[[SharedMemory, SharedOperand], Places | None],
-    ) -> None:  # fmt: skip
-        """The metadata of a wgmma.mma_async.sp, registers (128,), of which `places` are (thread, lowest bit), (rows, groups)."""
-        launch, spot = x.launch, self._spot(cta, event, "a", places_of)
-        if launch not in self._sources:
-            self._sources = {launch: RegisterSources(launch.memory, may_be_written(launch) or ())}
-        thread, bit = (of[:, places[1][0] % BYTE == 0] for of in places)
-        threads = distinct(thread.reshape(-1))
-        at = self._sources[launch].of(registers[threads], threads)
+        self, x: Wave, cta: Cta, event: Mma, words: Registers, places_of: Callable[[SharedMemory, SharedOperand], Places | None]
+    ) -> None:
+        """The metadata of a wgmma.mma_async.sp."""
+        spot = self._spot(cta, event, "a", places_of)
+        thread, bit = (of[:, words.places[1][0] % BYTE == 0] for of in words.places)
+        at = self._in_registers(x, words, thread, bit // BYTE)
         if spot is None or at is None:
             self.missed_registers["sparse metadata: " + (NO_TILE if at is not None else IN_REGISTERS)] += 1
             return
-        base, offsets, number = self._known((at[np.searchsorted(threads, thread)] + bit // BYTE)[: spot.rows.extent])
+        base, offsets, number = self._known(at[: spot.rows.extent])
         uses = self.registers.setdefault(spot.rows, {})
         if (spot.k, base, number) not in uses:
             uses[spot.k, base, number] = Use(event, spot.k, event.k // thread.shape[1], base, offsets, (), None, None, spot.size)
+
+    def _in_registers(self, x: Wave, words: Registers, thread: np.ndarray, byte: np.ndarray) -> np.ndarray | None:
+        """The bytes of global memory that bytes of registers are: as threads have copied them, or by their values; None where that is not known of all."""
+        if words.origins is not None:
+            values = np.ascontiguousarray(words.values, np.uint32).view(np.uint8).reshape(-1, CELL)
+            found = _unchanged(x, words.origins, values)[thread, byte]
+            if (found >= 0).all():
+                return found
+        launch, threads = x.launch, distinct(thread.reshape(-1))
+        if launch not in self._sources:
+            self._sources = {launch: RegisterSources(launch.memory, may_be_written(launch) or ())}
+        at = self._sources[launch].of(words.values[threads], threads)
+        return None if at is None else at[np.searchsorted(threads, thread)] + byte
 
     def _scaled(self, x: Wave, members: Sequence[Cta], event: Mma, spots: dict[str, list[_Spot | None]]) -> None:
         """Notes the scale factors of a product, whose operands are these."""
@@ -317,7 +334,8 @@ class Factors:
         refs = cells.of[places.column, places.window]
         numbers = refs[..., 0]
         low, high = int(numbers.min()), int(numbers.max())
-        count, by_threads = None if spot is None else spot.rows.extent, ()
+        count = None if spot is None else spot.rows.extent
+        by_threads: tuple[Brought, ...] = ()
         if low == NOWHERE:
             stored = self._stored_in_cells(x, cta, event, places)
             if stored is None:

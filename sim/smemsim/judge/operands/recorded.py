@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from smemsim.judge.operands.courses import Course, SharedCourse, Step
-from smemsim.judge.operands.factors import Factors
+from smemsim.judge.operands.factors import Factors, Registers
 from smemsim.judge.operands.pieces import apart, goes_on
 from smemsim.judge.operands.places import (
     NO_LOAD,
@@ -303,10 +303,13 @@ class Reads:
                 members = sorted(_group_of(x, event), key=lambda cta: cta.index)
                 self.factors.multiplied(x, members, event, self._places_read)
 
-    def metadata(self, x: Wave, products: Products, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray) -> None:
-        """Note the metadata registers of wgmma.mma_async.sp."""
-        for event, own in zip(products.all, registers, strict=True):
-            self.factors.of_registers(x, x.numbered(event.cta), event, places, own, self._places_read)
+    def metadata(
+        self, x: Wave, products: Products, places: tuple[np.ndarray, np.ndarray], registers: np.ndarray, origins: np.ndarray | None
+    ) -> None:
+        """Note the metadata registers of wgmma.mma_async.sp, and where their bytes come from, if that is followed."""
+        for n, (event, own) in enumerate(zip(products.all, registers, strict=True)):
+            words = Registers(places, own, None if origins is None else origins[n])
+            self.factors.of_registers(x, x.numbered(event.cta), event, words, self._places_read)
 
     def stored(self, x: Wave, boxes: Iterable[tuple[int, int, int, int, int]]) -> None:
         """Warps store to boxes of tensor memory: (warp, CTA in the wave, first lane, first column, the column behind the last)."""

@@ -44,11 +44,13 @@ def stored_slots(i: Instruction) -> frozenset[int]:
         return slots_in(i.operands[1])
     if i.op == "stmatrix" or (i.op == "tcgen05" and i.modifiers[:1] == ("st",)):
         return slots_in(i.operands[-1])
+    if i.op == "wgmma" and "sp" in i.modifiers and len(i.operands) > 3:
+        return slots_in(i.operands[3])
     return frozenset()
 
 
 def _takes_factors(i: Instruction) -> bool:
-    return i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers)
+    return (i.op == "wgmma" and "sp" in i.modifiers) or (i.op == "tcgen05" and not {"block_scale", "sp"}.isdisjoint(i.modifiers))
 
 
 def _is_copy(i: Instruction) -> bool:

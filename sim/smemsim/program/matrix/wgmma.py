@@ -23,6 +23,7 @@ from smemsim.program.linking.unfenced import unfenced
 from smemsim.program.matrix.accumulators import accumulators, bits_of_slots, count_of, number_of
 from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
+from smemsim.program.origins import CELL, followed_stores, origins_of
 from smemsim.program.registers import bits_of
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.runs import WORD, Runs, read_runs
@@ -210,6 +211,7 @@ class _Mma:
         self.read_b = c.read(operands.next("B"), "b64")
         self.metadata_items = [operands.next("metadata")] if is_sparse else []
         self.metadata = c.read(self.metadata_items[0], "b32") if is_sparse else None
+        self.origins = followed_stores(i, c, self.metadata_items, CELL) if is_sparse else None
         selector = _number(i, operands, "sp-sel") if is_sparse else 0
         self.scale_d = c.read(operands.next("scale-d"), "pred")
         signs = [_number(i, operands, "imm-scale") for _ in range(2)] if row.signs else [1, 1]
@@ -232,6 +234,12 @@ class _Mma:
         self._behind: dict[tuple[int, ...], tuple[SharedOperand, ...]] = {}
         self.d_slots = _apart(d, dataclasses.replace(i, operands=i.operands[1:]).slots)
 
+    def _origins(self, x: Wave) -> np.ndarray | None:
+        """Where the bytes of the metadata come from: (warpgroups, threads, bytes) addresses of global memory, negative ones are none; None: nobody follows them."""
+        if self.origins is None or origins_of(x) is None:
+            return None
+        return self.origins(x).reshape(-1, WARPGROUP, CELL)
+
     def run(self, x: Wave) -> None:
         """Multiply, for every warpgroup that is here."""
         here, of = _warpgroups(x), self.of
@@ -249,7 +257,7 @@ class _Mma:
         products = Products(len(adds), make, here.each if _are_alike(goes_on, own) else ())
         judge_products(x, products)  # before they are executed: one may be what ends the kernel
         if metadata is not None and x.launch.judge is not None:
-            x.launch.judge.metadata(x, products, of.metadata_places, metadata)
+            x.launch.judge.metadata(x, products, of.metadata_places, metadata, self._origins(x))
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             operands = of.read(words.reads, registers, metadata)
         self._record(x, products, operands.unwritten)
