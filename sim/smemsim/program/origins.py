@@ -16,7 +16,7 @@ import numpy as np
 from smemsim.machine.region import FOREIGN
 from smemsim.program.memory.spaces import locate
 from smemsim.program.registers import bits_of, storage
-from smemsim.program.registry import End, Gate, Step
+from smemsim.program.registry import FOLLOWERS, End, Gate, Step
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Sink, Vector
 from smemsim.spec.launches import SHARED_WINDOW
 from smemsim.spec.tensor_memory import COLUMNS, LANES
@@ -442,6 +442,9 @@ def _shares(i: Instruction, items: Sequence[Operand]) -> list[int] | None:
     source = i.operands[1]
     each = _width(source) // len(items)
     return [each] * len(items) if each and all(_width(item) == each for item in registers) else None
+
+
+FOLLOWERS.append(followed)
 
 
 # ---- what stores them

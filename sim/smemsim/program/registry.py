@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUILDERS",
+    "FOLLOWERS",
     "ON_EXIT",
     "Builder",
     "End",
@@ -81,6 +82,10 @@ BUILDERS: dict[str, Builder] = {}
 
 # What must know when threads exit: barriers that wait for fewer from then on. Called with the wave and the threads.
 ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
+
+
+# What makes, of the step of an instruction that gives registers values, one that also notes where their bytes come from.
+FOLLOWERS: list[Callable[[Instruction, Step, Any], Step]] = []
 
 
 def implements(*operations: str) -> Callable[[Builder], Builder]:

@@ -24,9 +24,8 @@ from smemsim.program.linking.fused import Fused, fuse
 from smemsim.program.linking.inline import FRAME_ALIGN, FunctionAddresses, Inlined, inline
 from smemsim.program.linking.operands import OperandTypes, check_shapes
 from smemsim.program.linking.order import in_order
-from smemsim.program.origins import followed
 from smemsim.program.registers import Read, Wave, Write, bits_of, reader, storage, writer
-from smemsim.program.registry import End, Gate, Plain, Step, builder_of, misspelt, unmodelled
+from smemsim.program.registry import FOLLOWERS, End, Gate, Plain, Step, builder_of, misspelt, unmodelled
 from smemsim.program.special import special
 from smemsim.ptx.module import (
     Address,
@@ -499,8 +498,8 @@ def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
                 raise unmodelled(i)
             linker.typed = OperandTypes(i)
             step = builder(i, linker)
-            if i.given & linker.copied.slots:
-                step = followed(i, step, linker)
+            for follow in FOLLOWERS if i.given & linker.copied.slots else ():
+                step = follow(i, step, linker)
             steps.append(_guarded(i, step))
             check_shapes(i, linker.places.declared)
         except Unmodelled as problem:
