@@ -11,7 +11,7 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from smemsim import InputError, sweep
-from smemsim.campaign.oracles import ORACLES, again, cute_descriptors, cute_layouts, mmasim, numpy_formulas, triton_layouts
+from smemsim.campaign.oracles import ORACLES, again, cute_descriptors, cute_layouts, mmasim, mmasim_sync, numpy_formulas, triton_layouts
 from smemsim.campaign.oracles.differential import Oracle, minimal, shrunk_numbers
 from smemsim.layout.cute import CuteLayout
 from smemsim.testing.oracles import assert_agrees, oracle_cases
@@ -24,8 +24,9 @@ MODULES = {
     "cute-layouts": cute_layouts,
     "cute-descriptors": cute_descriptors,
     "mmasim": mmasim,
+    "mmasim-sync": mmasim_sync,
 }
-FEW = {"numpy": 60, "triton-layouts": 10, "cute-layouts": 200, "cute-descriptors": 200, "mmasim": 3}
+FEW = {"numpy": 60, "triton-layouts": 10, "cute-layouts": 200, "cute-descriptors": 200, "mmasim": 3, "mmasim-sync": 5}
 
 
 def test_every_oracle_is_registered():
@@ -163,6 +164,10 @@ SMALLEST = {
         {"of": "swizzle", "swizzle": [0, 0, 2], "offsets": [0] * 16},
     ),
     "cute-descriptors": (lambda case: case["word"] >> 40 & 1, {"of": "sm_90a", "word": 1 << 40}),
+    "mmasim-sync": (
+        lambda case: case["seed"] > 5,
+        {"instruction": "sm_80 m16n8k8.f32.f16.f16.f32", "m": 16, "n": 8, "values": "near", "seed": 6},
+    ),
     "mmasim": (lambda case: case["seed"] > 5, {"instruction": "wgmma bf16 to f32", "m": 8, "n": 8, "values": "near", "seed": 6}),
 }
 

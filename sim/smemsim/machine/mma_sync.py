@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arithmetic.multiply import Options, multiply_tiles
+from smemsim.arithmetic.multiply import Factors, Options, multiply_tiles
 from smemsim.arithmetic.rounding import NEAREST
 from smemsim.arithmetic.values import to_float64
 from smemsim.errors import InputError, Unmodelled
 from smemsim.layout import fragments
-from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, WMMA_TYPES, MmaSyncTypes, Shape
+from smemsim.spec.assumptions import assumed
+from smemsim.spec.grades import Grade
+from smemsim.spec.mma_arithmetic import MmaArithmetic
+from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SCALE_VECTORS, SELECTORS, UNITS, WMMA_TYPES, MmaSyncTypes, Shape
 from smemsim.spec.ptx import WARP_SIZE
 
 __all__ = ["PACKED", "QUAD_PAIR_SHAPE", "MmaSync", "QuadPairs", "Wmma", "mma_sync"]
@@ -28,28 +31,30 @@ __all__ = ["PACKED", "QUAD_PAIR_SHAPE", "MmaSync", "QuadPairs", "Wmma", "mma_syn
 # ---- `MmaSync`: mma.sync and mma.sp.sync
 
 
-def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, sparse: bool = False) -> MmaSyncTypes:
+def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, sparse: bool = False, kind: str = "") -> MmaSyncTypes:
     """The row of spec for an instruction; InputError, with what there is, if it does not exist, Unmodelled for what nobody knows.
 
     >>> mma_sync_types("s8", "u8", "s32", (16, 8, 32)).bits
     8
     """
     for row in MMA_SYNC_TYPES:
-        if a_type in row.a and b_type in row.a and d_type in row.d:
+        if a_type in row.a and b_type in row.a and d_type in row.d and kind in row.kinds:
             if shape not in (row.sparse if sparse else row.shapes):
                 known = ", ".join(f"m{m}n{n}k{k}" for m, n, k in (row.sparse if sparse else row.shapes)) or "no shape"
                 raise InputError(
                     f"m{shape[0]}n{shape[1]}k{shape[2]}: mma{'.sp' if sparse else ''}.sync with {a_type} has {known} (PTX ISA 9.1 §9.7.14.5)"
                 )
             return row
-    raise InputError(f"A {a_type}, B {b_type}, D {d_type}: mma.sync has no such types (PTX ISA 9.1 §9.7.14.5)")
+    of_kind = f" with .kind::{kind}" if kind else ""
+    raise InputError(f"A {a_type}, B {b_type}, D {d_type}: mma.sync{of_kind} has no such types (PTX ISA 9.1 §9.7.14.5)")
 
 
 @dataclasses.dataclass(frozen=True)
 class MmaSync:
     """An mma.sync as its name says it, with `is_sparse` an mma.sp.sync; InputError for one that does not exist.
 
-    `xor` is .xor.popc of b1 (.and.popc without), `rounding` that of f64, `selector` the sparsity selector.
+    `xor` is .xor.popc of b1 (.and.popc without), `rounding` that of f64, `selector` the sparsity selector; `arch` the card, `kind` what stands behind `.kind::`.
+    A block-scaled kind has `factors` scale factors of `scale_type` for each row of A and column of B.
 
     >>> i = MmaSync((16, 8, 16), "f16", "f16", "f16")
     >>> i.registers, i.row.bits
@@ -69,9 +74,18 @@ class MmaSync:
     satfinite: bool = False
     xor: bool = False
     rounding: int = NEAREST
+    arch: str = "sm_90a"
+    kind: str = ""
+    factors: int = 0
+    scale_type: str = ""
 
     def __post_init__(self) -> None:
         row = self.row
+        self._check_scales()
+        if row.expanded and self.sum_row is None and {self.a_type, self.b_type} - {"e4m3", "e5m2"}:
+            raise InputError(
+                f"A {self.a_type}, B {self.b_type}: {self.arch} multiplies e4m3 and e5m2 alone; sm_120a and sm_121a have the others"
+            )
         if self.satfinite and not row.satfinite:
             raise InputError(f".satfinite: mma.sync with {self.a_type} has none")
         if self.is_sparse and self.selector not in SELECTORS[self.groups]:
@@ -81,7 +95,20 @@ class MmaSync:
     @functools.cached_property
     def row(self) -> MmaSyncTypes:
         """The row of spec that its types and its shape are in."""
-        return mma_sync_types(self.a_type, self.b_type, self.d_type, self.shape, sparse=self.is_sparse)
+        return mma_sync_types(self.a_type, self.b_type, self.d_type, self.shape, sparse=self.is_sparse, kind=self.kind)
+
+    def _check_scales(self) -> None:
+        known = SCALE_VECTORS.get(self.kind, ())
+        if bool(known) != bool(self.factors):
+            raise InputError(f".kind::{self.kind}: {'needs' if known else 'has no'} .block_scale (PTX ISA 9.1 §9.7.14.3)")
+        if known and not any(v.factors == self.factors and self.scale_type in v.types for v in known):
+            there = ", ".join(f"{v.factors}X of {'/'.join(v.types)}" for v in known)
+            raise InputError(f".scale_vec::{self.factors}X of {self.scale_type}: .kind::{self.kind} has {there} (PTX ISA 9.1 §9.7.14.3)")
+
+    @functools.cached_property
+    def sum_row(self) -> MmaArithmetic | None:
+        """The constants of its sums of floats on its card; None where the card has no unit for them, and for integers and f64."""
+        return sum_of(self.arch, self.kind or ("fp8" if self.row.bits == 8 else self.a_type), self.d_type)
 
     @property
     def types(self) -> tuple[str, str, str]:
@@ -131,24 +158,37 @@ class MmaSync:
         """The thread that has the metadata of every group of a sparse A, (M, groups)."""
         return _metadata_places(self.shape[0], self.groups, self.selector, self.row.bits)[0]
 
-    def execute(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, metadata: np.ndarray | None = None) -> np.ndarray:
-        """D's registers of those of A, B and C; `metadata` of a sparse instruction is uint32 (warps, 32)."""
+    def execute(
+        self, a: np.ndarray, b: np.ndarray, c: np.ndarray, metadata: np.ndarray | None = None, scales: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> np.ndarray:  # fmt: skip
+        """D's registers of those of A, B and C; `metadata` of a sparse instruction is uint32 (warps, 32).
+
+        `scales` of a block-scaled one are the raw bits of the factors of A, (warps, M, factors), and of B, (warps, N, factors).
+        """
         (m, n, k), stored, bits = self.shape, self.stored_k, self.row.bits
-        of_a = _matrix(a, _a_order(m, stored, bits), bits, self.a_type).reshape(-1, m, stored)
-        of_b = _matrix(b, _b_order(n, k, bits), bits, self.b_type).reshape(-1, n, k)
+        of_a = _codes(_matrix(a, _a_order(m, stored, bits), bits, self.a_type).reshape(-1, m, stored), bits, self.a_type)
+        of_b = _codes(_matrix(b, _b_order(n, k, bits), bits, self.b_type).reshape(-1, n, k), bits, self.b_type)
+        factors = None if scales is None else Factors(*scales, self.scale_type, k // self.factors)
         of_c = _matrix(c, _d_order(m, n), 16 if self.d_type == "f16" else max(32, bits), self.d_type).reshape(-1, m, n)
         if bits == 64:
             d = doubles(of_a, of_b, of_c, self.rounding)
         elif metadata is None:
-            d = self._sums(of_a, of_b, of_c)
+            d = self.product(of_a, of_b, of_c, factors)
         else:
             index = _k_of(np.asarray(metadata), self)
-            d = np.concatenate([self._sums(of_a[w : w + 1], of_b[w : w + 1], of_c[w : w + 1], index[w]) for w in range(len(index))])
+            each = [slice(w, w + 1) for w in range(len(index))]
+            own = [None if factors is None else factors.of(factors.a[w], factors.b[w]) for w in each]
+            d = np.concatenate([self.product(of_a[w], of_b[w], of_c[w], f, index[w.start]) for w, f in zip(each, own, strict=True)])
         return _registers(d, _d_order(m, n), self.d_type)
 
-    def _sums(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
+    def product(
+        self, a: np.ndarray, b: np.ndarray, c: np.ndarray, factors: Factors | None = None, index: np.ndarray | None = None
+    ) -> np.ndarray:  # fmt: skip
+        """D (tiles, M, N) of the raw bits of A (tiles, M, stored K), B (tiles, N, K) and C; not of f64. `index` (M, stored K) has the K of A's elements."""
+        if self.sum_row is not None:
+            return float_sums(a, b, c, self.types, self.sum_row, index, factors)
         if self.row.expanded:
-            return _expanded(a, b, c, self.types, index)
+            return _expanded(a, b, c, self.types, index, self.arch)
         return differing(a, b, c) if self.xor else sums(a, b, c, self.types, index, self.satfinite)
 
 
@@ -166,10 +206,15 @@ def mma_sync(
     satfinite: bool = False,
     xor: bool = False,
     rounding: int = NEAREST,
+    arch: str = "sm_90a",
+    kind: str = "",
+    scales: tuple[np.ndarray, np.ndarray] | None = None,
+    scale_type: str = "",
 ) -> np.ndarray:
     """D's registers of `mma.sync.aligned.mMnNkK.row.col`, of those of A, B and C: uint32 (registers, warps, 32), for f64 uint64.
 
-    `metadata` uint32 (warps, 32) makes it mma.sp.sync, `xor` is .xor.popc of b1 (.and.popc without). `rounding` is that of f64.
+    `metadata` uint32 (warps, 32) makes it mma.sp.sync, `xor` is .xor.popc of b1 (.and.popc without). `rounding` is that of f64. `arch` is the card, `kind` what
+    stands behind `.kind::`, `scales` are raw bits (warps, M, factors) and (warps, N, factors) of `scale_type`.
     Measured (H200): trace launches (kernels mma_hard*). Raises InputError for an instruction that does not exist.
 
     >>> ones = np.full((4, 1, 32), 0x3C003C00, np.uint32)  # f16 pairs
@@ -178,16 +223,47 @@ def mma_sync(
     16.0
     """
     is_sparse = metadata is not None
-    i = MmaSync(shape, a_type, b_type, d_type, is_sparse=is_sparse, selector=selector, satfinite=satfinite, xor=xor, rounding=rounding)
-    return i.execute(a, b, c, metadata)
+    i = MmaSync(
+        shape, a_type, b_type, d_type, is_sparse=is_sparse, selector=selector, satfinite=satfinite, xor=xor, rounding=rounding, arch=arch, kind=kind,
+        factors=0 if scales is None else scales[0].shape[2], scale_type=scale_type,
+    )  # fmt: skip
+    return i.execute(a, b, c, metadata, scales)
+
+
+def sum_of(arch: str, what: str, d_type: str) -> MmaArithmetic | None:
+    """The constants of a card's sums of floats, by the kind or the type of A; None where the card has none of its own."""
+    row = MMA_SYNC_SUMS.get((UNITS[arch], what, d_type)) if d_type != "s32" else None
+    return row if row is None or row.grade is Grade.MEASURED else assumed("mma_sync.row", row)
+
+
+def float_sums(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], row: MmaArithmetic, index: np.ndarray | None = None, factors: Factors | None = None
+) -> np.ndarray:  # fmt: skip
+    """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C: one sum after the other, each of as many elements of A as the card's unit takes."""
+    stored = a.shape[2]
+    if stored <= row.k:
+        return multiply_tiles(a, b, c, row=row, types=types, index=index, factors=factors)
+    for first in range(0, stored, row.k):
+        part = slice(first, first + row.k)
+        some = np.ascontiguousarray(a[:, :, part])
+        if index is None:
+            c = multiply_tiles(some, np.ascontiguousarray(b[:, :, part]), c, row=row, types=types)
+        else:
+            c = multiply_tiles(some, b, c, row=row, types=types, index=index[:, part])
+    return c
 
 
 def sums(
-    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None = None, satfinite: bool = False
-) -> np.ndarray:
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None = None, satfinite: bool = False, arch: str = "sm_90a"
+) -> np.ndarray:  # fmt: skip
     """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C: raw bits, of s4, u4 and b1 a byte an element. Not of 8-bit floats and f64."""
     a_type, b_type, d_type = (_BYTES.get(t, t) for t in types)
-    row = MMA_SYNC_SUMS["s8" if d_type == "s32" else a_type, d_type]
+    if d_type != "s32":
+        row = sum_of(arch, a_type, d_type)
+        if row is None:
+            raise InputError(f"A of {a_type}, D of {d_type}: {arch} has no such sums")
+        return float_sums(a, b, c, (a_type, b_type, d_type), row, index)
+    row = MMA_SYNC_SUMS[UNITS[arch], "s8", d_type]
     return multiply_tiles(a, b, c, row=row, types=(a_type, b_type, d_type), index=index, options=Options(saturate=satfinite))
 
 
@@ -201,7 +277,16 @@ def differing(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 _BYTES = {"s4": "s8", "u4": "u8", "b1": "u8"}
 
 
-def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None) -> np.ndarray:
+def _codes(raw: np.ndarray, bits: int, dtype: str) -> np.ndarray:
+    """The raw bits of elements that have a byte each: of 6 bits the low ones, of 4 bits those in the middle."""
+    if bits == 8 and dtype == "e2m1":
+        return raw >> np.uint8(2) & np.uint8(0xF)
+    return raw & np.uint8(0x3F) if dtype in ("e3m2", "e2m3") else raw
+
+
+def _expanded(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, arch: str = "sm_90a"
+) -> np.ndarray:  # fmt: skip
     """8-bit floats: as f16, in two sums from zero, each of half the elements of A as it is stored, and C added to nearest (SASS of ptxas 13.0.88)."""
     to, (half_a, half_b) = types[2], (_as_f16(x, t) for x, t in zip((a, b), types, strict=False))
     total = np.zeros_like(c)
@@ -209,7 +294,7 @@ def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str
         of = np.arange(a.shape[2]) % 4 // 2 * 2 == first
         some_b, some_index = (half_b[:, :, of], None) if index is None else (half_b, index[:, of])
         some = (np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(some_b), total)
-        total = sums(*some, ("f16", "f16", to), some_index)
+        total = sums(*some, ("f16", "f16", to), some_index, arch=arch)
     kind, nan = (np.float16, 0x7FFF) if to == "f16" else (np.float32, 0x7FFFFFFF)
     with np.errstate(all="ignore"):
         value = total.view(kind) + c.view(kind)
@@ -492,7 +577,7 @@ class Wmma:
     """A wmma.mma with A and B of one type. What a product comes to is that of mma.sync, which compilers make of it: with C or D of f16 and the other
     of f32 it is summed up in f32, and D rounded to nearest (SASS of ptxas 13.0). tf32 is multiplied in two steps of k4.
 
-    `xor` is .xor.popc of b1 (.and.popc without), `rounding` that of f64. InputError for an instruction that does not exist.
+    `xor` is .xor.popc of b1 (.and.popc without), `rounding` that of f64, `arch` the card. InputError for an instruction that does not exist.
 
     >>> ones = np.full((1, 16, 16), 0x3C00, np.uint16)
     >>> d = Wmma((16, 16, 16), "f16", "f16", "f32").execute(ones, ones, np.zeros((1, 16, 16), np.uint16))
@@ -508,6 +593,7 @@ class Wmma:
     satfinite: bool = False
     xor: bool = False
     rounding: int = NEAREST
+    arch: str = "sm_90a"
 
     def __post_init__(self) -> None:
         row = WMMA_TYPES.get(self.a_type)
@@ -536,4 +622,4 @@ class Wmma:
         if self.d_type == "f64":
             return doubles(a, b, c, self.rounding)
         summed = "f32" if self.d_type != self.c_type else self.d_type
-        return differing(a, b, c) if self.xor else sums(a, b, c, (self.a_type, self.a_type, summed), None, self.satfinite)
+        return differing(a, b, c) if self.xor else sums(a, b, c, (self.a_type, self.a_type, summed), None, self.satfinite, self.arch)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 from smemsim.arguments import choice
-from smemsim.campaign.oracles import cute_descriptors, cute_layouts, mmasim, numpy_formulas, triton_layouts
+from smemsim.campaign.oracles import cute_descriptors, cute_layouts, mmasim, mmasim_sync, numpy_formulas, triton_layouts
 from smemsim.campaign.oracles.differential import Oracle
 
 __all__ = ["ORACLES", "again", "oracle"]
 
 
 ORACLES: dict[str, Oracle] = {
-    module.ORACLE.name: module.ORACLE for module in (numpy_formulas, triton_layouts, cute_layouts, cute_descriptors, mmasim)
+    module.ORACLE.name: module.ORACLE for module in (numpy_formulas, triton_layouts, cute_layouts, cute_descriptors, mmasim, mmasim_sync)
 }
 
 

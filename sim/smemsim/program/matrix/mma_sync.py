@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.errors import InputError
+from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.mma_sync import PACKED, QUAD_PAIR_SHAPE, MmaSync, QuadPairs, Wmma
 from smemsim.program.alu.floats import MODES
 from smemsim.program.matrix.ldmatrix import items, whole_warps
@@ -24,7 +24,9 @@ from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
 from smemsim.program.wave import WARP
 from smemsim.ptx.module import Immediate, Instruction, Operand
-from smemsim.spec.mma_sync import WMMA_TYPES, Shape
+from smemsim.spec.assumptions import assumed
+from smemsim.spec.grades import Grade
+from smemsim.spec.mma_sync import BYTE_IDS, SCALE_VECTORS, THREAD_IDS, WMMA_TYPES, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,15 +44,22 @@ _SECTION = "PTX ISA 9.1 §9.7.14.5.14"
 
 # On sm_90a every sum is measured: trace launches, kernels mma_hard*.
 STUDIES = "inferred from those of an H200 (trace launches) and public studies of a B200 (Khattak and Mikaitis, MMA-Sim)"
-EVIDENCE = dict.fromkeys(("sm_100a", "sm_103a"), f"the sums of mma.sync are {STUDIES}")
+_STUDIED = "documented by one public study (MMA-Sim), which reports that cards agree"
+EVIDENCE = {
+    **dict.fromkeys(("sm_100a", "sm_103a", "sm_110a"), f"the sums of mma.sync are {STUDIES}"),
+    **dict.fromkeys(("sm_80", "sm_89", "sm_120a"), f"the sums of mma.sync are {_STUDIED}"),
+    "sm_86": "the sums of mma.sync are inferred from those of sm_80, which one public study documents (MMA-Sim)",
+    "sm_121a": "the sums of mma.sync are inferred from those of sm_120a, which one public study documents (MMA-Sim)",
+}
+_NEIGHBOURS = "the sums of mma.sync with {} are inferred from those of its neighbours: no card was compared"
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
 @implements("mma")
 def build_mma(i: Instruction, c: Linker) -> Step:
-    """`mma{.sp}.sync.aligned.mMnNkK.row.col{.satfinite}.D.A.B.C{.OP.popc} d, a, b, c {, metadata, selector}`."""
+    """`mma{.sp}.sync.aligned.mMnNkK.row.col{.kind}{.block_scale}{.satfinite}.D.A.B.C{.OP.popc}{.S} d, a, b, c {, metadata, selector} {, scales}`."""
     words, operands = Modifiers(i, "sync", "aligned"), Operands(i)
-    of = _named(i, words)
+    of = _named(i, words, c.arch)
     parts = [items(operands.next(name), count, name) for name, count in zip("DABC", of.registers, strict=True)]
     kind = f"b{of.bits}"
     writes = [c.write(item, kind) for item in parts[0]]
@@ -64,31 +73,114 @@ def build_mma(i: Instruction, c: Linker) -> Step:
             raise unmodelled(i, "the sparsity selector is no immediate")
         of = dataclasses.replace(of, selector=selector.value)
         where = operand, of
+    scales = [_Scales(i, c, operands, side, of) for side in "AB"] if isinstance(of, MmaSync) and of.factors else []
     operands.end()
-    inferred = EVIDENCE if of.d_type != "s32" else {}
+    inferred = _evidence(of, c.arch)
 
     def run(x: Wave) -> None:
-        note_inferred(x, inferred)
+        x.launch.evidence.update(inferred)
         a, b, start = (_stacked(part, x) for part in reads)
-        d = of.execute(a, b, start, None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP))
+        held = None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP)
+        if scales:
+            d = of.execute(a, b, start, held, (scales[0].read(x), scales[1].read(x)))
+        else:
+            d = of.execute(a, b, start, held)
         if x.watch is not None and x.watch.unwritten.slots:
-            _follow(x, i, parts, of.places, where, (a, b) if isinstance(of, MmaSync) and of.has_numbers_alone else None)
+            numbers = (a, b) if isinstance(of, MmaSync) and of.has_numbers_alone else None
+            _follow(x, i, parts, of.places, where, numbers, scales)
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))
 
     return Gate(lambda x: whole_warps(i, x, _SECTION), run)
 
 
-def _named(i: Instruction, words: Modifiers) -> MmaSync | QuadPairs:
+def _evidence(of: MmaSync | QuadPairs, arch: str) -> set[str]:
+    """What is to be said of an instruction's sums on a card."""
+    if of.d_type == "s32" or arch not in EVIDENCE:
+        return set()
+    small = isinstance(of, MmaSync) and {of.a_type, of.b_type} & {"e3m2", "e2m3", "e2m1"}
+    if (
+        isinstance(of, MmaSync)
+        and of.sum_row is not None
+        and of.sum_row.grade is not Grade.MEASURED
+        and (of.is_sparse or (small and not of.kind.startswith("mxf4")))
+    ):
+        return {EVIDENCE[arch], _NEIGHBOURS.format("sparse operands" if of.is_sparse else "4- and 6-bit types in bytes")}
+    return {EVIDENCE[arch]}
+
+
+class _Scales:
+    """The scale factors of one side of a block-scaled instruction: `data, {byte-id, thread-id}`.
+
+    Each row of A has its factors in one thread, each column of B too: `threads`. The low byte has the factor of the lowest K.
+    """
+
+    def __init__(self, i: Instruction, c: Linker, operands: Operands, side: str, of: MmaSync) -> None:
+        [self.operand] = items(operands.next(f"scale factors of {side}"), 1, f"the scale factors of {side}")
+        self.i, self.side, self.factors, self.arch = i, side, of.factors, c.arch
+        self.data = c.read(self.operand, "b32")
+        chosen = items(operands.next("selectors"), 2, "the selectors")
+        legal = (BYTE_IDS[of.factors], THREAD_IDS[side])
+        for name, one, known in zip(("byte-id", "thread-id"), chosen, legal, strict=True):
+            if isinstance(one, Immediate) and one.value not in known:
+                raise InputError(
+                    f"line {i.line}: {name} {one.value} of {side}: {of.factors}X has {' '.join(map(str, known))} (PTX ISA 9.1 §9.7.14.3, table 37)"
+                )
+        self.legal, self.selectors = legal, [c.read(one, "b16") for one in chosen]
+        self.rows = np.arange(of.shape[0] if side == "A" else of.shape[1])
+
+    def selected(self, x: Wave) -> tuple[int, int]:
+        """(byte, thread) that are selected, alike in all threads."""
+        found = []
+        for read, known in zip(self.selectors, self.legal, strict=True):
+            values = np.unique(np.asarray(read(x)))
+            if len(values) != 1 or int(values[0]) not in known:
+                raise Unmodelled(
+                    f"line {self.i.line}: selectors of scale factors {values.tolist()}: undefined unless all threads have one of {known} (PTX ISA 9.1 §9.7.14.3)"
+                )
+            found.append(int(values[0]))
+        return found[0], found[1]
+
+    def threads(self, chosen: int) -> np.ndarray:
+        """The thread of each row or column, with this thread-id."""
+        if self.side == "B":
+            return 4 * self.rows + chosen
+        found: np.ndarray = assumed("mma_sync.scales", 4 * (self.rows % 8) + 2 * chosen + self.rows // 8, chosen)
+        return found
+
+    def read(self, x: Wave) -> np.ndarray:
+        """Raw bits (warps, rows, factors)."""
+        first, chosen = self.selected(x)
+        words = np.ascontiguousarray(np.broadcast_to(self.data(x), x.n)).reshape(-1, WARP)[:, self.threads(chosen)]
+        return np.ascontiguousarray(words)[..., None].view(np.uint8)[..., first : first + self.factors].copy()
+
+
+def _kind_of(i: Instruction, words: Modifiers) -> tuple[str, int]:
+    """(what stands behind `.kind::`, scale factors of a row) off a name; "" and 0 without."""
+    kind = next((word.removeprefix("kind::") for word in words.left if word.startswith("kind::")), "")
+    if not kind:
+        return "", 0
+    words.need(f"kind::{kind}")
+    size = words.one_of(("scale_vec::1X", "scale_vec::2X", "scale_vec::4X"))
+    if not words.has("block_scale"):
+        return kind, 0
+    default = next((v.factors for v in SCALE_VECTORS.get(kind, ()) if v.is_default), 0)
+    factors = int(size[-2]) if size else default
+    if not factors:
+        raise unmodelled(i, f".kind::{kind} needs .scale_vec")
+    return kind, factors
+
+
+def _named(i: Instruction, words: Modifiers, arch: str) -> MmaSync | QuadPairs:
     """The instruction that the name says."""
-    if "block_scale" in words.left or any(word.startswith("kind::") for word in words.left):
-        raise unmodelled(i, "only sm_120a has mma.sync with .kind:: and .block_scale")
+    kind, factors = _kind_of(i, words)
     is_sparse = bool(words.one_of(("sp", "sp::ordered_metadata")))
     shape = _shape(words)
     layouts = [word for word in words.left if word in ("row", "col")]
     words.left = [word for word in words.left if word not in ("row", "col")]
     satfinite, rounding = words.has("satfinite"), words.one_of(MODES)
     d_type, a_type, b_type, c_type = (words.left.pop(0) if words.left else "" for _ in range(4))
+    scale_type = words.left.pop(0) if factors and words.left else ""
     xor = a_type == "b1" and words.need("xor", "and") == "xor"
     if a_type == "b1":
         words.need("popc")
@@ -101,7 +193,10 @@ def _named(i: Instruction, words: Modifiers) -> MmaSync | QuadPairs:
         raise unmodelled(i, f"layouts .{'.'.join(layouts)}")
     if c_type != d_type:
         raise unmodelled(i, f"C of .{c_type} and D of .{d_type}")
-    of = MmaSync(shape, a_type, b_type, d_type, is_sparse=is_sparse, satfinite=satfinite, xor=xor, rounding=MODES[rounding or "rn"])
+    of = MmaSync(
+        shape, a_type, b_type, d_type, is_sparse=is_sparse, satfinite=satfinite, xor=xor, rounding=MODES[rounding or "rn"], arch=arch, kind=kind, factors=factors,
+        scale_type=scale_type,
+    )  # fmt: skip
     if rounding and a_type != "f64":
         raise InputError(f".{rounding}: mma.sync with {a_type} has no rounding")
     return of
@@ -109,7 +204,7 @@ def _named(i: Instruction, words: Modifiers) -> MmaSync | QuadPairs:
 
 def _follow(
     x: Wave, i: Instruction, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...] | None,
-    metadata: tuple[Operand, MmaSync] | None, values: tuple[np.ndarray, np.ndarray] | None,
+    metadata: tuple[Operand, MmaSync] | None, values: tuple[np.ndarray, np.ndarray] | None, scales: Sequence[_Scales] = (),
 ) -> None:  # fmt: skip
     """The registers of D get the doubts of C, and row by row those of A and its metadata, column by column those of B; `parts` are the registers of D, A, B and C.
 
@@ -134,6 +229,10 @@ def _follow(
     if metadata is not None and (marks := unwritten.of_registers([metadata[0]], x.threads)) is not None:
         of_rows = doubts.all(marks.reshape(warps, WARP)[:, metadata[1].metadata_threads], axis=2).T
         of_elements = doubts.join(of_elements, doubts.computed(i, of_rows, is_result=True)[row])
+    for one, at in zip(scales, (row, column), strict=False):
+        if (marks := unwritten.of_registers([one.operand], x.threads)) is not None:
+            of_lines = marks.reshape(warps, WARP)[:, one.threads(one.selected(x)[1])].T
+            of_elements = doubts.join(of_elements, doubts.computed(i, of_lines, is_result=True)[at])
     of_registers = doubts.all(of_elements.transpose(0, 2, 1).reshape(len(parts[0]), -1, x.n), axis=1)
     unwritten.put_registers(
         parts[0], x.threads, of_registers if c is None else doubts.join(of_registers, doubts.computed(i, c, is_result=True))
@@ -299,7 +398,7 @@ def build_store(i: Instruction, c: Linker) -> Step:
 @implements("wmma.mma")
 def build_wmma_mma(i: Instruction, c: Linker) -> Step:
     """`wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 d, a, b, c`, or with four types; `.satfinite` of integers."""
-    operands, of = Operands(i), _wmma_named(i)
+    operands, of = Operands(i), dataclasses.replace(_wmma_named(i), arch=c.arch)
     kind = "b64" if of.d_type == "f64" else "b32"
     targets = items(operands.next("D"), _registers("d", of.shape, of.d_type), "D")
     d = [c.write(item, kind) for item in targets]
