@@ -26,10 +26,11 @@ from smemsim import (
     TmemAddress,
 )
 from smemsim.arithmetic.multiply import Factors, multiply
+from smemsim.arithmetic.values import from_float64
 from smemsim.cli import main
 from smemsim.layout.tensor_memory import shift_source
 from smemsim.machine import Tcgen05Mma, decompress
-from smemsim.machine.mma_sync import sums
+from smemsim.machine.mma_sync import MmaSync, sums
 from smemsim.machine.tcgen05 import instruction, prepare
 from smemsim.spec.alternatives import ALTERNATIVES, EXPERIMENTS, alternative_of, assuming
 from smemsim.spec.assumptions import MEASURED_POINTS, POINTS, assumed, in_force
@@ -188,6 +189,24 @@ def allocations():
 
 
 ROWS = [np.arange(64).reshape(64, 1), np.arange(64, 128).reshape(64, 1)]
+
+
+def sync_product(arch, dtype, k, kind):
+    """D of one mma.sync of a card, of numbers some of which are far apart."""
+    rng = np.random.default_rng(k)
+    scaled = {"factors": 4, "scale_type": "ue4m3"} if kind == "mxf4nvf4" else {}
+    a, b = (
+        from_float64(
+            rng.choice([-6.0, 6.0, 0.5, 3.0, -1.0] if k == 64 else 2.0 ** np.arange(-6, 9), (1, n, k)) * rng.choice([1, -1], (1, n, k)),
+            dtype,
+        )
+        for n in (16, 8)
+    )
+    factors = Factors(*(rng.integers(8, 120, (1, n, 4)).astype(np.uint8) for n in (16, 8)), "ue4m3", 16) if scaled else None
+    c = from_float64(rng.standard_normal((1, 16, 8)) * 2.0 ** rng.integers(-9, 9, (1, 16, 8)), "f32")
+    return MmaSync((16, 8, k), dtype, dtype, "f32", arch=arch, kind=kind, **scaled).product(a, b, c, factors)
+
+
 PROBES = {
     "idesc.word": idescs, "accumulator.path": accumulators, "accumulator.cell": accumulators, "a.cell": operands_in_tensor_memory, "scales.cell": scales,
     "scales.id": scale_ids, "metadata.cell": metadata, "ld_st.cell": accesses, "ld_st.window": windows, "cp.shape": copies, "decompression": decompressed,
@@ -200,6 +219,9 @@ PROBES = {
     "lanes.disabled": lambda: assumed("lanes.disabled", np.arange(256).reshape(2, 128) < 3),
     "commit.arrivals": lambda: assumed("commit.arrivals", 1, 2), "commit.ranks": lambda: assumed("commit.ranks", [0, 1], 2),
     "shift.source": lambda: assumed("shift.source", shift_source(np.arange(128), 32), np.arange(128)),
+    "mma_sync.row": lambda: [sync_product(*of) for of in (("sm_80", "f16", 16, ""), ("sm_89", "e4m3", 32, ""), ("sm_120a", "e4m3", 32, "f8f6f4"),
+                                                           ("sm_120a", "e2m1", 64, "mxf4nvf4"))],
+    "mma_sync.scales": lambda: assumed("mma_sync.scales", 4 * (np.arange(16) % 8) + np.arange(16) // 8, 0),
     "tma.gathered": lambda: assumed("tma.gathered", (7, 3, 5, 1)),
     "tma.pitch": lambda: assumed("tma.pitch", 96, Swizzle.B96, 48),
     "tma.mode": lambda: [assumed("tma.mode", mode) for mode in MODES.values()],

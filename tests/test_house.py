@@ -158,6 +158,7 @@ INNER = {
     "smemsim.campaign.oracles.cute_layouts",
     "smemsim.campaign.oracles.differential",
     "smemsim.campaign.oracles.mmasim",
+    "smemsim.campaign.oracles.mmasim_sync",
     "smemsim.campaign.oracles.numpy_formulas",
     "smemsim.campaign.oracles.triton_layouts",
     "smemsim.campaign.report",

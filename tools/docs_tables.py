@@ -82,8 +82,9 @@ def evidence(_: Page) -> str:
     rows = []
     for r in RULES.values():
         grades = [str(r.grades.get(arch, "")) for arch in ("sm_90a", "sm_100a", "sm_103a")]
-        rows.append((f"`{r.name}`", r.statement.replace("|", "/"), *grades, ", ".join([*(f"`{t}`" for t in r.traces), r.source])))
-    return table(("name", "rule", "sm_90a", "sm_100a", "sm_103a", "traces and sources"), rows)
+        others = ", ".join(f"{arch}: {grade}" for arch, grade in r.grades.items() if arch not in ("sm_90a", "sm_100a", "sm_103a"))
+        rows.append((f"`{r.name}`", r.statement.replace("|", "/"), *grades, others, ", ".join([*(f"`{t}`" for t in r.traces), r.source])))
+    return table(("name", "rule", "sm_90a", "sm_100a", "sm_103a", "other cards", "traces and sources"), rows)
 
 
 def errata(_: Page) -> str:

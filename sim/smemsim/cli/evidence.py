@@ -33,7 +33,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
     smemsim evidence --open sm_100a
     """
     from smemsim.spec.alternatives import ALIKE, ALTERNATIVES, EXPERIMENTS
-    from smemsim.spec.architectures import architecture
+    from smemsim.spec.architectures import any_architecture
     from smemsim.spec.compiled import COMPILED
     from smemsim.spec.evidence import RULES
     from smemsim.spec.grades import Grade
@@ -49,7 +49,7 @@ def evidence(rule: str | None, open_arch: str | None, alternatives: bool, as_jso
         for r in () if as_json else rules:
             click.echo(str(r))
         return
-    arch = None if open_arch is None else architecture(open_arch).name
+    arch = None if open_arch is None else any_architecture(open_arch).name
     found = []
     for a in ALTERNATIVES.values():
         grades = RULES[a.rule].grades

@@ -233,7 +233,7 @@ def mma_sync(
 def sum_of(arch: str, what: str, d_type: str) -> MmaArithmetic | None:
     """The constants of a card's sums of floats, by the kind or the type of A; None where the card has none of its own."""
     row = MMA_SYNC_SUMS.get((UNITS[arch], what, d_type)) if d_type != "s32" else None
-    return row if row is None or row.grade is Grade.MEASURED else assumed("mma_sync.row", row)
+    return row if row is None or row.grade is Grade.MEASURED else assumed("mma_sync.row", row, arch)
 
 
 def float_sums(
@@ -247,10 +247,19 @@ def float_sums(
         part = slice(first, first + row.k)
         some = np.ascontiguousarray(a[:, :, part])
         if index is None:
-            c = multiply_tiles(some, np.ascontiguousarray(b[:, :, part]), c, row=row, types=types)
+            c = multiply_tiles(some, np.ascontiguousarray(b[:, :, part]), c, row=row, types=types, factors=_part_of(factors, first, row.k))
         else:
-            c = multiply_tiles(some, b, c, row=row, types=types, index=index[:, part])
+            c = multiply_tiles(some, b, c, row=row, types=types, index=index[:, part], factors=factors)
     return c
+
+
+def _part_of(factors: Factors | None, first: int, count: int) -> Factors | None:
+    """The factors of `count` elements of K from `first` on."""
+    if factors is None:
+        return None
+    each = factors.k_per_factor
+    some = slice(first // each, max(first // each + 1, (first + count) // each))
+    return Factors(factors.a[..., some], factors.b[..., some], factors.dtype, min(each, count))
 
 
 def sums(

@@ -342,6 +342,19 @@ def _row(kinds: tuple[str, ...], d_type: str = "", **changed: Any) -> Callable[.
     return change
 
 
+def _sync(arches: tuple[str, ...], change: Callable[[MmaArithmetic], MmaArithmetic]) -> Callable[..., Any]:
+    """A change of the sums of mma.sync on some cards."""
+    return lambda row, arch: change(row) if arch in arches and row.kept_bits is not None else row
+
+
+_AMPERE, _RTX = ("sm_80", "sm_86", "sm_89"), ("sm_120a", "sm_121a")
+_IS_FP8 = frozenset(("e4m3", "e5m2"))
+
+
+def _bits(kept: int, only_fp8: bool = False) -> Callable[[MmaArithmetic], MmaArithmetic]:
+    return lambda row: row._replace(kept_bits=kept) if row.group == 1 and (not only_fp8 or set(row.a_types) >= _IS_FP8) else row
+
+
 def _ungrouped(row: MmaArithmetic) -> MmaArithmetic:
     return row._replace(group=1, kept_bits=25, zero_exponent=-133) if set(_FOUR_BITS) & set(row.kinds) else row
 
@@ -631,6 +644,16 @@ ALTERNATIVES: dict[str, Alternative] = {str(a): a for a in (
     Alternative(_ARITH, "s32_always_wraps", "s32 results wrap whatever bit 3 says", "honoured or ignored bit", "arithmetic.tiles", _saturated(False)),
     Alternative(_ARITH, "scale_input_d_ignored", "scale-input-d does nothing", "honoured or ignored operand", "arithmetic.tiles", _given(lambda a, b, c, options, factors, types: (a, b, c, options._replace(scale_c=0), factors))),
     Alternative(_ARITH, "scale_input_d_multiplies", "scale-input-d n multiplies D by 2^n", "the name read the other way", "arithmetic.tiles", _given(lambda a, b, c, options, factors, types: (a, b, c, options._replace(scale_c=-options.scale_c), factors))),
+    # ---- mma.sync of cards that were not measured
+    Alternative("arithmetic.mma_sync_ampere", "one_sum", "K is one sum", "Hopper", "mma_sync.row", _sync(_AMPERE, lambda row: row._replace(k=2 * row.k))),
+    Alternative("arithmetic.mma_sync_ampere", "25_bits", "terms are cut 25 bits below the largest", "Hopper", "mma_sync.row", _sync(_AMPERE, lambda row: row._replace(kept_bits=25) if row.kept_bits == 24 else row)),
+    Alternative("arithmetic.mma_sync_ampere", "fp8_full_results", "8-bit floats: f32 results have 23 fraction bits", "other types", "mma_sync.row", _sync(("sm_89",), lambda row: row._replace(fraction_bits=23) if row.fraction_bits == 13 else row)),
+    Alternative("arithmetic.mma_sync_rtx", "24_bits", "terms are cut 24 bits below the largest", "SM80 and SM89", "mma_sync.row", _sync(_RTX, _bits(24))),
+    Alternative("arithmetic.mma_sync_rtx", "fp8_13_bits", "8-bit floats: terms are cut 13 bits below the largest", "SM89 and wgmma", "mma_sync.row", _sync(_RTX, _bits(13, only_fp8=True))),
+    Alternative("arithmetic.mma_sync_rtx", "two_halves", "K in two halves, D of the first is C of the second", "SM80 and SM89", "mma_sync.row", _sync(_RTX, lambda row: row._replace(k=row.k // 2) if row.group == 1 else row)),
+    Alternative("arithmetic.mma_sync_rtx", "4_bit_25_bits", "4-bit kinds: groups are cut 25 bits below the largest", "other kinds", "mma_sync.row", _sync(_RTX, lambda row: row._replace(kept_bits=25) if row.group > 1 else row)),
+    Alternative("mma_sync.scales", "pair_exchanged", "the even thread has the factors of row g + 8, the odd one those of row g", "PTX ISA 9.1 says it in a figure alone", "mma_sync.scales", lambda thread, chosen: thread ^ 1),
+    Alternative("mma_sync.scales", "rows_in_order", "the two threads of quad g have the factors of rows 2 g and 2 g + 1", "other order of rows", "mma_sync.scales", lambda thread, chosen: 4 * (np.arange(len(thread)) // 2) + 2 * chosen + np.arange(len(thread)) % 2),
     # ---- TMA
     Alternative("tma.blackwell", "gathered_reversed", "tile::gather4: the last row first", "other order of rows", "tma.gathered", lambda rows: rows[::-1]),
     Alternative("tma.blackwell", "gathered_consecutive", "tile::gather4: four rows from the first one on", "three of four operands ignored", "tma.gathered", lambda rows: tuple(rows[0] + n for n in range(len(rows)))),
@@ -673,6 +696,8 @@ EXPERIMENTS: dict[str, str] = {
     "operand.words": "an MMA whose shared memory holds a different number in every 16 bytes, times the identity: D says what was read",
     "operand.tables": "an MMA whose shared memory holds a different number in every 16 bytes, times the identity: D says what was read",
     "arithmetic.row": "one MMA of a row with a large term and terms at 2^-22 to 2^-40 beside it: the lowest that shows is the width (tools.capture.blackwell.separate)",
+    "mma_sync.row": "one mma.sync with a large term, its negative and small ones at chosen places of K, for each type: which of them show",
+    "mma_sync.scales": "one block-scaled mma.sync of ones, with another power of two in every byte of every thread's scale register: D names thread and byte",
     "arithmetic.tiles": "one MMA with a large term, its negative and small ones at chosen places of K, with and without C (tools.capture.blackwell.separate)",
     "zero_columns.counts": "one .ws MMA of ones with unequal skip and use spans: which columns of D are zero",
     "zero_columns": "one .ws MMA of ones with a mask: which columns of D are zero",

@@ -32,7 +32,7 @@ POINTS: dict[str, str] = {
     "operand.words": "64-bit matrix descriptors, before their fields are taken; is the operand K-major",
     "operand.tables": "(lowest bit, mask, shift) of start, LBO, SBO, base_offset, layout code, mode, and (width, mask, shift, K rows) of each layout code; is it K-major",
     "arithmetic.row": "the constants of an instruction's dot products, an MmaArithmetic",
-    "mma_sync.row": "the constants of the sums of mma.sync on a card that was not measured, an MmaArithmetic",
+    "mma_sync.row": "the constants of the sums of mma.sync on a card that was not measured, an MmaArithmetic; the card",
     "mma_sync.scales": "the thread that has the scale factors of each row of A; thread-id-a",
     "arithmetic.tiles": "the function that multiplies; the constants",
     "zero_columns.counts": "start count, first span, skip span and use span of a band's zero-column mask",
